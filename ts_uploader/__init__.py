@@ -1,1 +1,1 @@
-"""The agent beside a broker: ships closed segments and commits how far it came."""
+"""The agent: one process on each Kafka broker's host, which ships closed log segments to an object store."""

@@ -7,7 +7,7 @@ r"""The agent, from the log dirs to the store. Read this first.
     LeadershipSource ----leaderships-----------------> /    ^                                        |
                                                             +----------------results-----------------+
 
-`Agent` builds the parts in the order in which data flows through them, starts their threads, and stops both in reverse.
+`Agent` builds the parts in the order of the data's flow, starts their threads, and stops both in reverse.
 One thread, the one that calls `run`, runs the main loop, which owns the tracker. All other threads only put frozen
 messages into the inbox. If a thread ends with an exception, the process ends with a non-zero code, and its supervisor
 restarts it.
@@ -54,7 +54,7 @@ from ts_uploader.tasks import AnyTask, LookDue, Rescan, Ship
 from ts_uploader.tracking.backlog import Backlog, retention_left
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import TaskRunner, told_of_losses
+from ts_uploader.workers import TaskRunner, losses_counter
 
 log = structlog.get_logger()
 
@@ -120,7 +120,7 @@ class Agent:
             environment.broker_id,
             self._stores.of,
             lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
-            told_of_losses(self._metrics),
+            losses_counter(self._metrics),
         )
         uploader = Uploader(self._stores.of, self._settings.retention)
         self._runner = TaskRunner(uploader, commits, self._watcher, self._metrics, self._cache_objects)
@@ -302,7 +302,7 @@ class Agent:
         """Return the tracker's backlog, from any thread; empty before the main loop runs.
 
         Raises:
-            TimeoutError: the main loop stands still.
+            TimeoutError: the main loop does not answer.
         """
         if not self._status.begun:
             return {}

@@ -26,9 +26,9 @@ from ts_uploader.preflight import check as checks
 from ts_uploader.process.malloc import bound_arenas
 from ts_uploader.process.priority import lower_priority
 
-EXIT_REFUSED = 2  # somebody must act: the message says on what
+EXIT_REFUSED = 2  # the operator must act, as the message describes
 EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
-EXIT_TRY_AGAIN = 75  # EX_TEMPFAIL: something outside is away; the supervisor should start the agent again
+EXIT_TRY_AGAIN = 75  # EX_TEMPFAIL: an external service is unavailable; the supervisor should start the agent again
 
 log = structlog.get_logger()
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -44,8 +44,8 @@ _ClusterId = Annotated[
 _EnvironmentProvider = Annotated[str | None, typer.Option(help="module:Class that describes the broker instead.")]
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"ts-uploader {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
         raise typer.Exit
 
@@ -53,7 +53,7 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Ships closed Kafka log segments to object storage."""
@@ -71,10 +71,10 @@ def run(
     log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level that is logged.")] = LogLevel.INFO,
 ) -> None:
-    """Run the agent beside a broker until SIGTERM; SIGHUP reloads its configuration."""
+    """Run the agent of a broker until SIGTERM; SIGHUP reloads its configuration."""
     bound_arenas()
     configure_logs(log_format, logging.getLevelNamesMapping()[log_level.upper()])
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks for is about to be done
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the configuration is about to be read
     agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: agent.stop(signal.Signals(received).name))
@@ -101,9 +101,9 @@ def check(
 ) -> None:
     """Check everything that an agent needs and report all findings at once; ship nothing."""
     bound_arenas()
-    configure_logs(LogFormat.TEXT, logging.CRITICAL)  # what is worth saying is among the findings
+    configure_logs(LogFormat.TEXT, logging.CRITICAL)  # the findings contain all that matters
     unit = read_unit_environment(environment_file, _options_of_run())
-    os.environ.update(unit.variables)  # as systemd does, before anything looks for credentials
+    os.environ.update(unit.variables)  # as systemd does, before any code reads credentials
     broker = server_properties or unit.server_properties(os.environ)
     cluster_id = cluster_id or unit.arguments.get("cluster_id")
     provider = environment_provider or unit.arguments.get("environment_provider")
@@ -146,9 +146,9 @@ def _build(
     environment = _surroundings(server_properties, cluster_id, environment_provider)
     path = config_dir / f"{environment.cluster_id}.properties"
     if config_dir.is_file():
-        raise ConfigurationError(str(config_dir), ["this is a file; give the directory that holds it"])
+        raise ConfigurationError(str(config_dir), ["this is a file; name the directory that contains it"])
     if not config_dir.is_dir():
-        raise ConfigurationError(str(config_dir), ["no such directory; it holds <clusterId>.properties"])
+        raise ConfigurationError(str(config_dir), ["no such directory; expected one with <clusterId>.properties"])
 
     def read() -> tuple[ClusterConfig, EndpointProvider]:
         config, warnings = load_config(path)
@@ -163,11 +163,11 @@ def _build(
 
 
 def main() -> None:
-    """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
+    """Run the command; errors that the operator must act on are one message and a non-zero exit, without traceback."""
     code = _run()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not `sys.exit`: that would wait for an upload that was cut off.
+    # Not `sys.exit`: that would wait for an upload that was interrupted.
     os._exit(code)
 
 
@@ -180,7 +180,7 @@ def _run() -> int:
         print(f"ts-uploader: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return EXIT_REFUSED
     except TransientError as error:
-        print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
+        print(f"ts-uploader: {error}; start it again when that is resolved", file=sys.stderr)  # noqa: T201
         return EXIT_TRY_AGAIN
     except Exception:
         log.exception("internal_error")

@@ -1,7 +1,7 @@
-"""The broker's surroundings: its id, its log dirs, how it is reached. By default they come from the broker's own file.
+"""The environment of the agent's broker: its id, log dirs and address. The default source is the broker's own file.
 
-A provider of your own (`--environment-provider module:Class`) is called with the path given as `--server-properties`
-(or None) and the cluster id given as `--cluster-id` (or None), and answers `load()`.
+A custom provider (`--environment-provider module:Class`) is called with the path of `--server-properties` (or None) and
+the id of `--cluster-id` (or None). Its `load()` returns the environment.
 """
 
 import os
@@ -25,17 +25,17 @@ _IDS = ("node.id", "broker.id")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the agent knows of the broker beside it.
+    """The facts about the agent's broker.
 
     Attributes:
-        cluster_id: names the properties file and stands in every key.
+        cluster_id: names the properties file, and is part of every key.
         broker_id: the broker's `broker.id` or `node.id`.
-        log_dirs: absolute paths, in the order of the broker's own file; some may be on a disk that failed.
+        log_dirs: absolute paths, in the order of the broker's own file; some may be on a failed disk.
         zookeeper_connect: `host:port,host:port/chroot`; empty for a broker without ZooKeeper.
         kraft: whether the broker runs in KRaft mode.
-        defaults: what counts for topics without settings of their own, before the broker's dynamic settings.
-        broker_properties: the broker's own file, passwords included: a client of this broker is set up from it.
-        reload: tells the environment as it is by now; None where that cannot be asked.
+        defaults: settings of topics without their own, before the broker's dynamic settings.
+        broker_properties: the broker's own file, including passwords: a client of this broker is configured from it.
+        reload: reads the environment again; None if that is not possible.
     """
 
     cluster_id: str
@@ -48,7 +48,7 @@ class Environment:
     reload: "Callable[[], Environment] | None" = field(default=None, repr=False, compare=False)
 
     def runs_kraft_now(self) -> bool:
-        """Whether the broker's file, read anew, says KRaft mode; a file that is just being written says nothing."""
+        """Return whether the broker's file, read again, configures KRaft mode; False if the file is incomplete."""
         try:
             return self.reload is not None and self.reload().kraft
         except ConfigurationError:
@@ -56,7 +56,7 @@ class Environment:
 
 
 class EnvironmentProvider(ABC):
-    """Where the environment comes from.
+    """A source of the environment.
 
     Args:
         server_properties: the path given on the command line, or None.
@@ -69,10 +69,10 @@ class EnvironmentProvider(ABC):
 
     @abstractmethod
     def load(self) -> Environment:
-        """The environment.
+        """Return the environment.
 
         Raises:
-            ConfigurationError: something is missing or wrong; all problems at once.
+            ConfigurationError: something is missing or wrong; names all problems at once.
         """
 
 
@@ -80,16 +80,16 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
     """Reads the broker's own `server.properties`, and its `meta.properties` for the cluster id and a generated id."""
 
     def load(self) -> Environment:
-        """As the contract says."""
+        """Return the environment; see the contract."""
         if self.server_properties is None or not str(self.server_properties).strip("."):
             raise ConfigurationError(
-                "the broker's surroundings",
-                ["give the broker's own file with --server-properties PATH, or a class with --environment-provider"],
+                "the broker's environment",
+                ["name the broker's own file with --server-properties PATH, or a class with --environment-provider"],
             )
         source = str(self.server_properties)
         properties = _read(self.server_properties)
         if properties is None:
-            raise ConfigurationError(source, ["there is no such file; it is the file that the broker is started with"])
+            raise ConfigurationError(source, ["the file does not exist; name the file that the broker is started with"])
         problems: list[str] = []
         log_dirs = tuple(
             Path(part.strip())
@@ -97,7 +97,7 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             if part.strip()
         )
         if not log_dirs:
-            problems.append("log.dirs: absent, and so is log.dir; the agent watches these directories")
+            problems.append("log.dirs: missing, and so is log.dir; the agent watches these directories")
         failed = _unreadable(log_dirs)
         if len(failed) == len(log_dirs):
             problems += failed
@@ -109,19 +109,19 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             problems.append(f"no {META_PROPERTIES} in log.dirs names a cluster.id; give one with --cluster-id")
         elif not is_cluster_id(cluster_id):
             problems.append(
-                f"cluster id {cluster_id!r}: it stands in keys and names a file, so letters, digits, '.', '_' and '-', "
-                "not beginning with '.'; give another with --cluster-id"
+                f"cluster id {cluster_id!r}: it is part of keys and of a file name; expected letters, digits, '.', '_' "
+                "and '-', not beginning with '.'; name another with --cluster-id"
             )
         kraft = bool(properties.get("process.roles", "").strip())
         if not kraft and not properties.get("zookeeper.connect", "").strip():
-            problems.append("neither zookeeper.connect nor process.roles is there: is this a broker's file?")
+            problems.append("neither zookeeper.connect nor process.roles is set: is this a broker's file?")
         broker = _broker_id(properties, meta)
         if broker is None:
             problems.append("neither broker.id nor node.id is a number, and the broker has not generated one yet")
         if problems or broker is None:
             raise ConfigurationError(source, problems)
         defaults = BrokerDefaults().overridden_by(properties)
-        if defaults.problems:  # no reason not to start: with `config.providers` a value may be the name of another
+        if defaults.problems:  # the agent starts all the same: with `config.providers` a value may be a reference
             log.warning("broker_settings_unreadable", file=source, problems=defaults.problems)
         if failed:
             log.warning("log_dirs_unreadable", message="the agent continues without them", file=source, problems=failed)
@@ -138,24 +138,24 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
 
 
 def _broker_id(properties: Mapping[str, str], meta: Mapping[str, str]) -> int | None:
-    # A broker.id of -1 asks the broker to generate one, which it then keeps in meta.properties.
+    # A broker.id of -1 makes the broker generate one, which it stores in meta.properties.
     candidates = (properties.get("node.id"), properties.get("broker.id"), meta.get("node.id"), meta.get("broker.id"))
     return next((number for text in candidates if (number := _id(text)) is not None), None)
 
 
 def _id(text: str | None) -> int | None:
-    """An id that somebody gave, or that the broker generated; None for none and for -1, which asks for one."""
+    """Return an id that is configured, or that the broker generated; None for -1, which requests a generated id."""
     text = (text or "").strip()
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _contradictions(properties: Mapping[str, str], metas: Mapping[Path, Mapping[str, str]]) -> list[str]:
-    """What Kafka itself refuses to start with: another broker's disk, or the disks of two brokers or clusters.
+    """Return contradictions that Kafka itself rejects: another broker's disk, or disks of two brokers or clusters.
 
-    A disk that was moved would let the agent ship one broker's segments in another one's name.
+    With a moved disk the agent would ship one broker's segments under another one's name.
     """
     problems = []
-    # Where each id is first said: it is the broker's, and whoever says another contradicts.
+    # The first occurrence of each id is the broker's; different ones contradict it.
     said = [(f"{name}={number}", number) for name in _IDS if (number := _id(properties.get(name))) is not None]
     clusters: list[tuple[str, str]] = []
     for log_dir, meta in metas.items():
@@ -168,14 +168,14 @@ def _contradictions(properties: Mapping[str, str], metas: Mapping[Path, Mapping[
         others = [text for text, value in found if first is not None and value != first[1]]
         if first is not None and others:
             problems.append(
-                f"{first[0]}, but {' and '.join(others)}: Kafka does not start so. Is this another broker's file, or "
+                f"{first[0]}, but {' and '.join(others)}: Kafka rejects this. Is this another broker's file, or "
                 "another broker's disk? Name the file and the log.dirs of one broker"
             )
     return problems
 
 
 def _unreadable(log_dirs: tuple[Path, ...]) -> list[str]:
-    """What is wrong with log dirs. Of several disks some may have failed: the broker goes on, and so does the agent."""
+    """Return the errors of log dirs. If some of several disks fail, the broker continues, and so does the agent."""
     problems = []
     for log_dir in log_dirs:
         try:
@@ -186,7 +186,7 @@ def _unreadable(log_dirs: tuple[Path, ...]) -> list[str]:
 
 
 def _read_metas(log_dirs: tuple[Path, ...]) -> dict[Path, dict[str, str]]:
-    """The `meta.properties` of each log dir that has one; one that cannot be read says nothing."""
+    """Return the `meta.properties` of each log dir that has a readable one."""
     metas = {}
     for log_dir in log_dirs:
         try:
@@ -205,4 +205,4 @@ def _read(path: Path) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     except (OSError, javaproperties.InvalidUEscapeError) as error:
-        raise ConfigurationError(str(path), [f"it cannot be read: {error}"]) from error
+        raise ConfigurationError(str(path), [f"cannot be read: {error}"]) from error

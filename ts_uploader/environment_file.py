@@ -1,4 +1,4 @@
-"""The environment file of the unit, read as systemd reads it, so that `ts-uploader check` looks as the agent will run.
+"""Reads the environment file of the unit as systemd does, so that `ts-uploader check` runs with the agent's settings.
 
 The grammar is that of systemd.exec(5), `EnvironmentFile=`: a name and a value a line, comments with `#` or `;`, values
 in single or double quotes or without. A backslash at the end of a line continues it. Nothing is expanded. No value is
@@ -30,13 +30,13 @@ _ESCAPED_IN_QUOTES: Final = '"\\`$'
 
 @dataclass(frozen=True, slots=True)
 class UnitEnvironment:
-    """What the unit's file says.
+    """The content of the unit's file.
 
     Attributes:
         variables: by name; values may be secret.
-        arguments: options of `ts-uploader run` by their Python names, as `TS_UPLOADER_ARGUMENTS` has them.
-        findings: what there is to say of the file, without values.
-        read: whether there is a file that was read.
+        arguments: options of `ts-uploader run` by their Python names, from `TS_UPLOADER_ARGUMENTS`.
+        findings: findings on the file, without values.
+        read: whether the file exists and was read.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -45,10 +45,10 @@ class UnitEnvironment:
     read: bool = False
 
     def server_properties(self, environment: Mapping[str, str]) -> Path | None:
-        """Return the broker's file that the unit gives to the agent; None where nothing names one.
+        """Return the broker's file that the unit passes to the agent; None if nothing names one.
 
         Args:
-            environment: of the process; counts where the file does not name it.
+            environment: of the process; used if the file does not name it.
         """
         named = self.arguments.get("server_properties") or self.variables.get(SERVER_PROPERTIES)
         if named := named or environment.get(SERVER_PROPERTIES):
@@ -60,14 +60,14 @@ def read_unit_environment(path: Path | None, options: Collection[str]) -> UnitEn
     """Read the unit's file.
 
     Args:
-        path: of the file, `-` for standard input; None for the usual one, which may be absent or unreadable.
-        options: of `ts-uploader run`, `--name` each; all of them take a value.
+        path: of the file, `-` for standard input; None for the default one, which may be missing or unreadable.
+        options: of `ts-uploader run`, `--name` each; all of them need a value.
     """
     about = f"environment file {path or DEFAULT}"
     try:
         text = sys.stdin.read() if path == STANDARD_INPUT else (path or DEFAULT).read_text(encoding="utf-8")
     except FileNotFoundError:
-        return UnitEnvironment(findings=() if path is None else (error(about, "there is no such file"),))
+        return UnitEnvironment(findings=() if path is None else (error(about, "the file does not exist"),))
     except (OSError, UnicodeDecodeError) as failed:
         reason = failed.strerror if isinstance(failed, OSError) else "it is not UTF-8"
         if path is not None:
@@ -89,10 +89,10 @@ def read_unit_environment(path: Path | None, options: Collection[str]) -> UnitEn
 
 
 def _parse_arguments(text: str, options: Collection[str]) -> dict[str, str]:
-    """The options in the unit's arguments, which systemd splits at white space and outside of quotes.
+    """Return the options in the unit's arguments, which systemd splits at white space outside of quotes.
 
     Raises:
-        ValueError: they are not options of `run`; without the values.
+        ValueError: they are not options of `run`; the message has no values.
     """
     try:
         words = shlex.split(text)
@@ -103,17 +103,17 @@ def _parse_arguments(text: str, options: Collection[str]) -> dict[str, str]:
     for word in remaining:
         option, equals, value = word.partition("=")
         if not option.startswith("--"):
-            raise ValueError("a word in it is no option, and no option's value")
+            raise ValueError("a word in it is neither an option nor an option's value")
         if option not in options:
             raise ValueError(f"{option}: run has no such option{nearest(option, options)}")
         if not equals and (value := next(remaining, "")) == "":
-            raise ValueError(f"{option}: it lacks its value")
+            raise ValueError(f"{option}: its value is missing")
         found[option.removeprefix("--").replace("-", "_")] = value
     return found
 
 
 class _State(Enum):
-    """Where in the file the parser is, as systemd's own parser counts (src/basic/env-file.c)."""
+    """The parser's position in the file, as in systemd's own parser (src/basic/env-file.c)."""
 
     BEFORE_NAME = auto()
     NAME = auto()
@@ -127,14 +127,14 @@ class _State(Enum):
 
 
 def parse_environment_file(text: str) -> tuple[dict[str, str], list[str]]:
-    """Return the variables, and a sentence for each line that systemd passes over.
+    """Return the variables, and a sentence for each line that systemd ignores.
 
     Args:
         text: of the file.
     """
     parser = _Parser()
     for character in text:
-        parser.take(character)
+        parser.read(character)
     parser.end()
     return parser.variables, parser.ignored
 
@@ -148,10 +148,10 @@ class _Parser:
         self._last = ""
         self._name = ""
         self._value = ""
-        self._kept = 0  # characters of the value that white space at its end may not be taken from
+        self._kept = 0  # leading characters of the value that are kept when white space at its end is removed
 
-    def take(self, character: str) -> None:
-        """One more character."""
+    def read(self, character: str) -> None:
+        """Read one more character."""
         match self._state:
             case _State.BEFORE_NAME:
                 if character in "#;":
@@ -213,7 +213,7 @@ class _Parser:
         self._line += character == "\n"
 
     def end(self) -> None:
-        """The file ends; an unclosed quote ends with it."""
+        """End the file; an unclosed quote ends with it."""
         if self._state is _State.NAME:
             self._pass_over()
         elif self._state not in {_State.BEFORE_NAME, _State.COMMENT}:
@@ -225,7 +225,7 @@ class _Parser:
         self._state = _State.BEFORE_NAME
         name = self._name.rstrip(_WHITESPACE)
         if not _NAME.fullmatch(name):
-            self.ignored.append(f"line {self._began}: no name of a variable stands before the =; systemd ignores it")
+            self.ignored.append(f"line {self._began}: no valid variable name before the =; systemd ignores it")
             return
         rest = self._value[self._kept :].rstrip(_WHITESPACE)
         self.variables[name] = self._value[: self._kept] + rest

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from ts_common.model import TopicPartition
 
 FileStatus = tuple[int, int, int]
-"""Inode, time of modification (ns) and time of change (ns): what tells one file of a name from the one before it."""
+"""Inode, time of modification (ns) and time of change (ns): they distinguish two files that had one name."""
 
 
 class EpochFile(Enum):
-    """What became of reading a directory's `leader-epoch-checkpoint`."""
+    """The result of reading a directory's `leader-epoch-checkpoint`."""
 
     ABSENT = auto()  # a log of magic 0 or 1 has none
     UNREADABLE = auto()
@@ -26,12 +26,12 @@ class EpochFile(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LastEpoch:
-    """What a directory's `leader-epoch-checkpoint` ends with.
+    """The last entry of a directory's `leader-epoch-checkpoint`.
 
     Attributes:
         file: whether it was read.
-        epoch: of its last entry; None without an entry, and where the file is absent or was not read.
-        error: why the file was not read, one line; empty where it was read or is absent.
+        epoch: of its last entry; None without an entry, and if the file is missing or was not read.
+        error: why the file was not read, one line; empty if it was read or is missing.
     """
 
     file: EpochFile
@@ -43,14 +43,14 @@ NO_EPOCH_FILE = LastEpoch(EpochFile.ABSENT)
 
 
 class FileState(NamedTuple):
-    """A file that has not changed bears the same.
+    """The state of a file: equal for a file that has not changed.
 
     Attributes:
-        device: that holds it.
-        inode: on that device, used again after an unlink.
+        device: the file's device.
+        inode: on that device; reused after an unlink.
         size: bytes, when it was opened.
-        changed_ns: its change time. Whatever writes, cuts or renames moves that; the modification time would not do,
-            because the log cleaner sets that of a new file to that of an old one.
+        changed_ns: its change time. Each write, truncation and rename changes it. The modification time is no
+            replacement: the log cleaner sets that of a new file to that of an old one.
     """
 
     device: int
@@ -61,23 +61,23 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one directory of a partition held.
+    """The content of one directory of a partition.
 
     Attributes:
-        partition: whose it is.
+        partition: the partition.
         directory: its path.
-        identity: (device, inode) of the directory: a re-created one is another.
-        log_dir: the entry of `log.dirs` that holds it; its checkpoint speaks for this directory.
+        identity: (device, inode) of the directory: a re-created one differs.
+        log_dir: the entry of `log.dirs` that contains it; its high watermark checkpoint is valid for this directory.
         bases: base offsets of the live `.log` files, ascending; the last is the active segment.
         deleted: base offsets of `.log.deleted` files, ascending.
-        swapping: whether a `.swap` file stands there: the cleaner is in the middle of renames.
-        topic_id: by `partition.metadata`; None where that is absent.
+        swapping: whether a `.swap` file exists: the cleaner is in the middle of renames.
+        topic_id: of `partition.metadata`; None without that file.
         taken_at: nanoseconds of the monotonic clock, before the directory was read.
-        last_epoch: what the directory's `leader-epoch-checkpoint` ends with.
-        checkpoint: status of the log dir's high watermark checkpoint, looked at after `last_epoch`; None where it has
-            none, or none that can be seen.
-        whole: whether the names are those of one instant, with no `.swap` among them (`watch.scan`). Only then are two
-            bases that follow each other neighbours, and is the lowest the lowest.
+        last_epoch: the last entry of the directory's `leader-epoch-checkpoint`.
+        checkpoint: status of the log dir's high watermark checkpoint, read after `last_epoch`; None if it is missing
+            or unreadable.
+        whole: whether the names are those of one instant, with no `.swap` among them (`directory_scan`). Only then are
+            two consecutive bases neighbours, and is the lowest base the lowest.
         stamp: (mtime, ctime) of the directory in nanoseconds, before it was read.
         stamp_seen: when the directory was first seen with this stamp, seconds of the monotonic clock.
     """
@@ -100,10 +100,10 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class SeveralDirectories:
-    """More than one log dir holds a live directory of the partition: a move cut short, or a failed disk still lists.
+    """Several log dirs have a live directory of the partition: a move was cut short, or a failed disk still lists.
 
     Attributes:
-        partition: whose they are.
+        partition: the partition.
         listings: of all of them, in the order of the log dirs.
     """
 
@@ -113,7 +113,7 @@ class SeveralDirectories:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryGone:
-    """No log dir holds the partition any more."""
+    """No log dir has the partition any more."""
 
     partition: TopicPartition
 
@@ -123,10 +123,10 @@ class HighWatermarks:
     """One reading of a log dir's `replication-offset-checkpoint`.
 
     Attributes:
-        log_dir: which one.
-        file: status of the file, and CRC-32C of its content; None where there is no file, or none that can be read.
-        offsets: by (topic, partition); a partition without an entry has no known high watermark. None where there is no
-            file, or none that can be parsed.
+        log_dir: the log dir.
+        file: status of the file, and CRC-32C of its content; None if it is missing or unreadable.
+        offsets: by (topic, partition); a partition without an entry has no known high watermark. None if the file is
+            missing or does not parse.
     """
 
     log_dir: Path
@@ -140,7 +140,7 @@ class Leadership:
 
     Attributes:
         epoch: leader epoch.
-        topic_id: as the leadership source names it; None where the cluster knows no topic ids.
+        topic_id: from the leadership source; None if the cluster has no topic ids.
         seen_at: nanoseconds since the epoch, this host's clock, when the leadership was first seen here.
     """
 
@@ -151,7 +151,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """This broker leads the partition. Sent again and again; only another epoch or topic id is another leadership."""
+    """This broker leads the partition. Sent repeatedly; only another epoch or topic id is another leadership."""
 
     partition: TopicPartition
     leadership: Leadership
@@ -159,7 +159,7 @@ class Led:
 
 @dataclass(frozen=True, slots=True)
 class NotLed:
-    """Another broker leads the partition, or nobody. (Not knowing is not said at all: committed work continues.)"""
+    """Another broker leads the partition, or none does. Unknown leadership sends nothing: committed work continues."""
 
     partition: TopicPartition
 

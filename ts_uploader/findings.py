@@ -1,10 +1,10 @@
-"""What `ts-uploader check` finds: each thing with its severity, what was found, and the way out. Pure.
+"""The findings of `ts-uploader check`: each with its severity, the observation, and what to do. Pure.
 
-ok           looked at, and as it should be
-hint         worth knowing; nothing has to be done
-warning      shipping works, and something may go wrong later
-error        somebody must act: the agent would refuse to start, or data is at risk
-unanswered   a store or the source of leadership did not answer: ask again
+ok           checked, and correct
+hint         useful to read; no action needed
+warning      shipping works, but may fail later
+error        the operator must act: the agent would not start, or data is at risk
+unanswered   a store or the leadership source did not answer: check again later
 """
 
 import json
@@ -23,7 +23,7 @@ EXIT_UNANSWERED = 75  # EX_TEMPFAIL
 
 
 class Severity(StrEnum):
-    """How much a finding matters; see the module's page."""
+    """How much a finding matters; see the module's docstring."""
 
     OK = "ok"
     HINT = "hint"
@@ -34,13 +34,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         severity: how much it matters.
-        about: what was looked at: a file, a store, a log dir.
+        about: what was checked: a file, a store, a log dir.
         found: one sentence.
-        way_out: what to do; empty where there is nothing to do.
+        way_out: what to do; empty if there is nothing to do.
     """
 
     severity: Severity
@@ -54,32 +54,32 @@ class Finding:
 
 
 def ok(about: str, found: str) -> Finding:
-    """As it should be."""
+    """Return a finding of a check that passed."""
     return Finding(Severity.OK, about, found)
 
 
 def hint(about: str, found: str, way_out: str = "") -> Finding:
-    """Worth knowing."""
+    """Return a finding that needs no action."""
     return Finding(Severity.HINT, about, found, way_out)
 
 
 def warning(about: str, found: str, way_out: str) -> Finding:
-    """May go wrong later."""
+    """Return a finding that may lead to a failure later."""
     return Finding(Severity.WARNING, about, found, way_out)
 
 
 def error(about: str, found: str, way_out: str = "") -> Finding:
-    """Somebody must act; where `found` is a message of ours it names the way out itself."""
+    """Return a finding that the operator must act on; an error message in `found` names what to do itself."""
     return Finding(Severity.ERROR, about, found, way_out)
 
 
 def unanswered(about: str, found: str) -> Finding:
-    """No answer came."""
-    return Finding(Severity.UNANSWERED, about, found, "ask again when it is back")
+    """Return a finding of a check without an answer."""
+    return Finding(Severity.UNANSWERED, about, found, "check again when it is back")
 
 
 def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
-    """What the command ends with.
+    """Return the exit code of the command.
 
     Args:
         findings: all of them.
@@ -94,7 +94,7 @@ def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """One block for each finding in the order they were found, and a line that counts them."""
+    """Return one block for each finding in order, and a line that counts them."""
     lines = []
     for finding in findings:
         lines.append(f"{finding.severity.upper():<11}{finding.about}: {finding.found}")
@@ -111,5 +111,5 @@ def _counted(count: int, severity: Severity) -> str:
 
 
 def as_json(findings: Sequence[Finding], code: int) -> str:
-    """The same as one JSON object; `exit` is the code that the command ends with."""
+    """Return the findings as one JSON object; `exit` is the exit code of the command."""
     return json.dumps({"exit": code, "findings": [asdict(finding) for finding in findings]}, indent=1) + "\n"

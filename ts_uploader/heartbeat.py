@@ -54,7 +54,7 @@ class Heartbeat:
             RuntimeError: the threads of inotify ended.
         """
         if not self._watcher.watching:
-            raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
+            raise RuntimeError("inotify ended: the threads of the directory watcher have died")
         connected = self._status.note_leadership()
         now = time.monotonic()
         if connected:

@@ -35,7 +35,7 @@ class MainLoop:
     Args:
         inbox: where messages arrive.
         tracker: decides what to do; only this loop calls it.
-        queues: take the tracker's tasks.
+        queues: receive the tracker's tasks.
         settings: of the broker and its topics, updated by messages of the leadership source.
         sizes: of segments, forgotten with their directory.
         errors: keeps the failures of tasks for the status page.

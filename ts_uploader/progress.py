@@ -1,8 +1,8 @@
-"""What each worker is at, and whether it comes on: an agent is well only while none of them stands still.
+"""The tasks that workers run, and whether each makes progress: the agent is healthy only while all do.
 
-A worker comes on when it takes a task, when it asks a store for something, and with each piece that it reads of a
-segment, which is also how an upload is seen to go on. While a store refuses requests (SlowDown), or uploads wait for
-the rate that the operator allows, all workers are excused: they wait for what no restart would mend.
+A worker makes progress when it starts a task, when it sends a request to a store, and with each piece that it reads of
+a segment; so an upload counts as progress. While a store throttles requests (SlowDown), or uploads wait for the
+operator's rate limit, all workers are excused: a restart would not help.
 """
 
 import threading
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from ts_common.model import TopicPartition
 
-# A request stands still for at most twice the upload's time-out (connect, answer); a name that is looked up, a disk
-# that is busy and a listing's pages come on top.
+# A request can wait at most twice the upload timeout (connect, answer); add DNS, a busy disk and a listing's pages.
 _TIMEOUTS = 5
 _LEAST_SECONDS = 120.0
 
@@ -24,11 +23,11 @@ class Work:
     """One task on one thread; only that thread writes it.
 
     Attributes:
-        thread: its name.
+        thread: the thread's name.
         operation: the task's class.
-        partition: whose.
-        began_at: by the monotonic clock, as the next.
-        moved_at: when it last came on.
+        partition: the task's partition.
+        began_at: start of the task, by the monotonic clock.
+        moved_at: last progress, by the monotonic clock.
     """
 
     thread: str
@@ -46,16 +45,16 @@ _own = _Own()
 
 
 def beat() -> None:
-    """The task of this thread comes on; nothing where it has none."""
+    """Record progress of this thread's task; does nothing if the thread runs no task."""
     if _own.work is not None:
         _own.work.moved_at = time.monotonic()
 
 
 class Progress:
-    """What all workers are at; safe from any thread.
+    """The tasks of all workers; thread-safe.
 
     Args:
-        upload_timeout_seconds: as the configuration says.
+        upload_timeout_seconds: the configured timeout of an upload.
     """
 
     def __init__(self, upload_timeout_seconds: float) -> None:
@@ -66,7 +65,7 @@ class Progress:
 
     @contextmanager
     def doing(self, operation: str, partition: TopicPartition) -> Iterator[None]:
-        """While this thread does a task."""
+        """Register a task of this thread for the duration of the block."""
         now = time.monotonic()
         name = threading.current_thread().name
         _own.work = self._at[name] = Work(name, operation, partition, now, now)
@@ -77,20 +76,20 @@ class Progress:
             del self._at[name]
 
     def excuse(self, *outside: float) -> None:
-        """Tell how often and how long something outside kept everybody waiting; called now and then.
+        """Excuse all workers if stores or limits made them wait since the last call; called periodically.
 
         Args:
-            outside: sums that only grow: refused requests, seconds waited for the upload rate.
+            outside: sums that only grow: rejected requests, seconds waited for the upload rate.
         """
         if outside != self._outside:
             self._outside = outside
             self._excused_at = time.monotonic()
 
     def works(self) -> list[Work]:
-        """What is being done, longest first."""
+        """Return the tasks in progress, the longest first."""
         return sorted(self._at.copy().values(), key=lambda work: work.began_at)
 
     def stuck(self) -> list[Work]:
-        """What stands still for longer than `bound_seconds`."""
+        """Return the tasks without progress for longer than `bound_seconds`."""
         latest = time.monotonic() - self.bound_seconds
         return [work for work in self.works() if max(work.moved_at, self._excused_at) < latest]

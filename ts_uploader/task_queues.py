@@ -56,7 +56,7 @@ class TaskQueues:
                 self.commits.put(task.partition, task)
 
     def drop_uploads(self, partition: TopicPartition) -> None:
-        """Drop the waiting uploads of a partition whose directory is gone."""
+        """Drop the waiting uploads of a partition whose directory no longer exists."""
         self.uploads.drop(partition)
 
     def close(self) -> None:

@@ -19,19 +19,19 @@ from ts_uploader.events import FileState, Leadership, Listing
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the archive of a partition came, by the store.
+    """The state of a partition's archive, as read from the store.
 
     Attributes:
-        keys: where the partition's newest incarnation lies.
-        log_start: first offset that readers show.
-        next_offset: end of the run: what is shipped next.
-        highest_base: of the run's segments; None while there is none.
+        keys: of the partition's newest incarnation.
+        log_start: first offset that readers return.
+        next_offset: end of the run: the offset that is shipped next.
+        highest_base: of the run's segments; None without segments.
         epochs: the run's.
-        etag: of `offset.wm`; None where it is absent.
-        commit: what `offset.wm` says; None where it is absent.
-        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no living copy in the
-            store covers, and that this broker's log may hold some of.
-        lineage: of the commit, or of the `log.start` that the first one will follow; None where none went back.
+        etag: of `offset.wm`; None if it does not exist.
+        commit: content of `offset.wm`; None if it does not exist.
+        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no live copy in the
+            store covers, and that this broker's log may contain in part.
+        lineage: of the commit, or of the `log.start` that the first one will follow; None if no commit went back.
     """
 
     keys: PartitionKeys
@@ -47,12 +47,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What every task and every result says first.
+    """The fields of every task and every result.
 
     Attributes:
-        partition: whose.
+        partition: the partition.
         generation: of the partition's state in the tracker.
-        leadership: in which it was asked for.
+        leadership: that the task was made for.
     """
 
     partition: TopicPartition
@@ -62,12 +62,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition(Task):
-    """Find out where to go on; write `log.start` where nothing stands yet.
+    """Find out where to continue; write `log.start` if nothing is stored yet.
 
     Attributes:
-        listing: of the directory that is to be shipped.
+        listing: of the directory that is shipped.
         first_base: where an archive that does not exist yet begins.
-        known: our last commit that this agent knows of; a foreign one does not make it untrue.
+        known: the last commit that this agent wrote or read; it stays true under a foreign one.
         attempt: how many times in a row the partition failed; the worker waits accordingly.
         latest: an archive that does not exist yet begins with the active segment, not with the lowest one.
     """
@@ -84,17 +84,17 @@ class Ship(Task):
     """Ship one closed segment, from its live files or from those that retention renamed to `.deleted`.
 
     Attributes:
-        keys: where to.
+        keys: of the partition.
         listing: the newest.
         base: its base offset.
-        next_base: of the segment behind it; of a segment that hangs, the end of its last batch.
+        next_base: of the next segment; of a segment that hangs, the end of its last batch.
         epochs: the run's.
-        next_offset: its end.
+        next_offset: the run's end.
         seen: a whole listing of this leadership showed the two bases as live neighbours.
-        hangs: the `.deleted` file that hangs on what lives (`hanging`); None for a segment that is, or was seen, live.
-        variants_below: a segment with a base below it is shipped under a variant's name only: a deletion that is still
-            under way may name the plain one.
-        gaps: the recorded gaps that it fills, where it does not reach above the next offset.
+        hangs: the `.deleted` file that hangs on the live log (`hanging`); None if the segment is, or was seen, live.
+        variants_below: a segment with a base below it is shipped under a variant's name only: a deletion in progress
+            may name the plain one.
+        gaps: the recorded gaps that it fills, if it does not reach above the next offset.
     """
 
     keys: PartitionKeys
@@ -114,7 +114,7 @@ class WriteCommit(Task):
     """Move the commit along the run.
 
     Attributes:
-        position: that the run continues.
+        position: that the run continues from.
         run: the segments that continue it, in order and without a hole.
     """
 
@@ -127,9 +127,9 @@ class PassGap(Task):
     """Record that the offsets from the next offset on exist nowhere, and move the commit beyond them.
 
     Attributes:
-        position: whose next offset lies below everything that this broker holds.
+        position: with a next offset below all offsets of this broker.
         listing: the later of the two that agree on that.
-        end: the first offset that this broker holds.
+        end: the first offset of this broker.
     """
 
     position: Position
@@ -139,13 +139,13 @@ class PassGap(Task):
 
 @dataclass(frozen=True, slots=True)
 class FillGap(Task):
-    """Give the offsets of a recorded gap that stand in the store by now the epochs that they were written in.
+    """Correct the epochs of a recorded gap whose offsets the store has by now.
 
     Attributes:
         position: the commit that has passed the gap.
-        listing: of the log that holds the offsets.
+        listing: of the log that has the offsets.
         gap: as in `Position.gaps`.
-        run: the segments that hold them.
+        run: the segments that contain them.
     """
 
     position: Position
@@ -156,13 +156,13 @@ class FillGap(Task):
 
 @dataclass(frozen=True, slots=True)
 class LookBelow(Task):
-    """Find out which `.deleted` files of before this leadership belong to the line that lives.
+    """Find the `.deleted` files from before this leadership that belong to the live log.
 
     Attributes:
         listing: of the directory.
         epochs: the run's.
-        next_offset: its end.
-        wanted: the lowest offset that is missing in the store.
+        next_offset: the run's end.
+        wanted: the lowest offset that the store lacks.
         seen: base offsets of `.deleted` segments that were seen live in this leadership.
     """
 
@@ -175,14 +175,14 @@ class LookBelow(Task):
 
 @dataclass(frozen=True, slots=True)
 class Rescan:
-    """Look at a partition's directories again. The tracker has at most one of each partition pending.
+    """List a partition's directories again. The tracker has at most one such task of each partition pending.
 
     Attributes:
-        partition: whose.
+        partition: the partition.
         generation: of the partition's state in the tracker.
         attempt: how many times in a row this was needed.
-        after_seconds: how long to wait at least.
-        reason: the change of a segment that made it necessary, one line; empty where none did.
+        after_seconds: shortest time to wait.
+        reason: the change of a segment that made it necessary, one line; empty without one.
     """
 
     partition: TopicPartition
@@ -197,7 +197,7 @@ AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Re
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A `.deleted` file that hangs on what lives.
+    """A `.deleted` file that hangs on the live log.
 
     Attributes:
         base: the base offset in its name.
@@ -212,10 +212,10 @@ class Hanging:
 
 @dataclass(frozen=True, slots=True)
 class LookedBelow(Task):
-    """The answer to `LookBelow`.
+    """The result of `LookBelow`.
 
     Attributes:
-        hanging: those that reach above the wanted offset, by base.
+        hanging: files that hang and reach above the wanted offset, by base.
         below: base offsets of all `.deleted` files below the lowest live segment.
         wanted: as in the task.
     """
@@ -227,13 +227,13 @@ class LookedBelow(Task):
 
 @dataclass(frozen=True, slots=True)
 class PositionRead(Task):
-    """The answer to `ReadPosition`.
+    """The result of `ReadPosition`.
 
     Attributes:
-        position: where to go on.
-        lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
-        foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
-        beside_java: one of ours stood there, and was put over a Java uploader's within the last week, by whomever.
+        position: where to continue.
+        lost: offsets `[from, to)` that were committed and that an election lost; None without a loss.
+        foreign: the commit was a Java uploader's. It may have more segments queued, even if its broker lost leadership.
+        beside_java: an agent's commit replaced a Java uploader's within the last week.
     """
 
     position: Position
@@ -244,7 +244,7 @@ class PositionRead(Task):
 
 @dataclass(frozen=True, slots=True)
 class Shipped(Task):
-    """A segment is whole in the store.
+    """A segment is complete in the store.
 
     Attributes:
         base: its base offset.
@@ -253,16 +253,16 @@ class Shipped(Task):
         epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
         last_stable_offset: at `end`, by the producer snapshot there; None without one.
         bytes_sent: to the store; 0 also for a segment without bytes.
-        files_sent: likewise: the `.log` and its indexes.
-        closed_at: when the broker closed it, seconds since the epoch; None where its files do not say.
+        files_sent: to the store: the `.log` and its indexes; 0 if the store had them.
+        closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
         variants_below: as in the task.
         run: the run's epochs, as in the task.
         run_end: the next offset, as in the task.
         stamp: of the listing in the task.
-        corruptions: how many places in it are no whole batch.
-        tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
+        corruptions: number of places in it without a whole batch.
+        tail: (last offset, stored CRC) of its last batch, if its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
-        seconds: from taking the task to the end of the upload.
+        seconds: from the start of the task to the end of the upload.
     """
 
     base: int
@@ -285,13 +285,13 @@ class Shipped(Task):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Task):
-    """The commit stands in the store.
+    """The commit is in the store.
 
     Attributes:
-        position: that it describes.
-        gaps: ranges `[from, to)` that were recorded to exist nowhere, together with it.
+        position: that the commit describes.
+        gaps: ranges `[from, to)` that were recorded with it, to exist nowhere.
         reason: of those gaps.
-        by_request: somebody had them deleted (DeleteRecords).
+        by_request: the records were deleted on request (DeleteRecords).
     """
 
     position: Position
@@ -302,14 +302,14 @@ class Committed(Task):
 
 @dataclass(frozen=True, slots=True)
 class Fenced(Task):
-    """The store shows a later leader epoch than the one the task was made for: step back until leadership says more."""
+    """The store has a later leader epoch than the task's: the partition waits for new leadership."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed(Task):
-    """A task failed in a way that another attempt may mend; the position is to be read again.
+    """A task failed and may succeed when retried; the position has to be read again.
 
     Attributes:
         base: of the segment that a `Ship` was for; None for the other tasks.
@@ -324,7 +324,7 @@ class Failed(Task):
 
 @dataclass(frozen=True, slots=True)
 class Changed(Task):
-    """A segment was not what the listing said any more: scan again, then decide.
+    """A segment no longer matched its listing: scan again, then decide.
 
     Attributes:
         base: its base offset.
@@ -337,10 +337,10 @@ class Changed(Task):
 
 @dataclass(frozen=True, slots=True)
 class LookDue:
-    """The delay of a `Rescan` is over: the listing that the scan takes next releases what it held back.
+    """The delay of a `Rescan` is over: the next listing releases the waiting work.
 
     Attributes:
-        partition: whose.
+        partition: the partition.
         generation: as in the task.
     """
 

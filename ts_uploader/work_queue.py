@@ -1,18 +1,18 @@
-"""Tasks on their way to worker threads: oldest first inside a partition, fair over partitions, the urgent ones earlier.
+"""Queues tasks for worker threads: oldest first in a partition, fair between partitions, urgent ones earlier.
 
-Each partition has its own line, and the lines are served in turn, so that one partition that is far behind does not
-keep another waiting. A task can be given a time before which it is not due, and an urgency: the fraction of its
-topic's retention that is left (`ts_uploader.retention.topic_retention.fraction_left`).
+Each partition has its own line, and the lines are served in turn, so that one partition with a large backlog does not
+delay another. A task can have a time before which it is not due, and an urgency: the fraction of its topic's retention
+that is left (`ts_uploader.retention.topic_retention.fraction_left`).
 
-- A line is urgent while a task in it has less left than `URGENT_BELOW`. Its order stays: what stands before that task
-  has to go first anyhow, as the run has no holes.
+- A line is urgent while a task in it has less left than `URGENT_BELOW`. Its order stays: earlier tasks have to be done
+  first in any case, as the run has no holes.
 - Urgent lines are served before the others, the one with the least left first, equal ones in turn.
-- Of every `TURNS` tasks that are handed out in a row at least one goes to the line whose turn it is among all lines.
-  So no line starves: where a line comes to the back of L lines (itself among them), it is served within L * TURNS.
+- Of every `TURNS` tasks in a row at least one is of the line that is next among all lines. So no line starves: a line
+  at the end of L lines (including itself) is served within L * TURNS tasks.
 
-The queue itself refuses nothing. What bounds it is the tracker, which has at most `SEGMENTS_IN_FLIGHT` segments, one
-question and one commit of each partition under way at a time: 4,000 partitions that are all behind are 16,000 segments
-of a few hundred bytes each, as the tasks of a partition share its listing. `len` says how many wait.
+The queue accepts every task. The tracker bounds it: at most `SEGMENTS_IN_FLIGHT` segments, one position lookup and one
+commit of each partition at a time. 4,000 partitions with a backlog are 16,000 segments of a few hundred bytes each,
+since the tasks of a partition share its listing. `len` returns the number of queued tasks.
 """
 
 import heapq
@@ -25,10 +25,10 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Half: of the default retention of 168 h that is 84 h for what has waited 84 h. An urgency is as old as its task's wait
-# in here, so what was put with just half left is due only after it has waited the same time again.
+# Half: with the default retention of 168 h, 84 h are left for a segment that has waited 84 h. Urgency is not updated
+# while a task is queued: a task that was put with just half left expires only after it has waited the same time again.
 URGENT_BELOW = 0.5
-# Three quarters of the threads' time for what may vanish. The rest still goes round 4,000 lines in 16,000 tasks.
+# Three quarters of the threads' time for segments near deletion. The rest serves 4,000 lines once in 16,000 tasks.
 TURNS = 4
 
 
@@ -39,10 +39,10 @@ class WorkQueue(Generic[T]):
         self._changed = threading.Condition()
         # Each line's tasks with their urgency; the lines in the order of their turns.
         self._lines: OrderedDict[Hashable, deque[tuple[T, float]]] = OrderedDict()
-        # The least fraction of each urgent line, in the order of their turns. Looked through for each task: 0.1 ms for
-        # 4,000 lines, beside the upload of a segment.
+        # The least fraction of each urgent line, in the order of their turns. The minimum is searched for each task:
+        # 0.1 ms for 4,000 lines, small against the upload of a segment.
         self._urgent: dict[Hashable, float] = {}
-        self._urgent_turns = 0  # since the last one that was any line's
+        self._urgent_turns = 0  # urgent tasks in a row
         self._later: list[tuple[float, int, Hashable, T, float]] = []
         self._order = itertools.count()
         self._closed = False
@@ -51,10 +51,10 @@ class WorkQueue(Generic[T]):
         """Add a task to a line. After `close` it is dropped.
 
         Args:
-            line: the task stands behind those of the same line.
-            task: what `get` answers.
-            delay_seconds: it is due only after so long, and stands in its line only from then on.
-            urgency: the fraction of its retention that is left, 0 to 1; None for what cannot vanish.
+            line: the task is queued after those of the same line.
+            task: what `get` returns.
+            delay_seconds: the task is due, and joins its line, only after this time.
+            urgency: the fraction of its retention that is left, 0 to 1; None if Kafka does not delete it.
         """
         urgency = 1.0 if urgency is None else urgency
         with self._changed:
@@ -67,7 +67,7 @@ class WorkQueue(Generic[T]):
             self._changed.notify()
 
     def get(self) -> T | None:
-        """The next task that is due, waiting for one; None once the queue is closed."""
+        """Return the next task that is due, waiting for one; None once the queue is closed."""
         with self._changed:
             while not self._closed:
                 now = time.monotonic()
@@ -80,13 +80,13 @@ class WorkQueue(Generic[T]):
             return None
 
     def drop(self, line: Hashable) -> None:
-        """Drop what waits in a line; what was handed out goes on."""
+        """Drop the queued tasks of a line; tasks that `get` returned continue."""
         with self._changed:
             self._lines.pop(line, None)
             self._urgent.pop(line, None)
 
     def close(self) -> None:
-        """Drop what waits and let every `get` return None."""
+        """Drop the queued tasks and make every `get` return None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

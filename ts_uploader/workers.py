@@ -1,7 +1,7 @@
-"""The threads that do what the tracker asks for, and say what became of it.
+"""Runs the tracker's tasks on worker threads, and returns their results.
 
-Uploads have threads of their own, so that a commit never waits behind a gigabyte. Whatever goes wrong with a task
-becomes a result, an exception that nobody expects included: it stops its partition, and no other.
+Uploads have their own threads, so that a commit never waits behind a gigabyte. Every error of a task becomes a result,
+including unexpected exceptions: it stops its partition, and no other.
 """
 
 import random
@@ -43,22 +43,22 @@ log = structlog.get_logger()
 
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 30.0
-# At the beginning of a leadership the leadership source may be ahead of the broker's own files: it is asked again soon.
-_QUESTIONS_IN_THE_ORDINARY_COURSE = 2
+# When a leadership begins, the leadership source may be ahead of the broker's own files: then the retry is soon.
+_EXPECTED_RETRIES = 2
 
 
 def backoff_seconds(attempt: int) -> float:
-    """How long to wait before attempt number `attempt` (0: at once): doubling, capped, with jitter."""
+    """Return how long to wait before attempt number `attempt` (0: at once): doubling, capped, with jitter."""
     if attempt <= 0:
         return 0.0
     longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 16))
     return random.uniform(longest / 2, longest)  # noqa: S311  (spreads retries; nothing is protected by it)
 
 
-def told_of_losses(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int], bool], None]:
-    """What counts the records that elections lost, for `CommitLog`."""
+def losses_counter(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int], bool], None]:
+    """Return a function that counts the records that elections lost, for `CommitLog`."""
 
-    def told(partition: TopicPartition, lost: tuple[int, int], legacy: bool) -> None:
+    def count(partition: TopicPartition, lost: tuple[int, int], legacy: bool) -> None:
         metrics.lost_offsets.inc(lost[1] - lost[0])
         if legacy:
             metrics.legacy_rewinds.inc()
@@ -70,18 +70,18 @@ def told_of_losses(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int
                 lost=lost,
             )
 
-    return told
+    return count
 
 
 class TaskRunner:
-    """Carries out one task at a time for each thread that calls it.
+    """Runs tasks, one at a time for each calling thread.
 
     Args:
         uploader: ships segments.
         commits: reads and writes commits.
-        watcher: looks at directories again.
-        metrics: where outcomes are counted.
-        cache_objects: told of commits, for readers' sake; it does its work elsewhere.
+        watcher: lists directories again.
+        metrics: counts the results.
+        cache_objects: receives commits, and writes readers' cache objects on its own thread.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TaskRunner:
         self._metrics = metrics
 
     def run(self, task: AnyTask) -> Result | None:
-        """What became of a task; a rescan answers through the watcher."""
+        """Return the result of a task; None for a rescan, whose result is the watcher's listing."""
         if isinstance(task, Rescan):
             self._watcher.hint(task.partition, whole=True)
             return None
@@ -113,7 +113,7 @@ class TaskRunner:
             )
             return Fenced(task.partition, task.generation, task.leadership, str(over))
         except SegmentChanged as changed:
-            if isinstance(task, ReadPosition) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
+            if isinstance(task, ReadPosition) and task.attempt >= _EXPECTED_RETRIES:
                 return self._failed(task, changed, str(changed))
             if isinstance(task, Ship):  # logged with the retry that the tracker schedules: one for several
                 self._metrics.changed_segments.inc()
@@ -124,7 +124,7 @@ class TaskRunner:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
             return self._failed(task, error, f"{type(error).__name__}: {error}")
-        except Exception as error:  # a defect: one partition waits for its mending, and the others go on
+        except Exception as error:  # a defect: one partition waits until it is fixed, the others continue
             log.exception(
                 "internal_error",
                 message="please report it",

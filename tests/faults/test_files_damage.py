@@ -361,7 +361,7 @@ def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_
                 (directory / f"{unindexed:020d}{suffix}").unlink()
         for base in (reset, missing):
             wait_until_said(agent, "segment_shipped", f"base={base} ", f"{topic}-0")
-        wait_until_said(agent, f"{unindexed:020d}.index is gone", f"{topic}-0")
+        wait_until_said(agent, f"{unindexed:020d}.index no longer exists", f"{topic}-0")
         archive.wait_for_offset(unindexed)
         swapped = next(base for base in live_bases(directory) if base > unindexed)
         for suffix in (".log", ".index", ".timeindex"):

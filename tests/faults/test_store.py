@@ -195,7 +195,7 @@ WEATHER: dict[str, Callable[[], Action]] = {
 def test_u14_an_agent_outlasts_a_store_in_trouble(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, weather: str
 ) -> None:
-    """Every request fails for a while, then every third: the agent never ends, and completes once the store recovers."""
+    """Every request fails for a while, then every third: the agent never ends, and completes after the outage."""
     topic = "weather-" + re.sub(r"\W", "-", weather)
     archive = archive_of(topic, proxy=proxy, properties=IMPATIENT)
     cluster.create_topic(topic, assignment=[[1]] * 2, config=TINY)

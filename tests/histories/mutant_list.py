@@ -11,7 +11,7 @@ from ts_uploader.committing.commit_writer import CommitWriter
 from ts_uploader.committing.position_recovery import PositionRecovery
 from ts_uploader.log_dirs import directory_scan as scan
 from ts_uploader.log_dirs import hanging, leader_epoch, local_log
-from ts_uploader.shipping import coverage, uploader
+from ts_uploader.shipping import coverage, segment_names, uploader
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.partition_state import PartitionState
@@ -85,8 +85,8 @@ MUTANTS = (
     ),
     _mutant(
         "m7",
-        "Whatever has the segment's name in the store is taken for the segment.",
-        (uploader._stands_there, "theirs = decode_metadata(info.metadata, key)", "return True"),
+        "Any object under the segment's name counts as the segment.",
+        (segment_names._existing, "theirs = decode_metadata(info.metadata, key)", "return Existing.COVERS"),
     ),
     _mutant(
         "m8",
@@ -204,12 +204,12 @@ MUTANTS = (
     _mutant(
         "plain-names-below-lineage",
         "Below the third element of its lineage an agent ships under plain names.",
-        (uploader._names, "if task.base >= task.variants_below:", "if True:"),
+        (segment_names._names, "if task.base >= task.variants_below:", "if True:"),
     ),
     _mutant(
         "variants-by-batches",
         "A variant's name bears the leader epoch of its last batch.",
-        (uploader._names, "epoch = task.leadership.epoch", "epoch = scan.epochs[-1][0] if scan.epochs else -1"),
+        (segment_names._names, "epoch = task.leadership.epoch", "epoch = scan.epochs[-1][0] if scan.epochs else -1"),
     ),
     _mutant(
         "deleted-in-any-order",

@@ -1,16 +1,14 @@
 """docs/verify.md on archives of real agents: one without fault, and one broken on purpose, in each way once.
 
-The broken one has a change of leaders and an unclean election behind it, which are no damage: what they left must not
-be taken for any, and its dead tail is a real one.
+The broken one had a change of leaders and an unclean election, which are no damage: their traces must not be reported
+as damage, and its dead tail is a real one.
 """
 
 import json
 import re
-import struct
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,17 +19,12 @@ from kazoo.client import KazooClient
 from tests.browser import look, open_page, without_scripts
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_leadership_shipped, wait_led
+from tests.operator.breaking import flip_a_bit, make_hole, make_orphan, make_overlap, remove_index, stored
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
-from ts_common.archive.catalog import StoredSegment, read_catalog
-from ts_common.archive.object_keys import SegmentName
-from ts_common.archive.segment_inspection import metadata_of
-from ts_common.log_format.framing import LENGTH_END, LENGTH_POSITION, BatchHeader, parse_header
-from ts_common.log_format.scan import scan_segment
-from ts_common.store.contract import ObjectStore
 from ts_local.cluster import LocalCluster, Record, wait_for
-from tsctl.verify.segment_check import Depth, Filling
+from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "verify.md"
 STORE_ALONE, BESIDE_CLUSTER, _ = commands(blocks(PAGE, "", language="sh")[0])
@@ -51,7 +44,7 @@ EXPECTED = {
     f"elected-{DEAD_TAIL}": {"dead-tail"},
 }
 SEEN_BY_READING = f"broken-{FLIPPED}"
-HARMLESS = {f"broken-{OVERLAP}", f"elected-{DEAD_TAIL}"}  # information: nobody need act, and the exit code is 0
+HARMLESS = {f"broken-{OVERLAP}", f"elected-{DEAD_TAIL}"}  # information: no action needed, and the exit code is 0
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +98,6 @@ def records(count: int, start: int = 0) -> list[Record]:
     return [Record(b"%06d" % n + bytes(150), key=b"k%d" % (n % 7)) for n in range(start, start + count)]
 
 
-def stored(archive: Archive, partition: int) -> tuple[StoredSegment, ...]:
-    return read_catalog(archive.store, archive.partition_keys(partition)).segments
-
-
 @pytest.fixture(scope="module")
 def broken(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     """Eight partitions that agents shipped; five of them were broken since, each in its own way.
@@ -123,7 +112,9 @@ def broken(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
         for topic, partitions in (("broken", 6), ("elected", 2)):
             for partition in range(partitions):
                 cluster.produce(topic, records(500), partition=partition, config={"batch.size": 4000})
-        agents = [archive.agent(broker) for broker in (1, 2)]
+        agents = [archive.agent(broker, waits=False) for broker in (1, 2)]
+        for agent in agents:
+            agent.wait_ready()
         for partition in range(6):
             archive.wait_until_shipped(2, partition)
         elected = archive_of("elected")
@@ -133,6 +124,8 @@ def broken(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
             agent.stop()
         found = json.loads(shell_of(archive, directory).run(f"{STORE_ALONE} --in-flight-hours 0 --json"))["findings"]
         assert told(found) == {f"elected-{DEAD_TAIL}": {"dead-tail"}}
+        cluster.brokers[1].wait_ready()
+        wait_in_sync(cluster, elected.topic, 1, 2, partition=DEAD_TAIL)
         make_hole(archive, HOLE)
         make_overlap(archive, OVERLAP)
         make_orphan(archive, ORPHAN)
@@ -157,7 +150,10 @@ def move_twice(archive: Archive, partition: int) -> None:
 
 
 def lose_records(archive: Archive, partition: int) -> None:
-    """An unclean election: broker 1 led alone, and its agent shipped that; then broker 2 leads, which never saw it."""
+    """Make an unclean election: broker 1 leads alone, and its agent ships; then broker 2 leads, without these records.
+
+    Broker 1 is started again, but not awaited.
+    """
     cluster = archive.cluster
     wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
     die(cluster, 2)
@@ -167,88 +163,9 @@ def lose_records(archive: Archive, partition: int) -> None:
     die(cluster, 1)
     cluster.brokers[2].start()
     wait_led(cluster, archive.topic, 2, partition)
+    cluster.brokers[1].launch()
     produce(cluster, archive.topic, "living", 700, partition)
     wait_leadership_shipped(archive, 2, partition)
-    cluster.brokers[1].start()
-    wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
-
-
-def make_hole(archive: Archive, partition: int) -> None:
-    """A clean-up job took the four objects of a segment."""
-    keys, name = archive.partition_keys(partition), stored(archive, partition)[2].name
-    archive.store.delete(keys.segment(name, suffix) for suffix in (".log", ".index", ".timeindex"))
-
-
-def make_overlap(archive: Archive, partition: int) -> None:
-    """Another leader rolled in the middle of a segment."""
-    segments, keys = stored(archive, partition), archive.partition_keys(partition)
-    log = archive.store.get(keys.segment(segments[1].name))[0]
-    second = next(header.base_offset for header in headers(log) if header.base_offset > segments[1].name.base)
-    put_copy(archive.store, archive, partition, SegmentName(second), log[position_of(log, second) :])
-
-
-def make_orphan(archive: Archive, partition: int) -> None:
-    """A segment far above the run."""
-    keys, segments = archive.partition_keys(partition), stored(archive, partition)
-    log = bytearray(archive.store.get(keys.segment(segments[0].name))[0])
-    for position, header in positions(bytes(log)):  # base offset and epoch are in no batch's CRC
-        struct.pack_into(">q", log, position, header.base_offset + 900_000)
-    put_copy(archive.store, archive, partition, SegmentName(segments[0].name.base + 900_000), bytes(log))
-
-
-def remove_index(archive: Archive, partition: int) -> None:
-    keys, name = archive.partition_keys(partition), stored(archive, partition)[1].name
-    archive.store.delete([keys.segment(name, ".timeindex")])
-
-
-def flip_a_bit(archive: Archive, partition: int) -> None:
-    keys, name = archive.partition_keys(partition), stored(archive, partition)[1].name
-    data, info = archive.store.get(keys.segment(name))
-    place = len(data) // 3
-    changed = data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
-    archive.store.put(keys.segment(name), changed, metadata=archive.store.head(info.key).metadata)
-
-
-def put_copy(store: ObjectStore, archive: Archive, partition: int, name: SegmentName, log: bytes) -> None:
-    keys = archive.partition_keys(partition)
-    metadata = metadata_of(scan_segment(Filling(reader(log)), len(log)), name.base, "copy")
-    for suffix in (".index", ".timeindex"):
-        store.put(keys.segment(name, suffix), b"")
-    store.put(keys.segment(name), log, metadata=replace(metadata, rebuilt=False).encode())
-
-
-def reader(data: bytes) -> "Reading":
-    return Reading(data)
-
-
-class Reading:
-    """Bytes as a function reads them."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def __call__(self, size: int) -> bytes:
-        piece = self._data[self._at : self._at + size]
-        self._at += len(piece)
-        return piece
-
-
-def positions(log: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    position = 0
-    while position < len(log):
-        header = parse_header(log, position, len(log) - position)
-        assert isinstance(header, BatchHeader)
-        yield position, header
-        position += LENGTH_END + int.from_bytes(log[position + LENGTH_POSITION : position + LENGTH_END], "big")
-
-
-def headers(log: bytes) -> list[BatchHeader]:
-    return [header for _, header in positions(log)]
-
-
-def position_of(log: bytes, base: int) -> int:
-    return next(position for position, header in positions(log) if header.base_offset == base)
 
 
 @pytest.fixture(scope="module")
@@ -277,12 +194,12 @@ def test_each_by_itself_ends_as_the_page_says(broken: Archive, tsctl: Run, where
 
 
 def test_names_and_sizes_alone_show_less(broken: Archive, tsctl: Run) -> None:
-    """What a listing does not say is passed over, and nothing else is said in its place."""
+    """A fault that a listing cannot show is left out, and no other is reported in its place."""
     ended = verify(tsctl, broken, Depth.LISTING)
     found = told(ended.document["findings"])
     assert {f"broken-{partition}" for partition in (ORPHAN, NO_INDEX)} <= set(found)
     assert SEEN_BY_READING not in found
-    # Cache objects, where agents had time for some, say more.
+    # Cache objects, if agents had time for some, show more.
     assert {where: codes for where, codes in found.items() if codes != EXPECTED.get(where)} == {}, ended.document
     assert ended.code == 1
 
@@ -296,7 +213,7 @@ def verify(tsctl: Run, archive: Archive, depth: Depth, *arguments: str) -> Ended
 
 
 def test_a_finding_names_key_and_offsets(broken: Archive, tsctl: Run) -> None:
-    """The hole is the segment that is gone; the cluster says that it still holds it."""
+    """The hole is the deleted segment; the finding names that the cluster still has it."""
     ended = verify(
         tsctl, broken, Depth.HEADERS, "broken", "-p", str(HOLE), "--bootstrap-server", broken.cluster.bootstrap
     )
@@ -350,7 +267,7 @@ def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> No
 
 @pytest.mark.full
 def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tmp_path: Path) -> None:
-    """Compaction, transactions, leader changes, lives of a topic, every codec: nothing worse than information."""
+    """Compaction, transactions, leader changes, incarnations, every codec: nothing worse than information."""
     with archives(cluster, tmp_path) as archive_of:
         archive = archive_of("(codecs|compacted|moved|again|decided)", cluster_id="whole")
         cluster.create_topic("codecs", assignment=[[1]], config=SMALL)

@@ -1,1 +1,1 @@
-"""The agent: its parts alone, then beside a real broker."""
+"""The agent: its parts alone, then with a real broker."""

@@ -1,4 +1,4 @@
-"""Agents beside the brokers of a real cluster, and the archive that they make."""
+"""Agents of the brokers of a real cluster, and the archive that they write."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,20 +35,20 @@ _ENVIRONMENT = threading.Lock()  # of the process, which histories that live at 
 
 
 class Archive:
-    """One topic's archive under a prefix of its own, and the agents that ship to it.
+    """One topic's archive under its own prefix, and the agents that ship to it.
 
     Attributes:
         properties: of its agents' configuration.
-        config: the directory of it, there when an agent was made.
+        config: its directory; exists once an agent was made.
 
     Args:
         cluster: whose brokers are shipped; with an S3 server.
         directory: of the test.
-        topic: the one that is shipped.
-        cluster_id: stands in the keys.
-        entropy_bits: likewise.
+        topic: the shipped topic.
+        cluster_id: part of the keys.
+        entropy_bits: of the keys.
         properties: further ones of the configuration.
-        proxy: between the agents and the S3 server; the archive's own store talks to the server itself.
+        proxy: between the agents and the S3 server; the archive's own store uses the server itself.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Archive:
         arguments: Sequence[str] = (),
         waits: bool = True,
     ) -> AgentProcess:
-        """A new agent beside a broker, up and answering.
+        """Make an agent of a broker; by default it is up and answers.
 
         Args:
             broker: its id.
-            environment: of an S3 server other than the archive's, or of another proxy before it.
+            environment: of another S3 server than the archive's, or of another proxy before it.
             surroundings: a file in place of the broker's own `server.properties`.
             prefix: a command that runs it, `setpriv` with fewer rights.
             arguments: further ones of `ts-uploader run`.
@@ -140,12 +140,12 @@ class Archive:
         return {info.key: info.etag for info in listed if f"/{CACHE_DIRECTORY}" not in info.key}
 
     def commit(self, partition: int = 0) -> Commit | None:
-        """The commit of a partition, if there is one of ours."""
+        """The commit of a partition, if an agent wrote it."""
         found, _ = read_commit(self.store, self.partition_keys(partition))
         return found if isinstance(found, Commit) else None
 
     def next_offset(self, partition: int = 0) -> int:
-        """What readers see offsets below; 0 without a commit of ours."""
+        """The next offset; 0 without an agent's commit."""
         commit = self.commit(partition)
         return commit.next_offset if commit else 0
 
@@ -171,10 +171,10 @@ class Archive:
         """What readers see."""
         return read_archive(self.store, self.keys, TopicPartition(self.topic, partition))
 
-    def oracle(self, partition: int = 0, end: int | None = None) -> list[OracleRecord]:
-        """What Kafka's own consumer sees of a partition below `end`."""
+    def oracle(self, partition: int | None = 0, end: int | None = None) -> list[OracleRecord]:
+        """The records that Kafka's own consumer reads from a partition (None: all of them) below `end`."""
         records = dump(self.cluster.bootstrap, self.topic)
-        return [r for r in records if r.partition == partition and (end is None or r.offset < end)]
+        return [r for r in records if partition in {None, r.partition} and (end is None or r.offset < end)]
 
     def close(self) -> None:
         """End every agent."""

@@ -1,6 +1,6 @@
 """One cluster for the folder: two brokers that roll their segments at different sizes, and an S3 server.
 
-Tests that say `ON_BOTH` run on such a cluster in KRaft mode too, in `make test-full`.
+Tests marked `ON_BOTH` also run on such a cluster in KRaft mode, in `make test-full`.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ def kraft_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> LocalCluster:
-    """With ZooKeeper, unless the test says `ON_BOTH`."""
+    """With ZooKeeper, unless the test is marked `ON_BOTH`."""
     mode = getattr(request, "param", "zookeeper")
     found: LocalCluster = request.getfixturevalue(f"{mode}_cluster")
     return found

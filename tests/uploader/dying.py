@@ -15,7 +15,7 @@ class DyingLeadership(LeadershipSource):
         """Nothing is watched."""
 
     def run(self) -> None:
-        """Die of something that nobody foresaw."""
+        """Die of an unexpected error."""
         raise ZeroDivisionError("unforeseen")
 
     def stop(self) -> None:

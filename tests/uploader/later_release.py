@@ -1,4 +1,4 @@
-"""An agent of a later release, as far as a store can tell: what it writes has more fields than this release knows.
+"""An agent of a later release, as a store sees it: its objects have more fields than this release reads.
 
 For `--environment-provider tests.uploader.later_release:Later`.
 """
@@ -21,7 +21,7 @@ class Later(ServerPropertiesEnvironment):
     """The broker's own file, as ever; and from then on this process is of the later release."""
 
     def load(self) -> Environment:
-        """As the contract says."""
+        """See the contract."""
         Commit.encode = encode_commit  # type: ignore[method-assign]
         Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
         SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
@@ -35,7 +35,7 @@ def encode_commit(self: Commit) -> bytes:
 
 
 def encode_incarnations(self: Incarnations) -> bytes:
-    """With a field more beside the list, and in each entry."""
+    """Add a field to the list, and to each entry."""
     fields = json.loads(_incarnations(self))
     rows = [{**row, MARK: "green"} for row in fields["incarnations"]]
     return json.dumps({"incarnations": rows, MARK: "green"}).encode()

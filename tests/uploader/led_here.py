@@ -1,4 +1,4 @@
-"""A leadership source for `ts.segment.uploader.leadership.watcher.class`: this broker leads whatever is asked about."""
+"""A leadership source for `ts.segment.uploader.leadership.watcher.class`: this broker leads every partition."""
 
 import threading
 import time

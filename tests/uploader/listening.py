@@ -1,4 +1,4 @@
-"""A leadership source in its thread, and what it said."""
+"""A leadership source in its thread, and its reports."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 
 class Listener:
-    """A source in its thread, and what it said: of leadership, and of settings."""
+    """A source in its thread, and its reports: of leadership, and of settings."""
 
     def __init__(self, make: Callable[[Callable[[Said], None]], LeadershipSource]) -> None:
         self.said: list[Led | NotLed] = []
@@ -44,7 +44,7 @@ class Listener:
         return last.leadership
 
     def overrides(self, topic: str | None) -> dict[str, str] | None:
-        """What was last said of a topic's settings, or with None of the broker's; None where nothing was."""
+        """The last report of a topic's settings, or with None of the broker's; None without a report."""
         for said in reversed(self.settings):
             if (said.topic if isinstance(said, TopicSettings) else None) == topic:
                 return dict(said.overrides)

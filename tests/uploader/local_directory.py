@@ -50,7 +50,7 @@ class LocalDirectory:
                 path.rename(path.with_name(path.name + ".deleted"))
 
     def unlink(self, *bases: int) -> None:
-        """Every file of these segments is gone, under whichever name."""
+        """Remove every file of these segments, under any name."""
         for base in bases:
             for path in self.path.glob(f"{base:020d}.*"):
                 path.unlink()

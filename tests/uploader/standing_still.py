@@ -1,4 +1,4 @@
-"""An endpoint provider that does not come back, for `storage.service.endpoint.provider.class`."""
+"""An endpoint provider that does not return, for `storage.service.endpoint.provider.class`."""
 
 import threading
 
@@ -11,7 +11,7 @@ progress._LEAST_SECONDS, progress._TIMEOUTS = 5.0, 0  # this process is a test's
 
 
 class StandingStill(UrlEndpointProvider):
-    """Keeps the threads that ask where to go on, until there is a file `go` beside the configuration."""
+    """Blocks the threads that read positions, until the file `go` exists in the configuration's directory."""
 
     def endpoint(self, topic: str) -> Endpoint:
         """As its base, but later."""

@@ -18,7 +18,7 @@ from ts_uploader.tracking.stuck import StuckPartitions
 
 
 class Source(LeadershipSource):
-    """Says nothing; connected as a test wants."""
+    """Reports nothing; connected as a test wants."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment, lambda _: None, 1)

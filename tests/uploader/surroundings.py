@@ -9,5 +9,5 @@ class Renamed(EnvironmentProvider):
     """The broker's own file, under another cluster id."""
 
     def load(self) -> Environment:
-        """As the contract says."""
+        """See the contract."""
         return replace(ServerPropertiesEnvironment(self.server_properties, None).load(), cluster_id="renamed")

@@ -60,7 +60,7 @@ def test_the_brokers_retention_is_read(tmp_path: Path) -> None:
 
 
 def test_a_setting_of_retention_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
-    """With Kafka's config providers a value can be the name of another: the agent starts, and says what it missed."""
+    """With Kafka's config providers a value can be a reference: the agent starts, and logs what it could not read."""
     where = log_dir(tmp_path, "a", "cluster.id=xyz\n")
     value = "${file:/etc/kafka/secrets:bytes}"
     text = f"broker.id=3\nlog.dirs={where}\nzookeeper.connect=z:2181\nlog.retention.bytes={value}\n"
@@ -81,7 +81,7 @@ def test_no_file_at_all_names_both_ways_out() -> None:
 
 
 def test_a_log_dir_on_a_disk_that_failed_is_a_warning(tmp_path: Path) -> None:
-    """The broker goes on without an absent or unreadable one, so the agent starts, and goes on looking for it."""
+    """The broker continues without a missing or unreadable one, so the agent starts, and tries it again."""
     healthy, absent, unreadable = log_dir(tmp_path, "a", "cluster.id=xyz\n"), tmp_path / "b", tmp_path / "c"
     unreadable.write_text("no directory")
     log_dirs = (absent, unreadable, healthy)
@@ -116,11 +116,11 @@ def test_no_log_dir_that_can_be_read_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_a_disk_of_another_broker_is_refused(tmp_path: Path, own: str, metas: list[str], named: list[str]) -> None:
-    """As Kafka refuses to start with it: both ids are named, and where they stand."""
+    """As Kafka refuses to start with it: both ids are named, with their files."""
     dirs = [log_dir(tmp_path, str(number), f"cluster.id=xyz\n{meta}\n") for number, meta in enumerate(metas)]
     dirs = dirs or [log_dir(tmp_path, "a", "cluster.id=xyz\n")]
     text = f"{own}\nzookeeper.connect=z:2181\nlog.dirs={','.join(map(str, dirs))}\n"
-    with pytest.raises(ConfigurationError, match="Kafka does not start so") as raised:
+    with pytest.raises(ConfigurationError, match="Kafka rejects this") as raised:
         ServerPropertiesEnvironment(broker_file(tmp_path, text), "prod").load()
     (problem,) = raised.value.problems
     for expected in (*named, *(str(path / "meta.properties") for path in dirs[1:])):
@@ -129,7 +129,7 @@ def test_a_disk_of_another_broker_is_refused(tmp_path: Path, own: str, metas: li
 
 @pytest.mark.parametrize(("own", "meta"), [("broker.id=-1", "broker.id=1001"), ("node.id=1\nbroker.id=1", "node.id=1")])
 def test_ids_that_agree_are_taken(tmp_path: Path, own: str, meta: str) -> None:
-    """One that the broker generated, and one that is given under both names; a disk without the file says nothing."""
+    """One that the broker generated, and one under both names; a disk without the file has no id."""
     dirs = [log_dir(tmp_path, "a"), log_dir(tmp_path, "b", f"cluster.id=xyz\n{meta}\n")]
     text = f"{own}\nzookeeper.connect=z:2181\nlog.dirs={','.join(map(str, dirs))}\n"
     loaded = ServerPropertiesEnvironment(broker_file(tmp_path, text), None).load()

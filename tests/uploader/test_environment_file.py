@@ -41,7 +41,7 @@ def test_values_are_those_that_systemd_gives_to_the_unit(text: str, variables: d
 
 
 def test_lines_that_systemd_ignores_are_told_by_their_number() -> None:
-    """Without what they hold; a comment that older ones continue is told too."""
+    """Without their values; a comment that older releases continue is reported too."""
     found, ignored = parse_environment_file(f"export A={SECRET}\n1B={SECRET}\nC={SECRET}\n{SECRET}\n# x\\\nD=e\n")
     assert found == {"C": SECRET, "D": "e"}
     assert [each.partition(":")[0] for each in ignored] == ["line 1", "line 2", "line 4", "line 5"]
@@ -88,14 +88,14 @@ def test_what_the_command_line_gives_goes_before_the_file(check: Check) -> None:
     ("text", "said"),
     [
         (f"TS_UPLOADER_ARGUMENTS=--clutser-id {SECRET}\n", "did you mean --cluster-id?"),
-        (f"TS_UPLOADER_ARGUMENTS={SECRET}\n", "no option"),
-        ("TS_UPLOADER_ARGUMENTS=--cluster-id\n", "it lacks its value"),
+        (f"TS_UPLOADER_ARGUMENTS={SECRET}\n", "neither an option"),
+        ("TS_UPLOADER_ARGUMENTS=--cluster-id\n", "its value is missing"),
         (f'TS_UPLOADER_ARGUMENTS="--cluster-id \'{SECRET}"\n', "a quote is not closed"),
-        (None, "there is no such file"),
+        (None, "the file does not exist"),
     ],
 )
 def test_arguments_that_the_unit_could_not_run_with_are_errors(tmp_path: Path, text: str | None, said: str) -> None:
-    """They are told beside all else, and without their values."""
+    """They are reported with all other findings, and without their values."""
     file = tmp_path / "environment"
     if text is not None:
         file.write_text(text)

@@ -45,20 +45,20 @@ def test_u21_all_configuration_problems_are_told_at_once(command: Command) -> No
 
 
 def test_u21_an_absent_bucket_is_refused_and_not_created(command: Command) -> None:
-    """Asked with HeadBucket at the start, as an identity that could create one."""
+    """Checked with HeadBucket at the start, as an identity that could create one."""
     ended = command.run({URL: "s3://nowhere-at-all/base"})
     command.refuses(ended, "s3://nowhere-at-all", "create")
     assert "nowhere-at-all" not in [b["Name"] for b in command.s3.client().list_buckets()["Buckets"]]
 
 
 def test_u21_a_store_that_nobody_serves_is_told(command: Command) -> None:
-    """An endpoint where nothing listens is told, with the exit code that makes a supervisor start it again."""
+    """An endpoint where nothing listens is reported, with the exit code that makes a supervisor start it again."""
     ended = command.run({URL: command.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     command.refuses(ended, "127.0.0.1:9", "start it again", code=EXIT_TRY_AGAIN)
 
 
 def test_u21_another_entropy_width_than_the_bucket_holds_is_refused(command: Command) -> None:
-    """Both widths are named; a bucket half in one and half in another would be found by nobody."""
+    """Both widths are named; no reader would find a bucket half in one and half in another."""
     key = f"{command.location.rpartition('/')[2]}/101/prod/t-0/offset.wm"
     command.s3.client().put_object(Bucket=BUCKET, Key=key, Body=b"0" * 20)
     ended = command.run({URL: command.location, BITS: "5"})
@@ -95,7 +95,7 @@ def test_a_store_location_that_is_none_is_told(command: Command) -> None:
 
 
 def test_a_taken_http_address_is_told(command: Command) -> None:
-    """Two agents on one host need two ports, and the message says so."""
+    """Two agents on one host need two ports, as the message explains."""
     taken = command.s3.port
     ended = command.run({URL: command.location}, "--http-address", f"127.0.0.1:{taken}")
     command.refuses(ended, str(taken), "another agent", "start it again", code=EXIT_TRY_AGAIN)
@@ -110,7 +110,7 @@ def test_u20_a_thread_that_dies_ends_the_process(command: Command) -> None:
 
 
 def test_an_environment_provider_of_ones_own_is_loaded(command: Command) -> None:
-    """By dotted path; the cluster id that it tells names the properties file."""
+    """By dotted path; its cluster id names the properties file."""
     ended = command.run(None, "--environment-provider", "tests.uploader.surroundings:Renamed")
     command.refuses(ended, "renamed.properties")
 

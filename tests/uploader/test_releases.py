@@ -1,4 +1,4 @@
-"""Agents of two releases, and two agents beside one broker: what an upgrade in place looks like from the store."""
+"""Agents of two releases, and two agents of one broker: an upgrade in place, as the store sees it."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def commit_text(archive: Archive) -> str:
 
 @pytest.mark.full
 def test_agents_of_two_releases_ship_one_cluster(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """The leader moves between brokers of which only one is upgraded: each goes on with what the other wrote."""
+    """The leader moves between brokers, and only one of them is upgraded: each agent continues the other's archive."""
     topic = "two-releases"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -59,7 +59,7 @@ def test_agents_of_two_releases_ship_one_cluster(cluster: LocalCluster, archive_
 def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """The agent says whom to upgrade, shows that the partition waits, and goes on once it knows the commit again."""
+    """The agent names the agent to upgrade, shows the waiting partition, and continues once it can read the commit."""
     topic = "later-version"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]])
@@ -87,7 +87,7 @@ def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
 
 
 def test_a_commit_of_a_later_version_is_not_written_over(store: ObjectStore, local: LocalDirectory) -> None:
-    """Neither by an agent that asks where to go on, nor by one that had its position from before."""
+    """Neither by an agent that reads the position, nor by one that has read it before."""
     local.segments(0, 10, 20)
     local.epochs((5, 0))
     commits = CommitLog(CLUSTER, 1, lambda _: store)
@@ -103,7 +103,7 @@ def test_a_commit_of_a_later_version_is_not_written_over(store: ObjectStore, loc
 
 
 def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore, local: LocalDirectory) -> None:
-    """An agent that cannot tell which life of a topic is the newest opens none."""
+    """An agent that cannot decide which incarnation of a topic is the newest opens none."""
     later = b'{"version":2,"lives":[]}'
     store.put(CLUSTER.incarnations(TP.topic), later)
     local.segments(0, 10)
@@ -125,7 +125,7 @@ def test_a_cache_object_of_a_later_version_stands(store: ObjectStore, monkeypatc
 
 
 def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """The new one starts before the old one ends, under load: it says so, each segment stands once, both go on."""
+    """The new one starts before the old one ends, under load: both log it, no segment is stored twice."""
     topic = "beside-each-other"
     archive = archive_of(topic)
     small = {"segment.bytes": "8000", "segment.index.bytes": "1000"}  # many commits, so that two meet soon
@@ -134,7 +134,7 @@ def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalClus
     with CommitWatch(archive) as watch, Load(cluster, topic, 1) as load:
         wait_for(lambda: archive.next_offset() > 0, "a first commit", PATIENCE)
         new = archive.agent()
-        refused = [logged(agent.log, "was written by somebody else") for agent in (old, new)]
+        refused = [logged(agent.log, "was written by another agent") for agent in (old, new)]
         wait_for(lambda: any(told() for told in refused), "a commit of one to be refused, for the other's", PATIENCE)
         old.stop()
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)

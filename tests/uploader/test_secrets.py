@@ -1,7 +1,7 @@
 """No credential is ever shown: not in logs at any level, not in metrics, status or pages, not in error messages.
 
-Strings that nobody could write by chance stand wherever an operator puts secrets, and are looked for in all that an
-agent and its commands say.
+Unlikely strings are in every place for an operator's secrets, and are searched in all output of an agent and its
+commands.
 """
 
 import os
@@ -27,7 +27,7 @@ URL = "storage.service.endpoint.url"
 S3 = "storage.service.endpoint.s3."
 CHECKOUT = Path(__file__).parents[2]
 SECONDS = 60.0
-# By where they stand: in URLs, in the cluster's properties, in the broker's own file, in the environment.
+# By their place: in URLs, in the cluster's properties, in the broker's own file, in the environment.
 PROXY, CLIENT, JAAS, KEYSTORE, AZURE, TRUST = (
     f"Zq7x-{name}-secret" for name in ("proxy", "client", "jaas", "store", "azure", "trust")
 )
@@ -58,7 +58,7 @@ class Host:
         )
 
     def properties(self, **more: str) -> dict[str, str]:
-        """Of the cluster; a client's password beside the rest."""
+        """The cluster's secrets, including a client's password."""
         return {
             URL: self.location,
             PREFIX + "kafka.topics.include": "hushed",
@@ -68,7 +68,7 @@ class Host:
         }
 
     def run(self, command: str, properties: Mapping[str, str]) -> str:
-        """All that a command says until it ends by itself, as it should."""
+        """All output of a command until it ends by itself, as it should."""
         write_config(self.directory / "conf", "prod", properties)
         program = Path(sys.executable).with_name("ts-uploader")
         ended = subprocess.run(
@@ -93,7 +93,7 @@ def host(cluster: LocalCluster, tmp_path: Path) -> Host:
 
 @pytest.fixture
 def agent(host: Host) -> Iterator[AgentProcess]:
-    """One that says all that it can."""
+    """An agent with all its output."""
     config = host.directory / "conf"
     write_config(config, "prod", host.properties())
     agent = AgentProcess(
@@ -138,7 +138,7 @@ def test_an_agent_at_work_shows_no_secret(host: Host, agent: AgentProcess) -> No
 
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_what_is_refused_is_told_without_its_secrets(host: Host, command: str) -> None:
-    """A URL with credentials in it, a proxy that is none, a key that is misspelt, a proxy that is away."""
+    """A URL with credentials, a malformed proxy, a misspelt key, an unavailable proxy."""
     credentials = host.properties(**{URL: f"s3://AKIA:{PROXY}@{BUCKET}/base", f"{S3}proxy": f"me:{PROXY}@h"})
     assert_hidden(host, host.run(command, {**credentials, f"{S3}prox": PROXY}), "s3.proxy", "s3.prox:")
     location = {URL: f"s3://AKIA:{PROXY}@{BUCKET}/base"}
@@ -149,7 +149,7 @@ def test_what_is_refused_is_told_without_its_secrets(host: Host, command: str) -
 
 @pytest.mark.parametrize("form", ["TEXT", "JSON"])
 def test_a_log_shows_no_local_variables_and_no_credentials_of_urls(form: str) -> None:
-    """A traceback says where, and not with what; whatever a URL comes from, its host is enough."""
+    """A traceback shows the place, and no value; of any URL the host is enough."""
     script = (
         "from ts_common.logs import LogFormat, configure_logs\nimport logging, structlog\n"
         f"configure_logs(LogFormat.{form})\nlog = structlog.get_logger()\n"
@@ -166,7 +166,7 @@ def test_a_log_shows_no_local_variables_and_no_credentials_of_urls(form: str) ->
 
 
 def test_findings_and_last_errors_show_no_credentials_of_urls() -> None:
-    """They hold what others said."""
+    """They contain messages of others."""
     url = f"http://me:{PROXY}@proxy:1"
     errors = LastErrors()
     errors.take(Failed(TopicPartition("t", 0), 0, Leadership(1, None, 0), 0, "Ship", f"{url} is away"))

@@ -27,7 +27,7 @@ def test_a_delayed_task_comes_after_what_is_due() -> None:
 
 
 def test_a_line_that_is_dropped_is_served_no_more() -> None:
-    """Neither in its turn nor for its urgency; the others are, and it can be begun anew."""
+    """Neither in its turn nor for its urgency; the others are, and it can be started again."""
     tasks: WorkQueue[str] = WorkQueue()
     for task, urgency in (("a1", None), ("gone1", 0.1), ("gone2", None), ("b1", 0.4)):
         tasks.put(task[:-1], task, urgency=urgency)
@@ -72,7 +72,7 @@ def test_an_urgent_task_hurries_what_stands_before_it() -> None:
 
 
 def test_one_of_every_four_goes_to_the_line_whose_turn_it_is() -> None:
-    """A line that is not urgent is served beside one that never ceases to be."""
+    """A line that is not urgent is served next to one that always is."""
     tasks: WorkQueue[str] = WorkQueue()
     for line in ("a", "b"):
         tasks.put(line, line)
@@ -91,7 +91,7 @@ PUTS = st.tuples(st.integers(0, 2), URGENCIES)
 def test_no_line_starves_and_each_keeps_its_order(
     first: list[tuple[int, float | None]], then: list[tuple[int, float | None] | None]
 ) -> None:
-    """Whatever is put (line, urgency) and taken (None) when: nothing is lost or doubled, and the page's bound holds."""
+    """For any order of put (line, urgency) and get (None): nothing is lost or doubled, and the bound holds."""
     tasks: WorkQueue[tuple[int, int]] = WorkQueue()
     waiting: dict[int, list[int]] = {}
     patience: dict[int, int] = {}  # how many others each waiting line may still see served before it

@@ -1,4 +1,4 @@
-"""What becomes of a task: counted, told, and a result; against a real store (a directory)."""
+"""The result of a task: counted, logged and returned; against a real store (a directory)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, Failed, PositionRead, ReadPosition, Ship
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import TaskRunner, told_of_losses
+from ts_uploader.workers import TaskRunner, losses_counter
 
 LEADERSHIP = Leadership(5, ID, 0)
 
@@ -41,7 +41,7 @@ class Parts:
         self.metrics = Metrics()
         self.runner = TaskRunner(
             Uploader(lambda _: store, lambda _: TopicRetention()),
-            CommitLog(keys, 1, lambda _: store, lost=told_of_losses(self.metrics)),
+            CommitLog(keys, 1, lambda _: store, lost=losses_counter(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
             CacheWriter(lambda _: store),
@@ -65,7 +65,7 @@ def question(listing: Listing, attempt: int = 0, partition: TopicPartition = TP)
 def test_a_leadership_that_the_broker_never_begins_is_an_error_from_the_third_question_on(
     parts: Parts, local: LocalDirectory
 ) -> None:
-    """A source that is ahead of the broker's files for a moment is none; one that stays so is told with the reason."""
+    """A source that is ahead of the broker's files for a moment is no error; one that stays so is logged with it."""
     local.segments(0, 100)
     local.epochs((9, 0))
     told = []
@@ -82,7 +82,7 @@ def test_a_leadership_that_the_broker_never_begins_is_an_error_from_the_third_qu
 def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reason_is_shown(
     parts: Parts, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The broker removes its list of epochs then, and nothing compares the log with what the archive says."""
+    """The broker removes its list of epochs then, and no comparison of log and archive is possible."""
     local.segments(0, 100)
     local.no_epochs()
     ours = Commit(0, 100, 4, EpochHistory(((4, 0),)), 0, ID, 2, 0, "ours")
@@ -178,7 +178,7 @@ def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
 def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
     store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The commit went back; the next question finds it so, and knows of no loss."""
+    """The commit went back; the next read finds it so, and reports no loss."""
     store.put(KEYS.log_start, encode_log_start(0))
     store.put(KEYS.commit, Commit(0, 300, 3, EpochHistory(((3, 0),)), 0, ID, 2, 0, "theirs").encode())
     local.segments(0)
@@ -240,7 +240,7 @@ def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
 
 
 def test_an_empty_segment_that_was_sent_is_not_counted_as_found(parts: Parts, local: LocalDirectory) -> None:
-    """It has no bytes, and it went up all the same; the second time the store has it."""
+    """It has no bytes, and it was sent all the same; the second time the store has it."""
     local.segments(0, 100)
     local.epochs((5, 0))
     task = Ship(TP, 0, LEADERSHIP, KEYS, local.listing(), 0, 100, seen=True)

@@ -1,1 +1,1 @@
-"""`offset.wm`, `log.start` and gap records: the position of an archive, and how it moves."""
+"""Reads and moves the position of an archive: `offset.wm`, `log.start` and gap records."""

@@ -40,11 +40,11 @@ class CommitLog:
 
     Args:
         keys: of the cluster.
-        broker: id of the broker beside which the agent runs.
-        store_of: the store that holds a topic's objects.
-        recorded: told of ranges `[from, to)` that were recorded as gaps by the way, while the store was asked.
-        lost: told of offsets `[from, to)` that an election lost, and whether their magic is 0 or 1, once the commit
-            went back, or may have: what fails after that is tried again, and finds a commit that lost nothing.
+        broker: id of the agent's broker.
+        store_of: returns the store of a topic.
+        recorded: called with ranges `[from, to)` that were recorded as gaps while a position was read.
+        lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1. Called once the
+            commit went back, or may have: a retry finds a commit that lost nothing.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class CommitLog:
         """Move the commit to the end of the run.
 
         Raises:
-            FencedLeaderEpoch: a commit of a later leader epoch stands there; this one wrote nothing.
-            PreconditionFailed: another commit stands there: ask again.
-            CorruptData: a segment cannot continue what is committed.
-            OutcomeUnknown: no answer, and the store did not say afterwards either.
+            FencedLeaderEpoch: a commit of a later leader epoch exists; this agent wrote nothing.
+            PreconditionFailed: another commit exists: read the position again.
+            CorruptData: a segment cannot continue the committed run.
+            OutcomeUnknown: no answer arrived, and the commit could not be read afterwards.
         """
         commit = next_commit(task.position, task.run, task.leadership, self._broker)
         return _committed(task, self._writer.write(task.partition, task.position, commit))
 
     def pass_gap(self, task: PassGap) -> Committed:
-        """Record what exists nowhere from the next offset on, and move the commit beyond it.
+        """Record the offsets from the next offset on that exist nowhere, and move the commit beyond them.
 
-        What stands in the store by now (shipped in an earlier leader epoch, and never committed) is no gap.
+        Segments that the store has by now (shipped in an earlier leader epoch, and never committed) are no gap.
 
         Raises:
-            SegmentChanged: the directory does not show the gap any more, or the broker's leadership is over.
+            SegmentChanged: the directory does not show the gap any more, or the broker's leadership has ended.
             FencedLeaderEpoch, PreconditionFailed, OutcomeUnknown: as `write`.
         """
         listing = unchanged_listing(task.listing)
@@ -95,7 +95,7 @@ class CommitLog:
         store = self._store_of(task.partition.topic)
         catalog = read_snapshot(store, position.keys)
         if catalog.commit_etag != position.etag:
-            raise PreconditionFailed(f"{position.keys.commit} was written by somebody else")
+            raise PreconditionFailed(f"{position.keys.commit} was written by another agent")
         loss = describe_loss(store, catalog, position, listing, end)
         if loss.bases:
             log.warning(
@@ -117,10 +117,10 @@ class CommitLog:
         return replace(_committed(task, position), gaps=loss.gaps, reason=loss.reason, by_request=loss.by_request)
 
     def fill_gap(self, task: FillGap) -> Committed:
-        """Correct the epochs of a gap whose offsets stand in the store by now; the next offset stays.
+        """Correct the epochs of a gap whose offsets the store has by now; the next offset stays.
 
         Raises:
-            SegmentChanged: the directory is not the one that was listed any more, or the broker's leadership is over.
+            SegmentChanged: the directory differs from its listing, or the broker's leadership has ended.
             FencedLeaderEpoch, PreconditionFailed, OutcomeUnknown: as `write`.
         """
         listing = unchanged_listing(task.listing)
@@ -129,19 +129,19 @@ class CommitLog:
         start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
         line = line_of_log(local_epochs(listing.directory), task.run)
         begin, line = _begun_in_gap(position.epochs, line, task.gap[0], start)
-        # Where the list begins above the gap it is silent up to there, and the gap's last epoch would seem to go on.
+        # If the list begins above the gap, it has no epoch up to there, and the gap's last epoch would continue.
         until = end
         if position.epochs.pairs and position.epochs.at(end) is None:
             until = position.epochs.pairs[0][1]
         epochs = position.epochs.continued(line, begin).below(until).continued(position.epochs, until)
-        # As readers will see it: by all of a segment, also where it reaches beyond the gap.
+        # As readers will see it: by all of a segment, also if it reaches beyond the gap.
         wrong = [
             done.base for done in task.run if epochs.live_end(done.epochs, done.base, done.end) < min(end, done.end)
         ]
         if wrong:
             log.error("gap_epochs_conflict", partition=str(task.partition), segments=wrong)
         elif epochs != position.epochs:
-            # Above the gap the list was silent, and whatever copy stands there was shown; now it names an epoch.
+            # Above the gap the list had no epoch, so readers used any copy there; now the list has one.
             store, keys = self._store_of(task.partition.topic), position.keys
             ended = unanswered(store, read_snapshot(store, keys), epochs, end, until) if until > end else ()
             self._recorded(record_gaps(store, keys, ended, ENDED, self._broker))
@@ -154,13 +154,13 @@ class CommitLog:
 
 
 def _begun_in_gap(epochs: EpochHistory, line: EpochHistory, gap: int, start: int) -> tuple[int, EpochHistory]:
-    """Where what fills a gap begins for a list, and its line from there on.
+    """Return where the segments that fill a gap begin for a list, and their line from there on.
 
-    Epochs never fall. What a list names in a gap above the epoch of the first record that fills it lives there no more.
+    Epochs never fall. If the list has an epoch in the gap above that of the first record that fills it, it is dead.
 
     Args:
         epochs: the list.
-        line: of what fills the gap.
+        line: of the segments that fill the gap.
         gap: where the gap begins.
         start: the first offset that is filled.
     """

@@ -74,4 +74,4 @@ class CommitWriter:
                 raise FencedLeaderEpoch(
                     f"{keys.commit} is of leader epoch {theirs.epoch}, this one would be of {mine.epoch}"
                 )
-        raise PreconditionFailed(f"{keys.commit} was written by somebody else, or may still be: {refused}") from refused
+        raise PreconditionFailed(f"{keys.commit} was written by another agent, or may still be: {refused}") from refused

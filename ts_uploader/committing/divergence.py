@@ -1,11 +1,12 @@
-"""Is the store my past? (protocol rule 5)
+"""Compares an archive with this broker's log: how much of the run is the log's past (protocol rule 5).
 
-An election can lose records that were committed and shipped: an unclean one, or one won by the last in-sync replica
-that came back empty or behind. What the commit says from some offset on is then not what this broker's log says. That
-offset is where a Kafka follower with the commit's epochs would truncate to (KIP-279), and readers must not look beyond
-it before the new leader epoch's records are there.
+An election can lose records that were committed and shipped: an unclean election, or one that the last in-sync replica
+wins after it returned empty or behind. Then the commit and this broker's log differ from some offset on. A Kafka
+follower with the commit's epochs would truncate to that offset (KIP-279). Readers must not read beyond it
+before the new leader epoch's records are there.
 
-Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed batch is either the local one, or not.
+Logs of magic 0 and 1 have no epochs. There the bytes decide: the last committed batch is either in the local log, or
+it is not.
 """
 
 from collections.abc import Iterator
@@ -33,16 +34,16 @@ _log = structlog.get_logger()
 
 
 def past_end(store: ObjectStore, position: Position, listing: Listing, leadership: Leadership) -> int:
-    """Up to which offset a run is this log's past; its end where all of it is.
+    """Return the end of the part of a run that is this log's past; the run's end if all of it is.
 
     Args:
-        store: where the run lies.
-        position: its end.
+        store: the partition's.
+        position: the end of the run.
         listing: of the log.
-        leadership: of the broker whose log it is. What it committed itself is not doubted.
+        leadership: of the broker that has the log. Its own commits are not checked.
 
     Raises:
-        SegmentChanged: the log is not what was listed any more, or its checkpoint not yet what it will be: look again.
+        SegmentChanged: the log differs from its listing, or its checkpoint is not complete yet: list again.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
     """
     next_offset = position.next_offset
@@ -55,14 +56,14 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, leadershi
             return next_offset
     elif isinstance(position.commit, Commit) and position.commit.epoch >= leadership.epoch:
         return next_offset
-    # An earlier going back may have joined two lines: its leader's list began above where they part.
+    # An earlier going back may have joined two lines: its leader's list began above the offset where they part.
     while (contradicted := contradicted_from(store, _gone_back(position, end, listing), listing)) is not None:
         end = contradicted
     return end
 
 
 def _gone_back(position: Position, end: int, listing: Listing) -> Position:
-    """As the run would be if it went back to `end`: with another list, other copies live."""
+    """Return the position as it would be after going back to `end`: with another list, other copies are live."""
     if end == position.next_offset:
         return position
     local = log_epochs(position, listing)
@@ -70,10 +71,10 @@ def _gone_back(position: Position, end: int, listing: Listing) -> Position:
 
 
 def _later_than(position: Position, listing: Listing, none: int) -> int:
-    """Where the first leader epoch of this log began that the commit cannot know; `none` where there is none.
+    """Return the start of this log's first leader epoch that is later than the commit; `none` without one.
 
-    A commit holds no batch of a later epoch than its own. Its list can be silent on the offsets below its next one: a
-    leader whose list retention cut has shipped `.deleted` segments since. KIP-279 then sees no difference.
+    A commit contains no batch of a later epoch than its own. Its list may have no entry for the offsets below the next
+    one: a leader whose list retention cut has shipped `.deleted` segments since. KIP-279 then sees no difference.
     """
     if not isinstance(position.commit, Commit):
         return none
@@ -82,17 +83,17 @@ def _later_than(position: Position, listing: Listing, none: int) -> int:
 
 
 def log_epochs(position: Position, listing: Listing) -> EpochHistory | None:
-    """The epochs of a log with its `.deleted` files that hang above the next offset; None without a checkpoint.
+    """Return the epochs of a log with its `.deleted` files that hang above the next offset; None without a checkpoint.
 
-    Retention cuts the broker's list where the live log begins. What those files bear is of the same log, and may be all
-    that contradicts an epoch of the run: epochs never fall.
+    Retention cuts the broker's list at the start of the live log. The epochs of those files are of the same log, and
+    may be the only ones that contradict an epoch of the run: epochs never fall.
 
     Args:
         position: the end of the run.
         listing: of the log.
 
     Raises:
-        SegmentChanged: the lowest live segment is gone: look again.
+        SegmentChanged: the lowest live segment no longer exists: list again.
     """
     local, next_offset = local_epochs(listing.directory), position.next_offset
     if local is None or not local.pairs or local.pairs[0][1] <= next_offset:
@@ -102,28 +103,28 @@ def log_epochs(position: Position, listing: Listing) -> EpochHistory | None:
 
 
 def shared_end(position: Position, listing: Listing) -> int | None:
-    """Up to which offset a run is this log's past; None where no epochs tell, and bytes must.
+    """Return the end of the part of a run that is this log's past, by epochs; None if only bytes can decide.
 
     Args:
         position: the end of the run.
         listing: of the log.
 
     Raises:
-        SegmentChanged: the active segment is gone, or the checkpoint is older than the run, or is not there yet: look
-            again.
+        SegmentChanged: the active segment no longer exists; or the checkpoint is older than the run, or not written
+            yet: list again.
     """
     epochs, next_offset = position.epochs, position.next_offset
     if not epochs.pairs:
         return None
     local = log_epochs(position, listing)
     if local is None:
-        # A follower whose disk was replaced has none either, until it fetches its first batch.
+        # A follower with a replaced disk has no checkpoint either, until it fetches its first batch.
         raise SegmentChanged(
             f"{listing.directory}: no leader epoch checkpoint, and the archive's segments have leader epochs; a broker "
             "removes the file where message.format.version is below 0.11: set 0.11.0 or later"
         )
     active = listing.bases[-1]
-    # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
+    # A log reaches at least to its active segment; only if the run ends above that is the segment read.
     end = active if active >= next_offset else log_end(listing.directory, active)
     try:
         return epochs.shared_end(next_offset, local, end)
@@ -132,16 +133,16 @@ def shared_end(position: Position, listing: Listing) -> int | None:
 
 
 def is_compacted_away(position: Position, end: int, listing: Listing, leadership: Leadership) -> bool:
-    """Whether a log that seems to part from the run at `end` only lacks what compaction took.
+    """Return whether a log that seems to part from the run at `end` only lacks records that compaction removed.
 
-    Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
-    have that epoch, and where it is elected, its checkpoint looks like that of one that lost it (protocol rule 5
-    compares epochs only). It is the same log all the same if this leadership is the very next one, began at or above
-    the next offset, and nothing stands in between here. What follows must not be of an older epoch than the run's last:
-    a log whose cleaner emptied the very range that another leader epoch rewrote would look the same.
+    In a compacted topic all batches of the run's last epoch can be removed. A replica that was filled since then does
+    not have that epoch; if it is elected, its checkpoint looks like that of a replica that lost it (protocol rule 5
+    compares epochs only). It is the same log on three conditions: this leadership is the very next one, it began at or
+    above the next offset, and no batch lies in between here. The batches that follow must not be of an older epoch than
+    the run's last: a log whose cleaner emptied the very range that another leader epoch rewrote would look the same.
 
     Raises:
-        SegmentChanged: a segment is gone: look again.
+        SegmentChanged: a segment no longer exists: list again.
     """
     local = local_epochs(listing.directory)
     if local is None or not position.epochs.pairs:
@@ -152,7 +153,7 @@ def is_compacted_away(position: Position, end: int, listing: Listing, leadership
     if begun is None or begun < position.next_offset or leadership.epoch > vouched + 1:
         return False
     if end < listing.bases[0]:
-        return False  # what stood there, nobody knows
+        return False  # the content of that range is unknown
     first = first_batch(listing, end, position.next_offset)
     if first is not None and first.base_offset < position.next_offset:
         return False
@@ -163,13 +164,13 @@ def is_compacted_away(position: Position, end: int, listing: Listing, leadership
 
 
 def living_epochs(position: Position, listing: Listing) -> EpochHistory:
-    """The run's epochs, without those that begin where the run ends, or above, and were lost with all that they wrote.
+    """Return the run's epochs without those that begin at its end or above, and were lost with all their records.
 
-    A commit that was taken back names the leaderships that follow its next offset. Another election may have ended them
-    before anything of theirs was shipped; a batch of a lower epoch in this log, in their place, says that it did.
+    A commit that went back names the leaderships that follow its next offset. Another election may have ended them
+    before any of their records was shipped. A batch of a lower epoch at that place in this log shows it.
 
     Raises:
-        SegmentChanged: a segment is gone: look again.
+        SegmentChanged: a segment no longer exists: list again.
     """
     epochs, end = position.epochs, position.next_offset
     if epochs.pairs and epochs.pairs[-1][1] >= end:
@@ -182,17 +183,17 @@ def living_epochs(position: Position, listing: Listing) -> EpochHistory:
 
 
 def first_disagreement(epochs: EpochHistory, end: int, listing: Listing) -> int | None:
-    """The lowest offset below `end` at which a batch of this log bears another epoch than a list gives that offset.
+    """Return the lowest offset below `end` where a batch of this log has another epoch than a list; None without one.
 
-    Lists alone differ where compaction left nothing of an epoch, so it takes a batch to contradict one.
+    Lists alone differ where compaction removed all of an epoch, so only a batch can contradict one.
 
     Args:
         epochs: the list.
-        end: first offset that is not asked about.
+        end: first offset that is not compared.
         listing: of the log.
 
     Raises:
-        SegmentChanged: a segment is gone: look again.
+        SegmentChanged: a segment no longer exists: list again.
     """
     local = local_epochs(listing.directory) or EpochHistory()
     lowest = listing.bases[0]
@@ -206,18 +207,18 @@ def first_disagreement(epochs: EpochHistory, end: int, listing: Listing) -> int 
 
 
 def contradicted_from(store: ObjectStore, position: Position, listing: Listing) -> int | None:
-    """The lowest offset below the next one at which this log has another record than the run; None where none is seen.
+    """Return the lowest offset below the next one with another record here than in the run; None without evidence.
 
     Protocol rule 5 compares ends. If the last epoch agrees, all below it agrees, as long as one line wrote the run. A
-    leader whose own log began above cannot tell what an unclean election killed there. A leader that holds those
-    offsets can. Only a copy without a missing record is evidence: elsewhere lists of epochs differ because compaction
-    left nothing of one.
+    leader whose own log began above cannot see what an unclean election killed there. A leader that has those offsets
+    can. Only a copy without a missing record is evidence: elsewhere lists of epochs differ because compaction removed
+    all of one.
 
-    Epochs never fall along a log, and its list names none before its first batch. So no batch at an offset bears an
-    epoch below the one that this log's list gives it, or above that of this log's first batch from there on.
+    Epochs never fall along a log, and its list names none before its first batch. So no batch at an offset has an epoch
+    below the one in this log's list, or above that of this log's first batch from there on.
 
     Raises:
-        SegmentChanged: a local segment is gone: look again.
+        SegmentChanged: a local segment no longer exists: list again.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
     """
     local = local_epochs(listing.directory) or EpochHistory()
@@ -237,9 +238,9 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
 
 
 def _doubtful(position: Position, local: EpochHistory, lowest: int) -> Iterator[range]:
-    """The offsets of the view to which this log's list gives an epoch, and the run's list another one or none.
+    """Yield the offsets of the view where this log's list has an epoch, and the run's list another one or no epoch.
 
-    Where the run's list is silent, readers are shown whatever copy stands.
+    If the run's list has no epoch for an offset, readers use any copy there.
     """
     begin, end = max(position.log_start, lowest), position.next_offset
     starts = {start for line in (position.epochs, local) for _, start in line}
@@ -252,7 +253,7 @@ def _doubtful(position: Position, local: EpochHistory, lowest: int) -> Iterator[
 
 
 def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochHistory) -> int:
-    """The epoch of a copy without a missing record at an offset that readers are shown of it; -1 where none is."""
+    """Return the epoch of a copy without a missing record at an offset; -1 if readers do not use the copy there."""
     theirs = copy.metadata.epochs or ()
     if not copy.base <= offset < epochs.live_end(theirs, copy.base, copy.end):
         return NO_EPOCH
@@ -260,39 +261,39 @@ def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochHistory) -> int:
 
 
 def _highest_from(listing: Listing, offset: int) -> float:
-    """The epoch of a log's first batch that ends at or above an offset: none below bears a higher one."""
+    """Return the epoch of a log's first batch that ends at or above an offset: no batch below has a higher one."""
     first = first_batch(listing, offset)
     return inf if first is None or first.leader_epoch == NO_EPOCH else first.leader_epoch
 
 
 def _differ(epoch: int | None, other: int | None) -> bool:
-    """Whether two epochs are known and not the same."""
+    """Return whether two epochs are known and differ."""
     return None not in (epoch, other) and NO_EPOCH not in (epoch, other) and epoch != other
 
 
 def check_tail(commit: Commit, listing: Listing) -> None:
-    """The last committed batch is the one that stands in this log, where it still does.
+    """Check that the last committed batch is in this log, unless it was removed.
 
-    Epochs cannot show what was lost within one: a lone broker, or all at once, came back with a shorter log, and no
-    controller was there to begin another leader epoch. Nor can they show a topic made anew where topics have no ids. In
-    a log that is damaged before that batch nothing can be compared: its segments are shipped as they are, and marked.
+    Epochs cannot show a loss within one epoch: a lone broker, or all at once, returned with a shorter log, and no
+    controller began another leader epoch. Nor can they show a topic that was created again without topic ids. If the
+    log is damaged before that batch, nothing can be compared: its segments are shipped as they are, and marked.
 
     Raises:
-        DataLoss: another batch stands there.
-        SegmentChanged: its segment is gone: look again.
+        DataLoss: another batch has that offset.
+        SegmentChanged: its segment no longer exists: list again.
     """
     if commit.tail is not None and holds_tail(commit, listing) is False:
         raise DataLoss(
-            f"{listing.directory}: the batch that holds offset {commit.tail[0]} is not the one that was committed in "
+            f"{listing.directory}: the batch with offset {commit.tail[0]} differs from the one that was committed in "
             f"the same leader epoch: {WHAT_TO_DO}"
         )
 
 
 def holds_tail(commit: Commit, listing: Listing) -> bool | None:
-    """Whether the last committed batch stands in this log; None where nothing can be compared.
+    """Return whether the last committed batch is in this log; None if it cannot be compared.
 
     Raises:
-        SegmentChanged: its segment is gone: look again.
+        SegmentChanged: its segment no longer exists: list again.
     """
     if commit.tail is None or commit.tail[0] < listing.bases[0]:
         return None
@@ -304,22 +305,22 @@ def holds_tail(commit: Commit, listing: Listing) -> bool | None:
         _log.warning("last_batch_not_compared", reason=str(damage))
         return None
     if found is None or found[0].base_offset > last_offset:
-        return None  # compaction took it
+        return None  # compaction removed it
     header, _ = found
-    # Neither replication nor the cleaner moves the bounds of a batch.
+    # Neither replication nor the cleaner changes the bounds of a batch.
     if header.last_offset != last_offset:
         return False
     return header.crc == crc if header.is_as_written else None
 
 
 def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:
-    """As `shared_end`, by comparing the last batches of the run's segments with the local ones, newest first.
+    """Return the end as `shared_end`, by comparing the last batches of the run's segments with the log, newest first.
 
-    What this broker no longer holds, or has compacted away, cannot be compared, and contradicts nothing.
+    Batches that this broker removed or compacted away cannot be compared, and contradict nothing.
 
     Raises:
-        SegmentChanged: a local segment went away meanwhile.
-        CorruptData: a stored segment holds no batch where its index says so.
+        SegmentChanged: a local segment no longer exists.
+        CorruptData: a stored segment has no batch at a position of its index.
         StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
     """
     end = next_offset
@@ -332,27 +333,27 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
             break
         first = first_batch(listing, batch.last_offset)
         if first is not None and first.base_offset > batch.last_offset:
-            continue  # compaction took it here, which contradicts nothing
+            continue  # compaction removed it here, which contradicts nothing
         if batch_ending_at(listing, batch.last_offset) == batch.data:
             break
-        end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
+        end = segment.name.base  # the log has another batch; where it parted from the segment is unknown
     return end
 
 
 def is_legacy(position: Position, end: int) -> bool:
-    """Whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
+    """Return whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
 
-    Such batches bear no epoch. Readers cannot see that the copies which hold the lost ones are dead (reading rule 2).
+    Such batches have no epoch. Readers cannot see that the copies of the lost ones are dead (reading rule 2).
     """
     return position.epochs.at(max(end, position.log_start)) is None
 
 
 def rewound(epochs: EpochHistory, end: int, local: EpochHistory | None) -> EpochHistory:
-    """A run's epochs up to `end`, continued from the local checkpoint."""
+    """Return a run's epochs up to `end`, continued by the local checkpoint."""
     return epochs.continued(local or EpochHistory(), end)
 
 
 WHAT_TO_DO = (
-    "the broker lost records that it had acknowledged, and may have written others in their place in one epoch. "
-    "The archive stays as it is and nothing more is shipped; copy what the log holds now into a new topic"
+    "the broker lost records that it had acknowledged, and may have written others in their place in the same epoch. "
+    "The archive is kept as it is and nothing more is shipped; copy the records of the log into a new topic"
 )

@@ -1,11 +1,11 @@
-"""What exists nowhere any more, found out and recorded (protocol rule 10).
+"""Finds and records gaps: offsets that no broker holds any more (protocol rule 10).
 
-A gap is what lies between the next offset and the first offset that this broker holds, less what stands in the store by
-now: segments of an earlier leader epoch that were shipped and never committed. The records go up before the commit that
-passes them, so that no hole below the next offset is ever without its reason.
+A gap is the range from the next offset to the first offset of this broker, without the segments that the store has by
+now: those of an earlier leader epoch that were shipped and never committed. The records are written before the commit
+that passes them, so that each hole below the next offset has its reason.
 
-What was committed, and is in the store no more (a Java uploader wrote over it), is recorded likewise, though brokers
-may hold it still: only the store can tell every later asker that it is to be filled.
+Offsets that were committed and are no longer in the store (a Java uploader overwrote them) are recorded in the same
+way, though brokers may still have them: only the store can notify each later agent that they have to be filled.
 """
 
 import time
@@ -31,15 +31,15 @@ from ts_uploader.log_dirs.local_log import local_epochs, log_start_by_request
 from ts_uploader.tasks import Position
 
 GONE_AGAIN = (
-    "what was committed here is in the store no more: a Java uploader wrote a shorter segment over it, or it was "
-    "removed; a broker that still holds it ships it again"
+    "these offsets were committed and are no longer in the store: a Java uploader overwrote them with a shorter "
+    "segment, or an object was removed; a broker that still has them ships them again"
 )
 ENDED = (
-    "what the archive held here is of another leader, whose records an election lost; a broker that has the right ones "
+    "the archive had these offsets of another leader, whose records an election lost; a broker that has the right ones "
     "ships them"
 )
 _BY_REQUEST = "DeleteRecords moved the log start to {} before the segments were shipped"
-_BY_RETENTION = "retention or DeleteRecords took the segments before they were shipped"
+_BY_RETENTION = "retention or DeleteRecords removed the segments before they were shipped"
 _MILLISECONDS = 1000
 _NEAREST = 8  # two leaders' segments and their variants
 
@@ -48,14 +48,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a commit passes that the run did not reach.
+    """A range that a commit passes although the run does not contain it.
 
     Attributes:
         gaps: ranges `[from, to)` that exist nowhere.
-        bases: base offsets of stored segments that hold what lies between them.
-        epochs: the run's, up to where the commit goes, as far as they are known.
+        bases: base offsets of stored segments that contain the offsets between them.
+        epochs: the run's, up to the new next offset, as far as they are known.
         reason: one line.
-        by_request: DeleteRecords took them.
+        by_request: DeleteRecords removed the records.
     """
 
     gaps: tuple[tuple[int, int], ...]
@@ -68,16 +68,16 @@ class Loss:
 def describe_loss(
     store: ObjectStore, catalog: PartitionCatalog, position: Position, listing: Listing, end: int
 ) -> Loss:
-    """What of `[next offset, end)` exists nowhere.
+    """Return which offsets of `[next offset, end)` exist nowhere.
 
     Raises:
-        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that are stored there.
     """
     start = position.next_offset
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
     local = local_epochs(listing.directory) or EpochHistory()
-    # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives. Compaction may have
+    # Epochs never fall as offsets rise: below this log no record of a higher epoch is live. Compaction may have
     # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
     found, named = goes_on_with(listing, end), local.at(end)
     # No CRC covers a batch's epoch, so a higher one in the broker's list overrides it. If the list begins inside the
@@ -86,30 +86,30 @@ def describe_loss(
     is_cut_off = named is None and end < listing.bases[0]
     most, epochs = listed, position.epochs
     if found is not None and found != NO_EPOCH and (listed is None or found >= listed or is_cut_off):
-        # What a commit that was taken back names above that was lost, too.
+        # Epochs above that, which a commit that went back names, were lost too.
         most = found
         epochs = EpochHistory(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= found or pair[1] >= end))
     line = living_line(copies, most=most)
     if epochs.pairs and epochs.pairs[0][1] > start:
-        # Where a commit that was taken back names none, the copies do, as where no commit has a list.
+        # If a commit that went back has no epoch there, the copies have, as in a run without a list.
         first, begin = epochs.pairs[0]
         lower = living_line(copies, most=first if most is None else min(first, most))
         epochs = lower.from_offset(start).below(begin).continued(epochs, begin)
     if epochs.pairs and epochs.pairs[-1][1] >= start:
-        # A commit that was taken back names the leaderships that follow its next offset, up to the one that took it
-        # back: what an election lost stays lost.
+        # A commit that went back names the leaderships that follow its next offset, up to the one that
+        # moved it back. Records that an election lost stay lost.
         epoch, begin = epochs.pairs[-1]
         epochs = EpochHistory((*epochs.pairs, *(pair for pair in line if pair[0] > epoch and pair[1] > begin)))
     else:
         epochs = epochs.continued(line, start)
-    if local.pairs:  # retention cut it off below what the log still holds
+    if local.pairs:  # retention cut the list; the log may begin below it
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
-    # The epoch that begins right where the commit will end stays: another leader's log is compared by it.
+    # The epoch that begins right at the end of the commit stays: another leader's log is compared by it.
     epochs = epochs.with_next(position.epochs, end + 1)
     epochs = _vouched(epochs, copies, local, start, end)
     steps = unite(copies, epochs, start, end)
     asked_for = log_start_by_request(listing.log_dir, listing.partition)
-    # Retention moves the log start too, to where a segment begins, and a checkpoint of before they went may name that.
+    # Retention moves the log start too, to the base of a segment, and an older checkpoint may have that offset.
     by_request = asked_for is not None and asked_for > listing.bases[0]
     return Loss(
         gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),
@@ -123,17 +123,18 @@ def describe_loss(
 def _vouched(
     epochs: EpochHistory, copies: Iterable[SegmentCopy], local: EpochHistory, start: int, end: int
 ) -> EpochHistory:
-    """The list, with what it gives offsets of `[start, end)` by the copies that go on as this log does.
+    """Return the list, corrected in `[start, end)` by the copies that continue as this log does.
 
-    What a commit that was taken back names there is of a line that another election may have ended. Such a copy lives
-    all the same, by the epoch further up. A list that says otherwise would hide it from where a later leader parts.
+    The epochs that a commit that went back names there are of a line that another election may have ended. Such a
+    copy is live all the same, by the epoch further up. A list that contradicts it would hide it from the offset where a
+    later leader parts.
 
     Args:
         epochs: the list.
-        copies: what stands in the range.
+        copies: the stored copies in the range.
         local: the epochs of this log.
-        start: the next offset; what the list says below it stays.
-        end: where the commit goes.
+        start: the next offset; the list is unchanged below it.
+        end: the new next offset.
     """
     if not local.pairs:
         return epochs
@@ -152,14 +153,14 @@ def _vouched(
 def record_gaps(
     store: ObjectStore, keys: PartitionKeys, gaps: Iterable[tuple[int, int]], reason: str, broker: int
 ) -> tuple[tuple[int, int], ...]:
-    """Write a record for each gap; one that stands there already says the same. Those that are new are told.
+    """Write a record for each gap, except for recorded ones; return the ranges that are new.
 
     Args:
-        store: where the partition lies.
+        store: the partition's.
         keys: of the partition.
         gaps: ranges `[from, to)`.
         reason: one line.
-        broker: id of the broker beside which the agent runs.
+        broker: id of the agent's broker.
 
     Raises:
         OutcomeUnknown, StoreUnavailable, AccessDenied: the store's.
@@ -176,9 +177,9 @@ def record_gaps(
 def fillable(
     gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int, log_start: int = 0
 ) -> tuple[tuple[int, int], ...]:
-    """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them.
+    """Return the recorded gaps below the next offset that a log reaches: it may contain some of their offsets.
 
-    Below `log.start` nothing is filled: readers never show it, and retention would delete it again.
+    Below `log.start` no gap is filled: readers never return it, and retention would delete it again.
     """
     shown = ((max(start, log_start), end) for start, end in gaps if end > log_start)
     return tuple(gap for gap in shown if gap[0] < next_offset and gap[1] > lowest)
@@ -187,19 +188,19 @@ def fillable(
 def still_missing(
     store: ObjectStore, catalog: PartitionCatalog, gaps: Sequence[tuple[int, int]], epochs: EpochHistory
 ) -> tuple[tuple[int, int], ...]:
-    """What of recorded gaps no living copy covers. Records stay for ever, also of gaps that were filled since.
+    """Return the parts of recorded gaps that no live copy covers; records are permanent, also of filled gaps.
 
-    Of the segments that begin below a gap only the nearest are looked at: what others may cover is shipped once more,
-    and found there.
+    Of the segments that begin below a gap only the nearest are read: offsets that others may cover are shipped again,
+    and found in the store then.
 
     Args:
-        store: where they lie.
-        catalog: taken after the records were read.
+        store: the partition's.
+        catalog: read after the records.
         gaps: recorded ranges `[from, to)`.
         epochs: the run's.
 
     Raises:
-        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that are stored there.
     """
     missing: list[tuple[int, int]] = []
     for start, end in gaps:
@@ -213,17 +214,17 @@ def still_missing(
 def unanswered(
     store: ObjectStore, catalog: PartitionCatalog, epochs: EpochHistory, start: int, end: int
 ) -> tuple[tuple[int, int], ...]:
-    """The ranges of `[start, end)` that no copy and no gap record answers for by a list of epochs.
+    """Return the ranges of `[start, end)` without a gap record that no copy covers, by a list of epochs.
 
     Args:
-        store: where the segments lie.
-        catalog: what lies there.
+        store: the partition's.
+        catalog: the partition's.
         epochs: the list.
-        start: of what is asked about.
-        end: likewise.
+        start: begin of the range.
+        end: end of the range.
 
     Raises:
-        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that are stored there.
     """
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
@@ -234,7 +235,7 @@ def unanswered(
 def describe_readable(
     store: ObjectStore, catalog: PartitionCatalog, segments: Sequence[StoredSegment]
 ) -> tuple[SegmentCopy, ...]:
-    """What stored segments answer for. A damaged object is left out and logged: it bears on nothing but itself.
+    """Return what stored segments cover; a damaged object is left out and logged, since it bears on no other object.
 
     Raises:
         ObjectNotFound, StoreUnavailable, AccessDenied: the store's.

@@ -1,8 +1,8 @@
-"""Taking a commit back, and `log.start` behind it (protocol rule 5).
+"""Moves a commit back, and `log.start` after it (protocol rule 5).
 
-Two objects change, one after the other: first the commit, under a new lineage, then `log.start` with the same lineage.
-Readers join the two by their lineages, so an agent that is killed in between leaves a correct view, and whoever asks
-next writes `log.start`. `tests/lineage` holds the model that this follows: every order of single store operations.
+Two objects change in order: first the commit, under a new lineage, then `log.start` with the same lineage. Readers join
+the two by their lineages. So an agent that is killed in between leaves a correct view, and the next agent that reads
+the position writes `log.start`. The model in `tests/lineage` searches every order of single store operations.
 """
 
 from collections.abc import Iterable
@@ -26,10 +26,10 @@ log = structlog.get_logger()
 
 
 def check_lineage(start: StoredLogStart, keys: PartitionKeys, leadership: Leadership) -> None:
-    """Only an agent whose leader epoch is not below that of the lineage of `log.start` goes on.
+    """Check that an agent's leader epoch is not below that of the lineage of `log.start`.
 
     Raises:
-        FencedLeaderEpoch: a later leader's agent took the commit back.
+        FencedLeaderEpoch: a later leader's agent moved the commit back.
     """
     epoch = epoch_of(start.content.lineage)
     if epoch > leadership.epoch:
@@ -39,27 +39,27 @@ def check_lineage(start: StoredLogStart, keys: PartitionKeys, leadership: Leader
 
 
 def check_later_segments(latest_epoch: int, keys: PartitionKeys, leadership: Leadership) -> None:
-    """Only an agent whose leader epoch is not below that of any stored segment rebuilds a commit.
+    """Check that an agent's leader epoch is not below that of any stored segment, before it rebuilds a commit.
 
-    One that is late would take a later leader's segment for its own: a deletion that is under way may still name it.
+    A late agent would use a later leader's segment as its own: a deletion in progress may still name it.
 
     Raises:
         FencedLeaderEpoch: a later leader's agent shipped here.
     """
     if latest_epoch > leadership.epoch:
         raise FencedLeaderEpoch(
-            f"{keys.prefix} has a segment of leader epoch {latest_epoch}, and no commit that could be continued; this "
-            f"broker leads in {leadership.epoch}"
+            f"{keys.prefix} has a segment of leader epoch {latest_epoch}, and no commit to continue; this broker leads "
+            f"in {leadership.epoch}"
         )
 
 
 def must_go_back(commit: Commit, start: LogStart) -> bool:
-    """Whether a commit goes back though the log agrees with all of it.
+    """Return whether a commit goes back though the log agrees with all of it.
 
-    - A late agent made it again, under an older lineage than that of `log.start`.
-    - `log.start` of its own lineage lies above its next offset, which only a lost commit leaves behind.
-    - `log.start` of an older lineage lies above its third element: retention moved it there while the commit was lost,
-      and may delete below it what is shipped now under a plain name.
+    - A late agent wrote it again, under an older lineage than that of `log.start`.
+    - `log.start` of its own lineage is above its next offset, which only a lost commit leaves behind.
+    - `log.start` of an older lineage is above its third element: retention moved it there while the commit was lost,
+      and may delete segments below it that are shipped now under plain names.
     """
     if epoch_of(start.lineage) > epoch_of(commit.lineage):
         return True
@@ -78,16 +78,16 @@ def rebuilt_end(
     *,
     latest: bool = False,
 ) -> int:
-    """Where a commit goes back to that is rebuilt from the segments: the least offset that any doubt names.
+    """Return where a commit goes back to that is rebuilt from the segments: the lowest offset of any doubt.
 
-    KIP-279 goes by the ends of lists of one line; a walk can have mixed two, so the lists are compared at each offset
-    too. Where `log.start` lies above where the archive would begin now, an earlier lineage may have moved it there.
-    With LATEST it lies above the log's own start as a rule; it was moved only where segments below it were shipped.
+    KIP-279 compares the ends of lists of one line. A walk can have mixed two lines, so the lists are compared at each
+    offset too. If `log.start` is above the offset where the archive would begin now, an earlier lineage may have moved
+    it there. With LATEST it is usually above the log's own start; it was moved only if segments below it were shipped.
 
     Args:
-        store: where the segments lie.
-        position: what the walk over them found.
-        start: as it stands.
+        store: the partition's.
+        position: the result of the walk over the segments.
+        start: the stored `log.start`.
         listing: of the leader's log.
         leadership: of the leader.
         stored: the bases of all segments in the store.
@@ -110,15 +110,15 @@ def rebuilt_end(
 
 
 def begins_below(start: LogStart, listing: Listing, *, latest: bool) -> int | None:
-    """Where an archive without commit and segments has to begin, because its `log.start` lies too high; else None.
+    """Return where an archive without commit and segments has to begin if its `log.start` is too high; else None.
 
     Args:
-        start: was written before anything was shipped.
+        start: written before any segment was shipped.
         listing: of the leader's log.
         latest: the archive begins with the active segment, not with the lowest one.
 
     Raises:
-        SegmentChanged: the active segment is gone: look again.
+        SegmentChanged: the active segment no longer exists: list again.
     """
     if not latest:
         return listing.bases[0] if start.offset > listing.bases[0] else None
@@ -138,17 +138,17 @@ def gone_back(
     start: LogStart,
     ends: Iterable[int] = (),
 ) -> Commit:
-    """The commit that goes back to `end`, under a new lineage.
+    """Return the commit that goes back to `end`, under a new lineage.
 
     Args:
         position: the commit that it replaces, or the run that was walked.
         end: the new next offset, not above the old one.
         listing: of the leader's log.
         leadership: of the agent.
-        broker: id of the broker beside which the agent runs.
+        broker: id of the agent's broker.
         bases: base offsets of the stored segments.
         start: the content of `log.start`.
-        ends: ends of the stored segments, where the commit is rebuilt.
+        ends: ends of the stored segments, if the commit is rebuilt.
     """
     carried = (lineage.highest for lineage in (position.lineage, start.lineage) if lineage is not None)
     highest = max((position.next_offset, start.offset, *carried, *ends))
@@ -170,20 +170,20 @@ def gone_back(
 def settle_log_start(
     store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, lineage: Lineage, held: int
 ) -> LogStart:
-    """Write `log.start` with the commit's lineage, on the ETag read.
+    """Write `log.start` with the commit's lineage, on the ETag that was read; return its content.
 
-    Readers then begin at the lowest offset from where the commit went back to that this leader holds, or lower, where
-    `log.start` was lower before. It is written also where the number stays: its lineage fences late writers.
+    Readers then begin at the lowest offset of this leader at or above the one where the commit went back, or lower if
+    `log.start` was lower before. It is written even if the number stays: its lineage fences late writers.
 
     Args:
-        store: where it lies.
+        store: the partition's.
         keys: of the partition.
         start: as it was read.
         lineage: of the commit.
-        held: the lowest offset from there on that this leader holds, live or in a `.deleted` file that hangs.
+        held: the lowest offset of this leader from there on, live or in a `.deleted` file that hangs.
 
     Raises:
-        PreconditionFailed, OutcomeUnknown: it may be another's: read commit and `log.start` again.
+        PreconditionFailed, OutcomeUnknown: another agent may have written it: read commit and `log.start` again.
         StoreUnavailable, AccessDenied: the store's.
     """
     settled = LogStart(min(start.content.offset, held), lineage)

@@ -1,17 +1,18 @@
-"""Which incarnation of a topic a leadership works in, and so which directory of the store (protocol rule 1).
+"""Chooses the incarnation of a topic for a leadership, and so its directory in the store (protocol rule 1).
 
-A list of incarnations goes forward only, and a broker may not know yet that its topic was deleted and made anew: one
-that is cut off from the controllers takes the old id, its own disk and its own word for the truth, all alike. Behind a
-later id an older one must never be opened; readers would take that, and the living one would never be shipped again.
+A list of incarnations only grows. A broker may not have heard yet that its topic was deleted and created again: a
+broker partitioned from the controllers still has the old topic id, its own disk and its own metadata, and all three
+agree. An older id must never be opened after a later one: readers would use it, and the live topic would never be
+shipped again.
 
-Of two ids the disk tells which is the later one. Kafka writes `partition.metadata` once, with each replica's directory
-(a reassignment, a new disk or a move between disks makes another, later one), and the directories of a topic are all
-made before it is deleted, those of its successor afterwards. So the file of a later id is always the younger one, and
-the list keeps of each id when the file was written that opened it. What may be wrong are clocks, of two brokers:
-`_CLOCKS_APART` is granted, and of a topic that is made anew within that time nothing is told apart. A file that was
-copied without its times, or moved between the disks of the very broker that is cut off, looks younger than its topic.
+The disk shows which of two ids is the later one. Kafka writes `partition.metadata` once, with each replica's directory
+(a reassignment, a new disk or a move between disks creates another, later one). The directories of a topic are all
+created before its deletion, those of its successor afterwards. So the file of a later id is always younger, and the
+list has, for each id, the write time of the file that opened it. The clocks of two brokers can differ: the agent allows
+`_CLOCKS_APART`, and cannot distinguish two topics of one name that were created within that time. A file that was
+copied without its times, or moved between the disks of the partitioned broker itself, looks younger than its topic.
 
-Nor is one opened where the id of a living topic was replaced: see `same_log`.
+No incarnation is opened if the id of a live topic was replaced: see `same_log`.
 """
 
 import time
@@ -37,7 +38,7 @@ _CLOCKS_APART = 5 * 60 * _MILLISECONDS
 
 
 class IncarnationLog:
-    """Reads a topic's list of incarnations, and opens one for a topic id that was never seen.
+    """Reads a topic's list of incarnations, and opens one for a new topic id.
 
     Args:
         keys: of the cluster.
@@ -45,28 +46,27 @@ class IncarnationLog:
 
     def __init__(self, keys: ClusterKeys) -> None:
         self._keys = keys
-        # By topic and topic id. An entry of the list is never changed, so what was read once stays true; a thread that
-        # reads it too changes nothing. An id that is followed by another has no live directory for long.
+        # By topic and topic id. An entry of the list never changes, so it can be cached, by several threads at once. An
+        # id that is followed by another has no live directory for long.
         self._directories: dict[tuple[str, str], str] = {}
 
     def directory(self, store: ObjectStore, topic: str, listing: Listing, leadership: Leadership) -> str:
-        """The directory of the incarnation that the leadership's topic id names; opens one for an id that was never
-        seen.
+        """Return the directory of the incarnation of the leadership's topic id; opens one for a new id.
 
-        Only an id that both the leadership source and the live directory name may open one: a task that was late could
-        otherwise open an old id behind a new one.
+        The leadership source and the live directory must both have the id: a late task could otherwise open an old id
+        after a new one.
 
         Args:
             store: the topic's.
             topic: its name.
-            listing: of the live directory, as it is now.
+            listing: of the live directory, read now.
             leadership: that works in it.
 
         Raises:
-            SegmentChanged: directory and leadership are not of one topic id, or that id is older than the list's last.
-            FencedLeaderEpoch: the topic was made anew since.
-            TopicIdChanged: the id was never seen, and the log of the newest incarnation goes on under it.
-            OutcomeUnknown: several agents write the list at this moment: ask again.
+            SegmentChanged: directory and leadership have different topic ids, or the id is older than the list's last.
+            FencedLeaderEpoch: the topic was created again since.
+            TopicIdChanged: the id is new, and the log of the newest incarnation continues under it.
+            OutcomeUnknown: several agents write the list at this moment: read again.
             CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
         """
         topic_id = leadership.topic_id
@@ -106,7 +106,7 @@ class IncarnationLog:
         raise OutcomeUnknown(f"{self._keys.incarnations(topic)} is being written by several agents")
 
     def are_of_one_life(self, store: ObjectStore, topic: str, topic_id: str, other: str) -> bool:
-        """Whether two ids are of one incarnation: an operator let the second continue the first.
+        """Return whether two ids are of one incarnation: an operator let the second continue the first.
 
         Raises:
             CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
@@ -115,26 +115,26 @@ class IncarnationLog:
 
 
 def _made(listing: Listing) -> int:
-    """When the directory's `partition.metadata` was written, in milliseconds since the epoch.
+    """Return when the directory's `partition.metadata` was written, in milliseconds since the epoch.
 
     Raises:
-        SegmentChanged: it is gone.
+        SegmentChanged: the file no longer exists.
     """
     try:
         return (listing.directory / PARTITION_METADATA).stat().st_mtime_ns // _NANOSECONDS_EACH
     except FileNotFoundError as gone:
-        raise SegmentChanged(f"{listing.directory}: {PARTITION_METADATA} is gone") from gone
+        raise SegmentChanged(f"{listing.directory}: {PARTITION_METADATA} no longer exists") from gone
 
 
 def _check_later(known: Incarnations, topic_id: str, made: int, listing: Listing) -> None:
-    """An id is opened behind another only if its directory is the younger one; see the module's page."""
+    """Check that an id is opened after another only if its directory is the younger one; see the module's docstring."""
     last = known.entries[-1] if known.entries else None
     if last is None or last.made is None or made > last.made - _CLOCKS_APART:
         return
     raise SegmentChanged(
-        f"{listing.directory} is of topic id {topic_id}, made {_said(made)}, and the archive already has a later one, "
-        f"{last.topic_id}, made {_said(last.made)}: the topic was made anew, and this broker, perhaps cut off from the "
-        f"controllers, does not know it yet; nothing is shipped. Where this one is the living topic, and a "
+        f"{listing.directory} has topic id {topic_id}, written {_said(made)}; the archive already has a later one, "
+        f"{last.topic_id}, written {_said(last.made)}. The topic was created again, and this broker, perhaps "
+        "partitioned from the controllers, has not heard of it; nothing is shipped. If this is the live topic and a "
         f"clock was wrong: touch {listing.directory / PARTITION_METADATA}"
     )
 

@@ -1,4 +1,4 @@
-"""`log.start`: where an archive began, written once, and again where it is gone (protocol rule 8)."""
+"""Writes `log.start`, the begin of an archive: once, and again if it is lost (protocol rule 8)."""
 
 import structlog
 
@@ -12,10 +12,10 @@ log = structlog.get_logger()
 
 
 def restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit, listing: Listing) -> StoredLogStart:
-    """Write `log.start` again where a commit stands and it is gone: with the lowest segment, as readers do meanwhile.
+    """Write `log.start` again if only the commit exists: with the lowest segment, as readers assume meanwhile.
 
     Raises:
-        PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: ask again.
+        PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: read again.
         StoreUnavailable, AccessDenied: the store's.
     """
     named = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
@@ -32,10 +32,10 @@ def restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit, l
 
 
 def write_log_start(store: ObjectStore, keys: PartitionKeys, start: LogStart) -> StoredLogStart:
-    """Write `log.start` where none stands.
+    """Write `log.start` where none exists.
 
     Raises:
-        PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: ask again.
+        PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: read again.
         StoreUnavailable, AccessDenied: the store's.
     """
     return StoredLogStart(start, store.put(keys.log_start, start.encode(), condition=IfAbsent()).etag)

@@ -1,7 +1,7 @@
-"""Telling which committed records an election lost: once each, also where nobody knows whether the commit went back.
+"""Reports committed records that an election lost: each loss once, even if it is unknown whether the commit went back.
 
-After the commit went back nothing in the store says what it went back from. Told only where the store answered, a loss
-would stay untold where it took the write and the answer was lost. A refused write tells nothing: another agent decides.
+After a commit went back, the store does not have its former offset. If a loss were reported only after an answer, a
+lost answer would hide it. A rejected write is not reported: another agent decides.
 """
 
 import threading
@@ -17,25 +17,25 @@ log = structlog.get_logger()
 
 
 class Losses:
-    """What was told so far.
+    """The losses that were reported so far.
 
     Args:
-        lost: told of offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
+        lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
     """
 
     def __init__(self, lost: Callable[[TopicPartition, tuple[int, int], bool], None]) -> None:
         self._lost = lost
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards `_told`
         self._told: dict[TopicPartition, tuple[int, tuple[int, int]]] = {}
 
     @contextmanager
     def of(self, partition: TopicPartition, epoch: int, lost: tuple[int, int], *, legacy: bool) -> Iterator[None]:
-        """Log and count a loss that the leader of `epoch` finds, unless the write inside is refused.
+        """Log and count a loss that the leader of `epoch` finds, unless the write inside is rejected.
 
-        Another attempt at the same write says nothing.
+        A retry of the same write reports nothing.
 
         Raises:
-            whatever is raised inside.
+            Exception: any error of the block.
         """
         try:
             yield

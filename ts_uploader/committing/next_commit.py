@@ -1,4 +1,4 @@
-"""The commit that continues a run. Pure but for time and nonce; `ts_uploader.committing.commit_log` writes it."""
+"""Builds the commit that continues a run; pure but for time and nonce. `commit_writer` writes it."""
 
 import secrets
 import time
@@ -16,14 +16,14 @@ MILLISECONDS = 1000
 
 
 def next_commit(position: Position, run: Sequence[Shipped], leadership: Leadership, broker: int) -> Commit:
-    """The commit after `run` has continued the run that `position` ends.
+    """Return the commit after `run` has continued the run that `position` ends.
 
-    Below the old next offset the epochs stay what they were, from there on they are those of the segments. Without a
-    run it says what the last one said, anew.
+    Below the old next offset the epochs stay, from there on they are those of the segments. Without a run the commit
+    repeats the last one.
 
     Raises:
-        CorruptData: a segment cannot continue what is committed.
-        FencedLeaderEpoch: a segment holds batches of a later leader epoch.
+        CorruptData: a segment cannot continue the committed run.
+        FencedLeaderEpoch: a segment contains batches of a later leader epoch.
     """
     epochs, next_offset, highest = position.epochs, position.next_offset, position.highest_base
     for shipped in run:
@@ -34,8 +34,7 @@ def next_commit(position: Position, run: Sequence[Shipped], leadership: Leadersh
                 f"{shipped.partition}: segment {shipped.base} has epochs {shipped.epochs}, which cannot continue "
                 f"{epochs.pairs} from offset {next_offset} on; committed, readers would drop its records"
             )
-        # A commit that was taken back names leaderships that begin further on; where, the segments may not show any
-        # more.
+        # A commit that went back names leaderships that begin further on; the segments may no longer show where.
         epochs = continued.with_next(epochs, shipped.end)
         next_offset = shipped.end
         highest = shipped.base if highest is None else max(highest, shipped.base)
@@ -59,13 +58,13 @@ def next_commit(position: Position, run: Sequence[Shipped], leadership: Leadersh
 
 
 def check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:
-    """Nothing that a leadership commits is of a later one.
+    """Check that a leadership commits no batch of a later one.
 
-    A broker that leads in an epoch holds no batch of a higher one. Where it does, it follows another leader by now, and
-    may have cut its log off below the next offset for that: what is committed is for that leader's agent to weigh.
+    A broker that leads in an epoch has no batch of a higher one. If it has, it follows another leader by now, and may
+    have truncated its log below the next offset: then that leader's agent decides what is committed.
 
     Raises:
-        FencedLeaderEpoch: there are records of a later one.
+        FencedLeaderEpoch: there are records of a later leader epoch.
     """
     later = [pair for pair in epochs if pair[0] > epoch]
     if later:
@@ -75,9 +74,9 @@ def check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoc
 
 
 def line_of_log(local: EpochHistory | None, run: Sequence[Shipped]) -> EpochHistory:
-    """The epochs of a log and of what was shipped from it.
+    """Return the epochs of a log and of the segments shipped from it.
 
-    Retention cuts the broker's list at the log start. Of `.deleted` files below that only their own batches tell.
+    Retention cuts the broker's list at the log start. For `.deleted` files below that only their own batches count.
     """
     shipped = EpochHistory.of_batches(tuple(pair for done in run for pair in done.epochs))
     return shipped.continued(local, local.pairs[0][1]) if local is not None and local.pairs else shipped

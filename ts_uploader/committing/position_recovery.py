@@ -1,9 +1,9 @@
-"""Where the agent continues: the position of a partition, read from the store (protocol rules 4, 5, 8, 10 and 12).
+"""Reads the position of a partition from the store: where the agent continues (protocol rules 4, 5, 8, 10 and 12).
 
-Nothing is kept on disk. With a commit of an agent, the archive is compared with this broker's log: a commit that is not
-the log's past is taken back (`divergence`, `going_back`), under a lineage that `log.start` follows. Without a commit,
-`log.start` is written first, so that an archive begins where it first meant to. If segments exist without a commit, or
-with one of a Java uploader, the run is walked (`takeover`).
+Nothing is stored on the host. If an agent wrote the commit, the archive is compared with this broker's log: a commit
+that is not the log's past goes back (`divergence`, `going_back`), under a lineage that `log.start` follows. Without a
+commit, `log.start` is written first, so that the begin of an archive never moves. If segments exist without a commit,
+or with one of a Java uploader, the run is walked (`takeover`).
 """
 
 import time
@@ -55,19 +55,19 @@ from ts_uploader.tasks import Position, PositionRead, ReadPosition
 
 log = structlog.get_logger()
 
-_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * MILLISECONDS  # how long moving a fleet over may take; see docs/upgrade.md
+_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * MILLISECONDS  # time for moving a whole fleet over; see docs/upgrade.md
 
 
 class PositionRecovery:
-    """Reads positions, and makes a new leadership known in the commit.
+    """Reads positions, and writes a new leadership into the commit.
 
     Args:
         keys: of the cluster.
-        broker: id of the broker that the agent runs beside.
-        store_of: returns the store that holds a topic's objects.
+        broker: id of the agent's broker.
+        store_of: returns the store of a topic.
         writer: of commits.
-        beginnings: remembers partitions without a commit.
-        recorded: called with ranges `[from, to)` that were recorded as gaps on the way.
+        beginnings: the partitions without a commit.
+        recorded: called with ranges `[from, to)` that were recorded as gaps meanwhile.
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
     """
 
@@ -91,16 +91,15 @@ class PositionRecovery:
         self._incarnations = IncarnationLog(keys)
 
     def read(self, task: ReadPosition) -> PositionRead:
-        """Where to go on; a leadership that the store does not know yet is made known by the way.
+        """Return where to continue; writes a leadership that the store does not have yet into the commit.
 
         Raises:
-            FencedLeaderEpoch: the store is ahead of this leadership.
-            SegmentChanged: the directory is not the one that was listed any more, or the broker has not begun the
-                leadership yet.
-            TopicIdChanged: the log goes on under a topic id that the archive does not know.
-            PreconditionFailed: another agent commits at this moment: ask again.
-            CorruptData: something in the store is not what it should be; nothing is written.
-            DataLoss: the broker lost records within an epoch: nothing that could be written would tell them apart.
+            FencedLeaderEpoch: the store has a later leadership.
+            SegmentChanged: the directory differs from its listing, or the broker has not begun the leadership yet.
+            TopicIdChanged: the log continues under a topic id that the archive does not have.
+            PreconditionFailed: another agent commits at this moment: read again.
+            CorruptData: an object in the store is damaged or contradicts another; nothing is written.
+            DataLoss: the broker lost records within an epoch: no write could distinguish the lost and the new ones.
             StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
         """
         listing = unchanged_listing(task.listing)
@@ -127,12 +126,12 @@ class PositionRecovery:
         task: ReadPosition,
         listing: Listing,
     ) -> PositionRead:
-        """The position of a commit of ours, taken back to where it and this broker's log agree (protocol rule 5)."""
+        """Return the position of an agent's commit, moved back to where it and this log agree (protocol rule 5)."""
         if self._is_of_another_life(store, commit, task):
             raise CorruptData(
                 f"{keys.commit} is of topic id {commit.topic_id}, this leadership is of {task.leadership.topic_id}: "
-                f"{self._keys.incarnations(task.partition.topic)} does not tell them apart any more; put it back from "
-                "a backup"
+                f"{self._keys.incarnations(task.partition.topic)} does not distinguish the two any more; restore it "
+                "from a backup"
             )
         if commit.epoch > task.leadership.epoch:
             raise FencedLeaderEpoch(
@@ -169,16 +168,16 @@ class PositionRecovery:
         living = living_epochs(position, listing)
         is_lost, position = living != position.epochs, replace(position, epochs=living)
         if commit.epoch < task.leadership.epoch:
-            # The leadership is made known before anything is shipped: what a former one has under way is refused then.
+            # The leadership is written before any segment is shipped: late writes of a former one are then rejected.
             following = next_commit(position, (), task.leadership, self._broker)
-            if is_lost:  # the last stable offset was that leadership's too, in whose log other transactions were open
+            if is_lost:  # the last stable offset is of the lost leadership too: its log had other open transactions
                 stable = last_stable_offset(listing.directory, commit.next_offset)
                 following = replace(following, last_stable_offset=stable)
             position = self._writer.write(task.partition, position, following)
         return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _is_of_another_life(self, store: ObjectStore, commit: Commit, task: ReadPosition) -> bool:
-        """Whether a commit's topic id is not the leadership's, nor another one of the same incarnation."""
+        """Return whether a commit's topic id is neither the leadership's nor another one of its incarnation."""
         ours, theirs = task.leadership.topic_id, commit.topic_id
         if ours is None or theirs is None or ours == theirs:
             return False
@@ -187,7 +186,7 @@ class PositionRecovery:
     def _begin(
         self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition, listing: Listing
     ) -> PositionRead:
-        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
+        """Return the position without an agent's commit; a commit that appears meanwhile rejects the next write."""
         keys, stood = catalog.keys, catalog.stored_log_start
         if stood is not None:
             check_lineage(stood, keys, task.leadership)
@@ -215,13 +214,13 @@ class PositionRecovery:
             start.content.lineage,
         )
         if run.highest_base is None and stood is None:
-            return PositionRead(task.partition, task.generation, task.leadership, position)  # there is no run yet
+            return PositionRead(task.partition, task.generation, task.leadership, position)  # no run yet
         if stood is not None:
             shipped = [segment.name.base for segment in catalog.segments]
             end = rebuilt_end(store, position, start.content, listing, task.leadership, shipped, latest=task.latest)
         else:
             end = past_end(store, position, listing, task.leadership)
-        # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
+        # Before any commit that hides these holes: a later agent finds them by their records alone. They are filled
         # as any gap is, in this leadership or a later one.
         below = [(low, min(high, end)) for low, high in run.holes if low < end]
         self._recorded(record_gaps(store, keys, below, GONE_AGAIN, self._broker))
@@ -235,7 +234,7 @@ class PositionRecovery:
         commit = next_commit(
             replace(position, epochs=living_epochs(position, listing)), (), task.leadership, self._broker
         )
-        # Not while there is a hole below what a foreign one names: readers would see less than they do.
+        # Not while there is a hole below the segment of a foreign commit: readers would see less than before.
         named = catalog.commit.highest_base if isinstance(catalog.commit, ForeignCommit) else 0
         if (run.highest_base or 0) >= named:
             position = self._writer.write(task.partition, position, first_commit(commit, known, listing))
@@ -244,7 +243,7 @@ class PositionRecovery:
     def _begin_empty(
         self, store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, task: ReadPosition, listing: Listing
     ) -> PositionRead:
-        """The position where `log.start` is all that stands: an agent was killed before it shipped anything."""
+        """Return the position if only `log.start` exists: an agent was killed before it shipped a segment."""
         offset, lineage = start.content.offset, start.content.lineage
         position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage)
         below = begins_below(start.content, listing, latest=task.latest)
@@ -262,7 +261,7 @@ class PositionRecovery:
         start: StoredLogStart,
         ends: Sequence[int] = (),
     ) -> PositionRead:
-        """Take the commit back to `end` under a new lineage, then `log.start`; `ends` as in `gone_back`."""
+        """Move the commit back to `end` under a new lineage, then `log.start`; `ends` as in `gone_back`."""
         bases = [segment.name.base for segment in read_snapshot(store, position.keys).segments]
         commit = gone_back(position, end, listing, task.leadership, self._broker, bases, start.content, ends)
         known = task.known
@@ -282,7 +281,7 @@ class PositionRecovery:
         return PositionRead(task.partition, task.generation, task.leadership, position, lost)
 
     def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
-        """The position, with `log.start` of the commit's lineage: no commit moves on before that."""
+        """Return the position with `log.start` of the commit's lineage: no commit moves on before that."""
         if position.lineage is None or start.content.lineage == position.lineage:
             return position
         begin = position.lineage.begin
@@ -306,10 +305,10 @@ class PositionRecovery:
 
 
 def _first_log_start(catalog: PartitionCatalog, task: ReadPosition) -> int:
-    """Where an archive without `log.start` begins.
+    """Return where an archive without `log.start` begins.
 
-    Where segments stand already (a Java uploader's), it began with the lowest of them; where a commit says that one
-    stood, and it is gone, the loss is to be told.
+    If segments exist already (a Java uploader's), it began with the lowest of them. If a commit names a segment that no
+    longer exists, the archive begins there, so that the loss is reported.
     """
     if catalog.segments:
         return catalog.segments[0].name.base
@@ -318,12 +317,12 @@ def _first_log_start(catalog: PartitionCatalog, task: ReadPosition) -> int:
 
 
 def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
-    """Whether a Java uploader's commit was taken over lately: its fleet may still be on the move."""
+    """Return whether a Java uploader's commit was replaced lately: its fleet may still be in the move."""
     if not isinstance(commit, Commit) or commit.java is None:
         return False
     return time.time() * MILLISECONDS - commit.java < _FLEET_MOVES_MILLISECONDS
 
 
 def _lowest(listing: Listing) -> int:
-    """The lowest offset that may be a log's; what bears `.deleted` may be part of it."""
+    """Return the lowest offset that a log may have; `.deleted` files may be part of it."""
     return min((*listing.bases[:1], *listing.deleted[:1]))

@@ -1,4 +1,4 @@
-"""The last batch of a stored segment, found by its index."""
+"""Reads the last batch of a stored segment, found by its index."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class StoredBatch:
 
 
 def last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, below: int) -> StoredBatch | None:
-    """The last batch of a stored segment that ends below an offset; None where it has none."""
+    """Return the last batch of a stored segment that ends below an offset; None without one."""
     position = 0
     if ".index" in segment.suffixes:
         index = read_index(store, keys, segment.name, ".index")
@@ -43,7 +43,7 @@ def last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, 
 
 
 def _read(reader: ResumableReader, size: int) -> bytes:
-    """Some bytes, all of them but at the end of the object."""
+    """Return `size` bytes, or fewer at the end of the object."""
     data = b""
     while len(data) < size and (piece := reader.read(size - len(data))):
         data += piece

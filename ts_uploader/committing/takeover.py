@@ -1,12 +1,12 @@
-"""Walking a run in the store, where no commit of ours says where it ends (protocol rules 8 and 12).
+"""Walks a stored run whose end no agent's commit has (protocol rules 8 and 12).
 
-Two cases: a Java uploader wrote the commit, which names a segment and no end; or segments stand without a commit, since
-the agent that shipped them was killed before its first one. Either way the end is never guessed: it is the end of the
-last segment that joins on without a hole, by what each segment says or holds.
+Two cases: a Java uploader wrote the commit, which names a segment and no end; or segments exist without a commit, since
+the agent that shipped them was killed before its first one. The end is never guessed: it is the end of the last segment
+that continues the run without a hole, by each segment's metadata or content.
 
-A Java uploader knows no conditions. On a broker that has just lost its leadership it goes on with what it had queued,
-and may write its own, shorter, segment over one that is committed here. Then a hole opens below the next offset: it
-is told and recorded, and the broker that holds these offsets ships them once more, as it fills any recorded gap.
+A Java uploader writes without conditions. On a broker that has just lost its leadership it continues with its queue,
+and may overwrite a committed segment with its own, shorter one. Then a hole opens below the next offset. It is reported
+and recorded, and the broker that has these offsets ships them again, as it fills any recorded gap.
 """
 
 from dataclasses import dataclass, replace
@@ -30,15 +30,15 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The segments of a store that follow each other without a hole.
+    """The stored segments that follow each other without a hole.
 
     Attributes:
         next_offset: the end of the last.
-        highest_base: greatest base offset among them; None where there is none.
+        highest_base: greatest base offset among them; None without segments.
         epochs: of their batches.
-        holes: ranges `[from, to)` below it that our last commit held, and that no segment covers any more.
+        holes: ranges `[from, to)` below it that this agent's last commit covered, and that no segment covers any more.
         ends: of all stored segments that can be described.
-        latest_epoch: the highest leader epoch that any of these bears, in its name or in a batch; -1 without one.
+        latest_epoch: the highest leader epoch of any of these, in its name or in a batch; -1 without one.
     """
 
     next_offset: int
@@ -50,13 +50,13 @@ class Run:
 
 
 def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: Commit | None = None) -> Run:
-    """The run from `start` on.
+    """Return the run from `start` on.
 
-    With a foreign commit it goes no further than the segment that this names: what stands above was not committed,
-    and a segment is only whole when its uploader says so. Without a commit a `.log` object is the sign that its segment
-    is whole. What our own last commit said stays true up to its next offset, whoever wrote over it.
+    With a foreign commit the run ends at most with the segment that the commit names: segments above were not
+    committed, and may be incomplete. Without a commit, a `.log` object marks its segment as complete. The last commit
+    of this agent stays true up to its next offset, whatever overwrote its segments.
 
-    A hole ends the run, unless a gap record says that it exists nowhere.
+    A hole ends the run, unless a gap record has the same range.
 
     Raises:
         StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
@@ -95,14 +95,14 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
 
 
 def still_true(known: Commit | None, leadership: Leadership, log_start: StoredLogStart | None) -> Commit | None:
-    """The last commit that this agent knew, where no other leader took the commit back since.
+    """Return the agent's last commit, unless another leader moved the commit back since.
 
     `log.start` shows that: no commit moves on under a lineage before `log.start` has it.
 
     Args:
-        known: as the agent remembers it, over leaderships.
-        leadership: the present one.
-        log_start: as it is in the store.
+        known: the last commit that the agent wrote or read, in any leadership.
+        leadership: the current one.
+        log_start: the stored one.
     """
     if known is None or known.topic_id != leadership.topic_id:
         return None
@@ -111,11 +111,11 @@ def still_true(known: Commit | None, leadership: Leadership, log_start: StoredLo
 
 
 def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Commit:
-    """The first commit of a run that was walked, with its last stable offset.
+    """Return the first commit of a run that was walked, with its last stable offset.
 
     Args:
-        commit: with everything else.
-        known: our last one; what it says of the run's end stays true where the run still ends there.
+        commit: complete but for that.
+        known: the agent's last commit; its tail and last stable offset stay true if the run still ends there.
         listing: of the broker's log.
     """
     if known is not None and ends_alike(known, commit):
@@ -124,5 +124,5 @@ def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Comm
 
 
 def ends_alike(known: Commit, commit: Commit) -> bool:
-    """Whether what a commit that this agent knew says of its run's end is true of another commit's."""
+    """Return whether the end of the run in `known` (tail, last stable offset) is also that of `commit`."""
     return (known.next_offset, known.topic_id) == (commit.next_offset, commit.topic_id)

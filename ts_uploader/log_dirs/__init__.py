@@ -1,1 +1,1 @@
-"""The broker's log directories: watched, listed and read. The only room that knows watchdog."""
+"""Watches, lists and reads the broker's log directories; the only package that imports watchdog."""

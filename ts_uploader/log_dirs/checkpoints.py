@@ -1,8 +1,8 @@
-"""The text files that a broker keeps beside its segments.
+"""Parses the text files that a broker keeps next to its segments.
 
 Formats: Kafka's `CheckpointFile` (a version, a count, that many lines), `OffsetCheckpointFile`,
-`LeaderEpochCheckpointFile` and `PartitionMetadataFile`. The broker replaces each by a rename; one that does not parse
-was damaged otherwise, and none of it counts.
+`LeaderEpochCheckpointFile` and `PartitionMetadataFile`. The broker replaces each by a rename, so a file that does not
+parse is damaged, and nothing of it is used.
 """
 
 import re
@@ -21,7 +21,7 @@ _METADATA_LINES: Final = 2
 
 
 def parse_offset_checkpoint(data: bytes) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition), of a `replication-offset-checkpoint` and its like.
+    """Return offsets by (topic, partition), from a `replication-offset-checkpoint` or a file of that format.
 
     Raises:
         CorruptData: the file does not parse, or names a partition twice.
@@ -30,13 +30,13 @@ def parse_offset_checkpoint(data: bytes) -> dict[tuple[str, int], int]:
     for line, fields in _entries("offset checkpoint", data, 3):
         topic, partition = sys.intern(fields[0]), _number("offset checkpoint", line, fields[1])
         if (topic, partition) in offsets:
-            raise CorruptData(f"offset checkpoint: {topic}-{partition} stands there twice")
+            raise CorruptData(f"offset checkpoint: {topic}-{partition} has two entries")
         offsets[topic, partition] = _number("offset checkpoint", line, fields[2])
     return offsets
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
-    """(leader epoch, its start offset), ascending, of a `leader-epoch-checkpoint`.
+    """Return pairs (leader epoch, start offset), ascending, from a `leader-epoch-checkpoint`.
 
     Raises:
         CorruptData: the file does not parse, or epochs or start offsets do not ascend.
@@ -52,7 +52,7 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def parse_partition_metadata(data: bytes) -> str | None:
-    """The topic id, 22 characters of URL-safe base64, of a `partition.metadata`; None for the id that means none.
+    """Return the topic id of a `partition.metadata`, 22 characters of URL-safe base64; None for the zero id.
 
     Raises:
         CorruptData: the file does not parse.
@@ -67,7 +67,7 @@ def parse_partition_metadata(data: bytes) -> str | None:
 
 
 def _entries(name: str, data: bytes, width: int) -> Iterator[tuple[str, list[str]]]:
-    """(line, its fields) of each entry of a checkpoint file; one at a time, as there may be ten thousand."""
+    """Yield (line, its fields) of each entry of a checkpoint file; one at a time, as there may be ten thousand."""
     *lines, rest = _text(name, data).split("\n")
     if rest:
         raise CorruptData(f"{name}: ends in the middle of the line {rest!r}")
@@ -77,7 +77,7 @@ def _entries(name: str, data: bytes, width: int) -> Iterator[tuple[str, list[str
         raise CorruptData(f"{name}: version {lines[0]!r}, {_SUPPORTED_VERSION!r} expected")
     count = _number(name, lines[1], lines[1])
     if count != len(lines) - 2:
-        raise CorruptData(f"{name}: {len(lines) - 2} entries, its count says {count}")
+        raise CorruptData(f"{name}: {len(lines) - 2} entries, {count} expected by its count")
     for line in lines[2:]:
         fields = line.split()
         if len(fields) != width:

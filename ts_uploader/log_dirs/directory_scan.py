@@ -1,15 +1,15 @@
-"""What the log directories hold, by looking: the truth that events only hint at.
+"""Lists the log directories: the facts that inotify events only hint at.
 
-A listing need not be one instant: a large directory is read in several calls, and the broker renames between them. So
-a listing is a hint, and what it says is checked again on the open file. Where neighbours or the lowest base must be
-true (protocol rules 2 and 10), only a whole listing counts. The log cleaner replaces segments by renames, and from the
-first to the last of these a `.swap` file exists; so one instant without a `.swap` shows true neighbours.
+A listing need not show one instant: a large directory is read in several calls, and the broker renames between them. So
+a listing is a hint, and its facts are checked again on the open file. If neighbours or the lowest base have to be exact
+(protocol rules 2 and 10), only a whole listing counts. The log cleaner replaces segments by renames, and a `.swap` file
+exists from the first to the last of these; so one instant without a `.swap` shows true neighbours.
 
-A listing is one instant if the directory's mtime and ctime did not change while it was read. Kernels before 6.13 take
+A listing shows one instant if the directory's mtime and ctime did not change while it was read. Kernels before 6.13 set
 these stamps from a clock that ticks every 1 to 10 ms, so a second change in one tick leaves no trace. Hence the stamp
-must have been seen `TICK_SECONDS` before the listing began: each change from then on bears a later one. How old the
-stamp itself is does not count: that would compare the clock of a file system with this host's, which can be set. The
-wait costs nothing where the directory was listed before and did not change, which is nearly always.
+must have been seen `TICK_SECONDS` before the listing began: each later change has a later stamp. The age of the stamp
+itself is not used: that would compare the file system's clock with this host's, which can be set. The wait costs
+nothing if the directory was listed before and did not change, which is nearly always the case.
 """
 
 import os
@@ -33,16 +33,16 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 _LOG = re.compile(r"([0-9]{20})\.log")
 _DELETED_LOG = re.compile(r"([0-9]{20})\.log\.deleted")
-# Two ticks of the slowest clock that kernels stamp files by (CONFIG_HZ=100).
+# Two ticks of the slowest clock that kernels use for these stamps (CONFIG_HZ=100).
 TICK_SECONDS = 0.02
-# How long a task looks at one directory. The cleaner renames for milliseconds and copies between; where segments are
-# tiny, a moment without a rename may come only when it rests.
+# How long a task tries to list one directory. The cleaner renames for milliseconds and copies between; with tiny
+# segments, a moment without a rename may occur only when it rests.
 _PATIENCE_SECONDS = 1.0
 _SECOND = 1_000_000_000
 
 
 def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, bool]]:
-    """The partitions that have a live directory in a log dir, and whether that is a symbolic link.
+    """Yield the partitions that have a live directory in a log dir, and whether that is a symbolic link.
 
     Raises:
         OSError: the log dir cannot be read.
@@ -55,15 +55,15 @@ def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, bool]
 
 
 def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
-    """Whether a log dir holds a live directory of the partition; as `partition_directories`, no link to one.
+    """Return whether a log dir contains a live directory of the partition; as in `partition_directories`, not a link.
 
     Raises:
-        OSError: the log dir is not there or cannot be read, so that nothing is known.
+        OSError: the log dir does not exist or cannot be read, so the answer is unknown.
     """
     try:
         return stat.S_ISDIR((log_dir / str(partition)).lstat().st_mode)
     except FileNotFoundError:
-        log_dir.stat()  # it is not the log dir that is gone
+        log_dir.stat()  # raises if the log dir itself is missing
         return False
 
 
@@ -74,17 +74,17 @@ def list_partition(
     epochs: EpochReader | None = None,
     earlier: Listing | None = None,
 ) -> Listing | None:
-    """What a partition's directory holds; None where it is gone.
+    """Return the listing of a partition's directory; None if the directory does not exist.
 
     Args:
-        partition: whose.
+        partition: the partition.
         directory: its path.
-        log_dir: that it lies in.
-        epochs: reads its `leader-epoch-checkpoint`; None: the file is read.
+        log_dir: the log dir that contains it.
+        epochs: reads its `leader-epoch-checkpoint`; without one the file is read here.
         earlier: an earlier listing of it. Without one no listing is whole.
 
     Raises:
-        OSError: it is there and cannot be read.
+        OSError: the directory exists and cannot be read.
     """
     taken_at = time.monotonic_ns()
     bases, deleted, swapping = [], [], False
@@ -110,7 +110,7 @@ def list_partition(
     last_epoch = last_epoch_of(directory) if epochs is None else epochs.read(directory)
     checkpoint = _checkpoint_status(log_dir)  # after the epoch: files that replace this one are younger than the epoch
     if last_epoch.file is EpochFile.ABSENT and not _is_still(directory, status):
-        return None  # it was renamed or replaced; its checkpoint is not absent, it is elsewhere
+        return None  # it was renamed or replaced: its checkpoint exists elsewhere
     return Listing(
         partition=partition,
         directory=directory,
@@ -130,26 +130,26 @@ def list_partition(
 
 
 def whole_listing(seen: Listing) -> Listing:
-    """What a listed directory holds at one instant from now on; for tasks, as it may have to wait some 20 ms.
+    """Return a listing of a directory at one instant after this call; for tasks, since it may have to wait 20 ms.
 
     Args:
-        seen: an earlier listing. Where the directory did not change since, there is nothing to wait for.
+        seen: an earlier listing. If the directory did not change since, there is no wait.
 
     Raises:
-        SegmentChanged: it is gone, or another one, or renames went on for a second.
-        OSError: it is there and cannot be read.
+        SegmentChanged: the directory was removed or replaced, or renames continued for a second.
+        OSError: the directory exists and cannot be read.
     """
     earlier, give_up = seen, time.monotonic() + _PATIENCE_SECONDS
     while True:
         listing = list_partition(seen.partition, seen.directory, seen.log_dir, earlier=earlier)
         if listing is None or listing.identity != seen.identity:
-            raise SegmentChanged(f"{seen.directory} is gone, or another directory now")
+            raise SegmentChanged(f"{seen.directory} no longer exists, or is another directory now")
         if listing.whole:
             return listing
         now = time.monotonic()
         if now >= give_up:
-            raise SegmentChanged(f"{seen.directory}: the log cleaner is at work: each look of a second met renames")
-        # With a `.swap` in it the stamp may be old: what is waited for then is a change.
+            raise SegmentChanged(f"{seen.directory}: the log cleaner is at work: each listing of a second met renames")
+        # With a `.swap` in the directory the stamp may be old: then the wait is for a change.
         settling = _tick_seconds(listing.stamp) - (now - listing.stamp_seen)
         time.sleep(max(settling, TICK_SECONDS if listing.swapping else 0.0, 0.0))
         earlier = listing
@@ -173,25 +173,25 @@ def _stamp(status: os.stat_result) -> tuple[int, int]:
 
 
 def _tick_seconds(stamp: tuple[int, int]) -> float:
-    """How far apart two changes may be and leave the same stamp; some file systems count whole seconds."""
+    """Return how far apart two changes with the same stamp can be; some file systems count whole seconds."""
     return TICK_SECONDS if stamp[1] % _SECOND else TICK_SECONDS + 1.0
 
 
 def read_high_watermarks(log_dir: Path) -> HighWatermarks:
-    """One reading of the log dir's checkpoint; also where there is none, or none that can be parsed.
+    """Read the log dir's high watermark checkpoint; without offsets if it is missing or does not parse.
 
     Raises:
-        OSError: it is there and cannot be read.
+        OSError: it exists and cannot be read.
     """
     try:
         with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
-            # Of the open file: the broker replaces it by a rename, and status and content must be of one.
+            # Of the open file: the broker replaces it by a rename, and status and content must be of one file.
             status, data = os.fstat(checkpoint), read_all(checkpoint)
     except FileNotFoundError:
         return HighWatermarks(log_dir, None, None)
     try:
         offsets = parse_offset_checkpoint(data)
-    except CorruptData:  # the broker will write another
+    except CorruptData:  # the broker writes another one soon
         offsets = None
     return HighWatermarks(log_dir, (_file_status(status), crc32c(data)), offsets)
 
@@ -205,7 +205,7 @@ def _checkpoint_status(log_dir: Path) -> FileStatus | None:
 
 @lru_cache(maxsize=32)
 def _shared(status: FileStatus) -> FileStatus:
-    """A status as the object that bore it first: all partitions of a log dir keep the same one."""
+    """Return the first object of an equal status: all partitions of a log dir then share one."""
     return status
 
 
@@ -214,7 +214,7 @@ def _file_status(status: os.stat_result) -> FileStatus:
 
 
 def _is_still(directory: Path, before: os.stat_result) -> bool:
-    """Whether a path leads to the directory that it led to before."""
+    """Return whether a path still leads to the same directory."""
     try:
         now = directory.stat(follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):

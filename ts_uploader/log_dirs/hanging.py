@@ -1,18 +1,20 @@
-"""Which `.deleted` files belong to the line that lives, though nobody saw them live (protocol rule 10).
+"""Finds the `.deleted` files that belong to the live log although the agent never listed them live (protocol rule 10).
 
-Retention, the log cleaner and truncations all rename to `.deleted`. What retention took before the agent began, or in
-a former leader epoch, is shipped as long as its files exist; what a truncation cut off is dead, and must not be. A file
-proves by itself where it belongs, if it *hangs* on what lives: its last batch ends exactly where a living segment
-begins, and bears the epoch with which that one begins. An epoch has one leader, and a file is one replica's log. So a
-batch lives if the living log has a batch of the same epoch at a higher offset, and all below it in its file lives too.
+Retention, the log cleaner and truncations all rename to `.deleted`. Files that retention removed before the agent
+began, or in a former leader epoch, are shipped while they exist. Files that a truncation cut off are dead and must not
+be shipped. A file proves that it is live if it *hangs* on the live log: its last batch ends exactly where a live
+segment begins, and has the first epoch of that segment. An epoch has one leader, and a file is one replica's
+log. So a batch is live if the live log has a batch of the same epoch at a higher offset, and so are all batches below
+it in its file.
 
-Where a higher epoch begins exactly between two files, only the order of renames tells. A rename sets a file's change
-time, and retention takes the lowest first; so of what retention took, no file has a lower neighbour that was renamed
-later. In a truncated log that was filled again and then expired, the new files have lower bases and later times, or
-bases inside the old file and later times. (What the log cleaner merged has bases inside the merged file too, and
-earlier times.) Files of old magic bear no epoch, and need this order too.
+If a higher epoch begins exactly between two files, only the order of renames decides. A rename sets a file's change
+time, and retention removes the lowest segment first. So no file that retention removed has a lower neighbour with a
+later rename. In a log that was truncated, filled again and then expired, the new files have later change times, and
+bases below the old file or inside it. (Files that the log cleaner merged also have bases inside the merged file, but
+earlier times.) Files of an old magic have no epoch and need this order too.
 
-What was renamed later is unlinked later, so the evidence outlives what it speaks against, but for a name renamed over.
+Files renamed later are unlinked later, so the evidence outlives the files that it contradicts, except when a rename
+replaces it.
 """
 
 import errno
@@ -39,20 +41,20 @@ from ts_uploader.tasks import Hanging, LookBelow, LookedBelow
 
 _log = structlog.get_logger()
 
-_LAST_ENTRIES = 64  # of an index: some hundred KiB of log
-# It is a link, may not be read, or has lost a sector.
+_LAST_ENTRIES = 64  # of an index: about a hundred KiB of log
+# A link, an unreadable file, or a lost sector.
 _OF_THE_FILE = {errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Batches of one epoch that follow each other.
+    """Consecutive batches of one epoch.
 
     Attributes:
         epoch: of all of them; -1 for batches of an old magic.
-        first: base offset of the first that is known.
+        first: base offset of the first batch that was read.
         end: the offset after the last.
-        batches: how many of them are known.
+        batches: how many of them were read.
     """
 
     epoch: int
@@ -63,14 +65,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class DeletedFile:
-    """What a `.log.deleted` file shows from outside.
+    """What is read of a `.log.deleted` file.
 
     Attributes:
         base: the base offset in its name.
         state: of the file; its change time is that of its rename.
-        stretches: its batches' epochs, in order. Of a file that lies above the next offset only the first and the
-            last batch are known; between them epochs do not fall, or the file is not shipped. Empty where it holds no
-            batch, or is damaged.
+        stretches: its batches' epochs, in order. Of a file above the next offset only the first and the last batch are
+            read; between them epochs do not fall, or the file is not shipped. Empty if the file contains no batch, or
+            is damaged.
     """
 
     base: int
@@ -81,14 +83,14 @@ class DeletedFile:
 def hanging(
     files: Collection[DeletedFile], living: Mapping[int, int | None], epochs: EpochHistory, next_offset: int
 ) -> tuple[Hanging, ...]:
-    """The files that hang on what lives, or on another that hangs, by base. Pure.
+    """Return the files that hang on the live log, or on another file that hangs, by base. Pure.
 
     Args:
-        files: all `.deleted` ones below the lowest live segment.
-        living: the epoch with which each living segment begins, by base offset: the lowest live one, and what was seen
-            live in this leadership; None where it is not known.
+        files: all `.deleted` files below the lowest live segment.
+        living: the first epoch of each live segment, by base offset: the lowest live one, and those listed live in this
+            leadership; None if it is unknown.
         epochs: the run's.
-        next_offset: its end. Below it a file must agree with those epochs.
+        next_offset: the run's end. Below it a file must agree with `epochs`.
     """
     begins = dict(living)
     found = []
@@ -109,10 +111,10 @@ def hanging(
 
 
 def look_below(task: LookBelow) -> LookedBelow:
-    """Look through the `.deleted` files below the lowest live segment.
+    """Read the `.deleted` files below the lowest live segment.
 
     Raises:
-        SegmentChanged: the directory is not what was listed any more, or the broker's leadership is over.
+        SegmentChanged: the directory differs from the listing, or the broker's leadership has ended.
         OSError: the directory, or the lowest live segment, cannot be read.
     """
     listing = whole_listing(task.listing)
@@ -127,17 +129,17 @@ def look_below(task: LookBelow) -> LookedBelow:
 def find_hanging(
     listing: Listing, epochs: EpochHistory, next_offset: int, *, wanted: int, seen: Collection[int] = ()
 ) -> tuple[Hanging, ...]:
-    """As `hanging`, of the files of a directory.
+    """Return the files of a directory that hang, as `hanging`.
 
     Args:
-        listing: of it; whole.
+        listing: of the directory; whole.
         epochs: as in `hanging`.
         next_offset: as in `hanging`.
-        wanted: the lowest offset that somebody asks for. What ends at or below it is passed over.
-        seen: base offsets of segments that were seen live in this leadership.
+        wanted: the lowest requested offset. Files that end at or below it are left out.
+        seen: base offsets of segments that were listed live in this leadership.
 
     Raises:
-        SegmentChanged: the lowest live segment is gone.
+        SegmentChanged: the lowest live segment no longer exists.
         OSError: it cannot be read.
     """
     files = _look_through(listing, next_offset, wanted)
@@ -150,10 +152,10 @@ def find_hanging(
 def hanging_epochs(
     listing: Listing, local: EpochHistory, epochs: EpochHistory, next_offset: int, vouched: int
 ) -> EpochHistory:
-    """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
+    """Return the epochs above the next offset of the `.deleted` files that hang, if they begin below the run's last.
 
-    Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
-    the result is empty without two batches below the run's last epoch, or if batches do not rise. A log may hold a dead
+    Otherwise they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so the
+    result is empty without two batches below the run's last epoch, or if batches do not rise. A log may hold a dead
     tail below its log start: a returning follower truncates only above the first pair of the leader's list. So the
     lowest live segment must begin in the first epoch of the broker's list, and no later leader may have kept the run.
 
@@ -189,7 +191,7 @@ def hanging_epochs(
 
 
 def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochHistory:
-    """Batches above the next offset as a list. It is empty if they do not rise, or at most one is below `last`."""
+    """Return batches above the next offset as a list; empty if they do not rise, or at most one is below `last`."""
     pairs: list[tuple[int, int]] = []
     for stretch in stretches:
         first = max(stretch.first, next_offset)
@@ -204,20 +206,20 @@ def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochHi
 
 
 def _look_through(listing: Listing, whole_below: int, wanted: int) -> list[DeletedFile]:
-    """The `.deleted` files below the lowest live segment that are still there; arguments as those of `_stretches`."""
+    """Read the `.deleted` files below the lowest live segment that still exist; arguments as those of `_stretches`."""
     below = (base for base in listing.deleted if base < listing.bases[0])
     looks = (_look_at(listing.directory, base, whole_below, wanted) for base in below)
     return [file for file in looks if file is not None]
 
 
 def lowest_held(listing: Listing, epochs: EpochHistory, next_offset: int, begin: int) -> int:
-    """The lowest offset at or above `begin` that a log holds, live or in `.deleted` files that hang.
+    """Return the lowest offset at or above `begin` that a log holds, live or in `.deleted` files that hang.
 
     Args:
         listing: of its directory; whole.
         epochs: as in `hanging`.
         next_offset: as in `hanging`.
-        begin: the lowest offset that is asked for.
+        begin: the lowest requested offset.
 
     Raises:
         SegmentChanged, OSError: as `find_hanging`.
@@ -230,7 +232,7 @@ def lowest_held(listing: Listing, epochs: EpochHistory, next_offset: int, begin:
 
 
 def _agrees(file: DeletedFile, epochs: EpochHistory, next_offset: int) -> bool:
-    """Whether epochs never fall in a file, and below the next offset are the run's, as far as that knows them."""
+    """Return whether epochs never fall in a file, and below the next offset equal the run's where the run has one."""
     before = NO_EPOCH
     for stretch in file.stretches:
         if stretch.epoch < before:
@@ -245,7 +247,7 @@ def _agrees(file: DeletedFile, epochs: EpochHistory, next_offset: int) -> bool:
 
 
 def _look_at(directory: Path, base: int, next_offset: int, wanted: int) -> DeletedFile | None:
-    """A `.deleted` file; None where it is gone. One that cannot be read hangs on nothing, and is evidence still."""
+    """Read a `.deleted` file; None if it does not exist. An unreadable one hangs on nothing, but stays evidence."""
     path = directory / f"{base:020d}.log.deleted"
     try:
         with open_log(directory, base, deleted=True) as log:
@@ -268,24 +270,24 @@ def _look_at(directory: Path, base: int, next_offset: int, wanted: int) -> Delet
 
 
 def _raise_what_passes(error: Exception) -> None:
-    """Raise an error that says nothing about the file, such as a lack of descriptors: the look is made again then."""
+    """Raise an error that is not of the file itself, such as a lack of descriptors: then the task is retried."""
     if isinstance(error, OSError) and error.errno not in _OF_THE_FILE:
         raise error
 
 
 def _stretches(log: OpenLog, directory: Path, base: int, next_offset: int, wanted: int) -> tuple[Stretch, ...]:
-    """Raises CorruptData or ValueError where something else than a batch is found."""
+    """Return a file's epochs; raises CorruptData or ValueError if anything but a batch is found."""
     first = next(_headers(log, 0), None)
     if first is None:
         return ()
     ends = _joined((first, _last(log, directory, base) or first))
     if wanted < ends[-1].end and base < next_offset:
-        return _joined(_headers(log, 0))  # what must agree with the run; few files, as one holds the next offset
+        return _joined(_headers(log, 0))  # batches that must agree with the run; few files contain the next offset
     return ends
 
 
 def _last(log: OpenLog, directory: Path, base: int) -> BatchHeader | None:
-    """The last batch, found by the index; an index that lies costs time."""
+    """Return the last batch, found by the index; a wrong index costs a scan."""
     for position in _last_positions(directory, base):
         with suppress(CorruptData, ValueError):
             *_, last = _headers(log, position)
@@ -297,7 +299,7 @@ def _last(log: OpenLog, directory: Path, base: int) -> BatchHeader | None:
 
 
 def _last_positions(directory: Path, base: int) -> tuple[int, ...]:
-    """Where the last batch that the index names begins; nothing without an index."""
+    """Return the position of the last batch in the index; empty without an index."""
     try:
         index = open_index(directory, base, ".index", deleted=True)
     except SegmentChanged:
@@ -309,15 +311,15 @@ def _last_positions(directory: Path, base: int) -> tuple[int, ...]:
 
 
 def begins_with(listing: Listing, base: int) -> int | None:
-    """The epoch of the first batch of a segment, live or `.deleted`; without a batch, what the checkpoint says of it.
+    """Return the first epoch of a segment, live or `.deleted`; without a batch, the one of the checkpoint.
 
     Args:
         listing: of its directory.
         base: of the segment.
 
     Raises:
-        SegmentChanged: it is gone.
-        OSError: the process cannot open files now. A link or a damaged file has no epoch, and raises nothing.
+        SegmentChanged: the segment no longer exists.
+        OSError: the process cannot open files now. A link or a damaged file has no epoch and raises nothing.
     """
     first = _first_epoch(listing, base)
     if first is not None:
@@ -334,7 +336,7 @@ def goes_on_with(listing: Listing, base: int) -> int | None:
         base: of the segment.
 
     Raises:
-        SegmentChanged: a segment is gone.
+        SegmentChanged: a segment no longer exists.
         OSError: as `begins_with`.
     """
     following = (other for other in listing.bases if other > base)
@@ -354,7 +356,7 @@ def _first_epoch(listing: Listing, base: int) -> int | None:
 
 
 def _headers(log: OpenLog, position: int) -> Iterator[BatchHeader]:
-    """The headers of a log's batches from a position on; CorruptData where something else stands in between."""
+    """Yield the headers of a log's batches from a position on; CorruptData if anything else lies between them."""
     while position < log.size:
         head = log.read_at(position, min(HEADER_SIZE, log.size - position))
         header = parse_header(head, 0, log.size - position, position)
@@ -367,7 +369,7 @@ def _headers(log: OpenLog, position: int) -> Iterator[BatchHeader]:
 
 
 def _joined(headers: Iterable[BatchHeader]) -> tuple[Stretch, ...]:
-    """Headers as stretches of one epoch each."""
+    """Join headers to stretches of one epoch each."""
     stretches: list[Stretch] = []
     for header in headers:
         first, end = header.base_offset, header.last_offset + 1

@@ -1,4 +1,4 @@
-"""What a partition's `leader-epoch-checkpoint` ends with: the leader epoch that the broker itself wrote last.
+"""Reads the last entry of a partition's `leader-epoch-checkpoint`: the leader epoch that the broker itself wrote last.
 
 The leadership source can be ahead of the broker, so this file decides when a leadership begins (protocol rule 1).
 """
@@ -13,7 +13,7 @@ from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark, local_epochs
 
 
 class EpochReader:
-    """Reads `leader-epoch-checkpoint` files, each again only when its status differs: there may be ten thousand.
+    """Reads `leader-epoch-checkpoint` files; each again only if its status differs: there may be ten thousand.
 
     Attributes:
         reads: how many files were read.
@@ -21,17 +21,17 @@ class EpochReader:
 
     def __init__(self) -> None:
         self.reads = 0
-        self._known: dict[str, tuple[EpochsMark, LastEpoch]] = {}  # a string takes half of what a path takes
+        self._known: dict[str, tuple[EpochsMark, LastEpoch]] = {}  # a string needs half the memory of a path
 
     def read(self, directory: Path) -> LastEpoch:
-        """What a directory's checkpoint ends with."""
+        """Return the last entry of a directory's checkpoint."""
         mark = epochs_mark(directory)
         known = self._known.get(str(directory))
         if mark is not None and known is not None and known[0] == mark:
             return known[1]
         self.reads += 1
         last = last_epoch_of(directory)
-        # The status is of before the reading: where the file was replaced in between, it differs at the next look.
+        # The status was read before the file: if the file is replaced in between, the status differs next time.
         if mark is not None and last.file is EpochFile.READ:
             self._known[str(directory)] = (mark, last)
         else:
@@ -44,7 +44,7 @@ class EpochReader:
 
 
 def last_epoch_of(directory: Path) -> LastEpoch:
-    """What a directory's `leader-epoch-checkpoint` ends with, read now."""
+    """Return the last entry of a directory's `leader-epoch-checkpoint`, read now."""
     try:
         epochs = local_epochs(directory)
     except (OSError, CorruptData) as error:
@@ -56,5 +56,5 @@ def last_epoch_of(directory: Path) -> LastEpoch:
 
 @lru_cache
 def _read(epoch: int | None) -> LastEpoch:
-    """What was read; ten thousand partitions share a few epochs."""
+    """Return a shared value: ten thousand partitions have few different epochs."""
     return LastEpoch(EpochFile.READ, epoch)

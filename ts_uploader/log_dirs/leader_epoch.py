@@ -1,4 +1,4 @@
-"""Whether a leadership is still what an agent takes it for: by the broker's own log, and by what the store shows."""
+"""Checks that a leadership is current: by the broker's own log, and by the store."""
 
 from ts_common.errors import SegmentChanged, TieredStorageError
 from ts_uploader.events import EpochFile, Leadership, Listing
@@ -6,21 +6,21 @@ from ts_uploader.log_dirs.local_log import local_epochs
 
 
 class FencedLeaderEpoch(TieredStorageError):
-    """The store shows a later leader epoch, or a later incarnation, than the one that this agent works in."""
+    """The store has a later leader epoch, or a later incarnation, than the agent's."""
 
 
 def check_leader_epoch(listing: Listing, leadership: Leadership) -> None:
-    """The broker itself has begun this leadership, and no other: it writes each new epoch to its checkpoint first.
+    """Check that the broker itself has begun this leadership: it writes each new epoch to its checkpoint first.
 
     A log of magic 0 and 1 has no such checkpoint.
 
     Raises:
-        SegmentChanged: the leadership source and the broker's log are not of one mind (yet, or any more).
-        CorruptData, OSError: the checkpoint cannot be read, which is no sign of an old magic.
+        SegmentChanged: the leadership source and the broker's log disagree (not yet, or no longer).
+        CorruptData, OSError: the checkpoint cannot be read, which does not prove an old magic.
     """
     local = local_epochs(listing.directory)
     if local is None and listing.last_epoch.file is not EpochFile.ABSENT:
-        raise SegmentChanged(f"{listing.directory}: its leader epoch checkpoint is gone")
+        raise SegmentChanged(f"{listing.directory}: its leader epoch checkpoint no longer exists")
     if local is not None and (not local.pairs or local.pairs[-1][0] != leadership.epoch):
         ends = local.pairs[-1][0] if local.pairs else "nothing"
         raise SegmentChanged(

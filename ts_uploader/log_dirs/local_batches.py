@@ -1,4 +1,4 @@
-"""Batches of the local log, found by offset. Only headers are read, but for the batch that is returned whole."""
+"""Finds batches of the local log by offset; reads only headers, except for the batch that it returns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,11 +13,11 @@ from ts_uploader.log_dirs.segment_file import OpenLog, open_log
 
 
 def batch_ending_at(listing: Listing, last_offset: int) -> bytes | None:
-    """The local batch that ends with an offset; None where none does.
+    """Return the local batch that ends with an offset; None without one.
 
     Raises:
-        SegmentChanged: the segment is gone.
-        CorruptData: no batch stands where one should.
+        SegmentChanged: the segment no longer exists.
+        CorruptData: a position that should have a batch has none.
     """
     with open_at(listing, last_offset) as (log, position):
         found = find_batch(log, position, last_offset)
@@ -28,9 +28,9 @@ def batch_ending_at(listing: Listing, last_offset: int) -> bytes | None:
 
 
 def first_batch(listing: Listing, offset: int, below: float = inf) -> BatchHeader | None:
-    """The first batch that ends at or above an offset, of all segments that begin below another.
+    """Return the first batch that ends at or above an offset, of all segments that begin below another.
 
-    Where something else stands than a batch, that segment says nothing: it is shipped as it is, and marked.
+    A damaged segment is skipped: it is shipped as it is, and marked.
     """
     followings = (*listing.bases[1:], inf)
     for base, following in zip(listing.bases, followings, strict=True):
@@ -44,30 +44,30 @@ def first_batch(listing: Listing, offset: int, below: float = inf) -> BatchHeade
 
 @contextmanager
 def open_at(listing: Listing, offset: int) -> Iterator[tuple[OpenLog, int]]:
-    """The segment to hold an offset, and where to begin to look for it, by its index."""
+    """Open the segment that can contain an offset; yield it with the position of its index for that offset."""
     base = max(base for base in listing.bases if base <= offset)
     with open_log(listing.directory, base) as log:
         yield log, position_for_offset(last_index_entries(listing.directory, base), base, offset)
 
 
 def find_batch(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
-    """The first batch that ends at or above an offset, and its position; reads headers only.
+    """Return the first batch that ends at or above an offset, and its position; reads headers only.
 
     Raises:
-        CorruptData: no batch stands where one should.
+        CorruptData: a position that should have a batch has none.
     """
     try:
         return _first_ending_at(log, position, offset)
     except CorruptData:
         if not position:
             raise
-        return _first_ending_at(log, 0, offset)  # an index that lies costs time
+        return _first_ending_at(log, 0, offset)  # a wrong index costs a scan
 
 
 def _first_ending_at(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
     while True:
         if position > log.size:
-            raise CorruptData(f"{log.path}: ends at {log.size}, and a batch is said to begin at {position}")
+            raise CorruptData(f"{log.path}: ends at {log.size}, but the next batch should begin at {position}")
         head = log.read_at(position, min(HEADER_SIZE, log.size - position))
         header = batch_header(head, log.size - position, position, str(log.path))
         if header is None:
@@ -78,7 +78,7 @@ def _first_ending_at(log: OpenLog, position: int, offset: int) -> tuple[BatchHea
 
 
 def batch_header(data: bytes, remaining: int, position: int, where: str) -> BatchHeader | None:
-    """The header that `data` begins with; None at the end of the segment."""
+    """Return the header that `data` begins with; None at the end of the segment."""
     try:
         header = parse_header(data, 0, remaining, position)
     except (CorruptData, ValueError) as error:  # ValueError: the file is shorter than it was

@@ -1,7 +1,6 @@
-"""What one partition's files on the broker's disk say, opened and read as `segment_file` does; the listing of names is
-`watch.scan`'s.
+"""Reads one partition's files on the broker's disk, by `segment_file`; `directory_scan` lists their names.
 
-Everything here may be renamed, replaced or gone while it is read: the broker works on.
+The broker may rename, replace or remove any file while it is read.
 """
 
 import os
@@ -23,22 +22,22 @@ EpochsMark = bytes
 
 _MARK = struct.Struct("=QQQQq")
 _64_BITS = (1 << 64) - 1
-_LAST_ENTRIES = 64  # of an index: some hundred KiB of log
+_LAST_ENTRIES = 64  # of an index: about a hundred KiB of log
 _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 
 
 def read_indexes(directory: Path, base: int, *, deleted: bool = False) -> dict[str, bytes]:
-    """The index files that stand beside a log; at most 10 MB each, and trimmed once the segment is closed.
+    """Return the content of a segment's index files; at most 10 MB each, trimmed once the segment is closed.
 
     Args:
         directory: the partition's.
         base: base offset of the segment.
-        deleted: the `.log` bears its `.deleted` name. The four files are renamed one by one, the `.log` first, so the
-            others are taken under either name then. Beside a live `.log` a `.txnindex.deleted` is an older file's.
+        deleted: the `.log` has its `.deleted` name. The four files are renamed one by one, the `.log` first, so the
+            others are then read under either name. If the `.log` is live, a `.txnindex.deleted` is of an older file.
 
     Raises:
-        SegmentChanged: `.index` or `.timeindex` is gone; `.txnindex` exists only where a transaction was aborted.
+        SegmentChanged: `.index` or `.timeindex` no longer exists; `.txnindex` exists only after an aborted transaction.
     """
     found = {}
     for suffix in INDEX_SUFFIXES:
@@ -56,11 +55,11 @@ def read_indexes(directory: Path, base: int, *, deleted: bool = False) -> dict[s
 
 
 def closed_at(directory: Path, base: int) -> float | None:
-    """When the broker closed a segment, seconds since the epoch; None where its time index is gone.
+    """Return when the broker closed a segment, seconds since the epoch; None without its time index.
 
-    Kafka preallocates a segment's time index and cuts it to its size when the next segment begins
-    (`LogSegment.onBecomeInactiveSegment`, `AbstractIndex.trimToValidSize`), which is the last time that it is written.
-    A broker that recovers from a crash, and the log cleaner, write it anew: a later time then.
+    Kafka preallocates a segment's time index and truncates it when the next segment begins
+    (`LogSegment.onBecomeInactiveSegment`, `AbstractIndex.trimToValidSize`). That is the last write to it. A broker that
+    recovers from a crash, and the log cleaner, write it again; then the time is later.
     """
     try:
         descriptor = open_index(directory, base, ".timeindex", deleted=True)
@@ -73,7 +72,7 @@ def closed_at(directory: Path, base: int) -> float | None:
 
 
 def epochs_mark(directory: Path) -> EpochsMark | None:
-    """What tells one `leader-epoch-checkpoint` from another; None where there is none, or none that can be seen.
+    """Return a value that changes with the `leader-epoch-checkpoint`; None if the file is missing or unreadable.
 
     The broker replaces the file by a rename each time that the list changes.
     """
@@ -81,29 +80,29 @@ def epochs_mark(directory: Path) -> EpochsMark | None:
         status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except OSError:
         return None
-    # Packed: an agent keeps ten thousand of them. From the year 2262 on, nanoseconds need a 64th bit.
+    # Packed: an agent keeps ten thousand of them. From the year 2262 on, nanoseconds need 64 bits.
     times = (status.st_mtime_ns & _64_BITS, status.st_ctime_ns & _64_BITS)
     return _MARK.pack(status.st_dev, status.st_ino, *times, status.st_size)
 
 
 def local_epochs(directory: Path) -> EpochHistory | None:
-    """The broker's `leader-epoch-checkpoint`; None where there is none: a log of magic 0 or 1 has none.
+    """Return the broker's `leader-epoch-checkpoint`; None if it does not exist, as for a log of magic 0 or 1.
 
     Raises:
         CorruptData: the file does not parse.
-        OSError: the file cannot be read, which says nothing about what it holds.
+        OSError: the file cannot be read, so its content is unknown.
     """
     try:
         pairs = parse_leader_epoch_checkpoint(read_file(directory / _EPOCHS))
     except FileNotFoundError:
         return None
-    # Of epochs that begin at one offset only the last wrote anything.
+    # Of epochs that begin at one offset only the last wrote records.
     starts = dict(sorted((start, epoch) for epoch, start in pairs))
     return EpochHistory(tuple((epoch, start) for start, epoch in starts.items()))
 
 
 def last_stable_offset(directory: Path, end: int) -> int | None:
-    """The last stable offset at `end`, by the producer snapshot there; None without a readable one."""
+    """Return the last stable offset at `end`, by the producer snapshot there; None without a readable one."""
     try:
         unstable = first_unstable_offset(read_file(directory / f"{end:020d}.snapshot"))
     except (FileNotFoundError, CorruptData):
@@ -112,14 +111,14 @@ def last_stable_offset(directory: Path, end: int) -> int | None:
 
 
 def log_end(directory: Path, active: int) -> int:
-    """Where the local log ends: behind the last whole batch of the active segment. The broker may append meanwhile.
+    """Return the end of the local log: after the last whole batch of the active segment, which may still grow.
 
     Raises:
-        SegmentChanged: the active segment is gone.
+        SegmentChanged: the active segment no longer exists.
     """
     with open_log(directory, active) as log:
         entries = last_index_entries(directory, active)
-        # From the last index entry on there are only a few batches; an entry that leads nowhere costs a whole scan.
+        # Only a few batches follow the last index entry; a wrong entry costs a whole scan.
         for position in (entries[-1][1] if entries else 0, 0):
             if position < log.size:
                 end = scan_segment(log.reader(position), log.size - position).end_offset
@@ -129,9 +128,9 @@ def log_end(directory: Path, active: int) -> int:
 
 
 def last_index_entries(directory: Path, base: int) -> tuple[tuple[int, int], ...]:
-    """The last entries of a segment's `.index`, as `read_offset_index`; empty where there is none.
+    """Return the last entries of a segment's `.index`, as `read_offset_index` does; empty without an index.
 
-    A closed segment's index is trimmed, so its end suffices. That of the active one ends in zeros: it is read whole.
+    A closed segment's index is trimmed, so its end is enough. That of the active one ends in zeros and is read whole.
     """
     try:
         with open_file(directory / f"{base:020d}.index") as index:
@@ -142,7 +141,7 @@ def last_index_entries(directory: Path, base: int) -> tuple[tuple[int, int], ...
 
 
 def largest_timestamp(directory: Path, base: int) -> int | None:
-    """The largest record timestamp of a closed segment, ms, with which its time index ends; None without one."""
+    """Return the largest record timestamp of a closed segment in ms, the last entry of its time index; None without."""
     try:
         with open_file(directory / f"{base:020d}.timeindex") as index:
             entries = read_time_index(read_last(index, TIME_ENTRY_SIZE, 1))
@@ -152,9 +151,9 @@ def largest_timestamp(directory: Path, base: int) -> int | None:
 
 
 def log_start_by_request(log_dir: Path, partition: TopicPartition) -> int | None:
-    """The log start offset that DeleteRecords set inside a segment; None where the broker's checkpoint names none.
+    """Return the log start offset that DeleteRecords set inside a segment; None if the checkpoint has no entry.
 
-    Kafka writes `log-start-offset-checkpoint` for logs that begin inside their first segment, every minute or so.
+    Kafka writes `log-start-offset-checkpoint` for logs that begin inside their first segment, about once a minute.
     """
     try:
         offsets = parse_offset_checkpoint(read_file(log_dir / _LOG_STARTS))

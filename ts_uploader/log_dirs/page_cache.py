@@ -1,18 +1,19 @@
-"""Reading the broker's files as a guest: the page cache is left as it was found.
+"""Reads the broker's files without changing the page cache.
 
-Kafka lives by the page cache, so whoever reads old segments beside it must neither leave them there nor throw out what
-the broker had. So before a range is read, its pages are asked for with `RWF_NOWAIT`, which answers only from the cache
-(preadv(2)); those that are not there are ours, and go back with `POSIX_FADV_DONTNEED` when the file is closed, after
-the last read and not between. (`mincore` would tell the same, but not to a user who may not write the file.)
+Kafka depends on the page cache. Reading old segments must neither leave their pages there nor evict the broker's. So
+before a range is read, its pages are queried with `RWF_NOWAIT`, which reads only from the cache (preadv(2)). Pages that
+are missing are marked as the agent's, and dropped with `POSIX_FADV_DONTNEED` when the file is closed: after the last
+read, not between reads. (`mincore` reports the same, but only to a user who may write the file.)
 
-The kernel reads nothing ahead on these descriptors (`POSIX_FADV_RANDOM`), or its pages could not be told from the
-broker's. What is about to be read is asked for a block ahead instead (`POSIX_FADV_WILLNEED`), so that the disk works
-while we do. A refused question makes the kernel read that page, and a question costs as much as a read, so not every
-page is asked for, but one in `_SAMPLE_PAGES`, and fewer and fewer where all are cached, as a segment is that was just
-written; between two that agree all are taken to be alike, and where they differ each is asked for. What the broker
-cached in one piece of 32 KiB or more stays to the page; of smaller pieces amid pages that are ours some may go, and
-holes of less than `_MOST_SAMPLE_PAGES` amid cached ones may be filled. What was cached when it was first asked for is
-not asked for again: should it go meanwhile, reading it puts back what was there.
+The kernel's own read-ahead is switched off on these descriptors (`POSIX_FADV_RANDOM`), since its pages could not be
+distinguished from the broker's. Instead the next block is requested with `POSIX_FADV_WILLNEED`, so that the disk works
+in parallel. A query of a missing page makes the kernel read it, and a query costs as much as a read. So only one page
+in `_SAMPLE_PAGES` is queried, and ever fewer while all are cached, as those of a new segment are. If two sampled pages
+agree, those between count the same; if they differ, each is queried.
+
+Consequences: ranges of 32 KiB or more that the broker cached stay to the page. Smaller ranges amid the agent's pages
+may be dropped, and holes of less than `_MOST_SAMPLE_PAGES` amid cached pages may be filled. A page that was cached at
+its first query is not queried again; if it is evicted meanwhile, reading restores it.
 """
 
 import errno
@@ -30,24 +31,24 @@ log = structlog.get_logger()
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_PAGES: Final = 8
 _MOST_SAMPLE_PAGES: Final = 64
-# What is known of a page.
+# State of a page.
 _UNKNOWN: Final = 0
 _OURS: Final = 1
-_CACHED: Final = 2  # before us
+_CACHED: Final = 2  # before the agent read it
 _RUN_OF_OURS: Final = re.compile(b"\1+")
 _UNTOLD: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
-_told = threading.Event()  # that a file system cannot say what is cached: once for the process
+_told = threading.Event()  # set once the process has logged that a file system cannot report cached pages
 
 
 class PulledPages:
-    """The pages of one open file that we pulled into the page cache; for one thread at a time.
+    """The pages of one open file that the agent added to the page cache; for one thread at a time.
 
-    A byte for each page is kept: 256 KiB for a segment of 1 GiB. Where the file system cannot say what is cached (some
-    network file systems), nothing is known to be ours and nothing is handed back.
+    Keeps a byte for each page: 256 KiB for a segment of 1 GiB. If the file system cannot report cached pages (some
+    network file systems), no page counts as the agent's, and all stay cached.
 
     Args:
-        descriptor: open for reading, and read by nobody else.
+        descriptor: open for reading, and used by no other reader.
         size: of the file, in bytes.
     """
 
@@ -60,7 +61,7 @@ class PulledPages:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def expect(self, start: int, end: int) -> None:
-        """Note which pages of the bytes `[start, end)` are not cached, and have the kernel begin to read them."""
+        """Record which pages of the bytes `[start, end)` are not cached, and make the kernel begin to read them."""
         beat()
         first, last = start // PAGE_BYTES, min(-(-end // PAGE_BYTES), self._pages) - 1
         page = first // _SAMPLE_PAGES * _SAMPLE_PAGES
@@ -91,17 +92,17 @@ class PulledPages:
             self._advise(begin, behind + 1, os.POSIX_FADV_WILLNEED)
 
     def hand_back(self) -> None:
-        """Drop what is ours; pages that somebody maps or writes meanwhile the kernel keeps."""
+        """Drop the agent's pages; the kernel keeps pages that another process maps or writes."""
         for run in _RUN_OF_OURS.finditer(self._known):
             self._advise(run.start(), run.end(), os.POSIX_FADV_DONTNEED)
         self._known = bytearray(self._pages)
 
     def _know(self, page: int, last: int, state: int) -> None:
-        """Take the pages from one to another for alike, but for what is known of some."""
+        """Set the state of a range of pages, except where it is known."""
         self._known[page : last + 1] = self._known[page : last + 1].replace(b"\0", bytes((state,)))
 
     def _is_missing(self, page: int) -> bool:
-        """Whether a page was not cached before us; if so it is ours from now on."""
+        """Return whether a page was missing at its first query; then it is the agent's from now on."""
         if not self._known[page] and self._tells:
             try:
                 os.preadv(self._descriptor, [self._byte], page * PAGE_BYTES, os.RWF_NOWAIT)
@@ -110,7 +111,7 @@ class PulledPages:
                 self._known[page] = _OURS
             except OSError as error:
                 if error.errno in _UNTOLD:
-                    self._do_without(error)  # else the read itself will say what is wrong
+                    self._do_without(error)  # for other errors, the read itself fails with the reason
         return self._known[page] == _OURS
 
     def _do_without(self, error: OSError) -> None:

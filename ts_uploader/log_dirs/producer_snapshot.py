@@ -1,4 +1,4 @@
-"""The producer snapshot `<offset>.snapshot`: which transactions were open at that offset.
+"""Parses the producer snapshot `<offset>.snapshot`: which transactions were open at that offset.
 
 Format: Kafka's `ProducerStateManager` and `ProducerSnapshot.json`, version 1, big-endian.
 """
@@ -23,7 +23,7 @@ _SUPPORTED_VERSION: Final = 1
 
 
 def first_unstable_offset(data: bytes) -> int | None:
-    """The first offset of the earliest transaction that was open at the snapshot's offset; None if none was.
+    """Return the first offset of the earliest transaction that was open at the snapshot; None without one.
 
     With None, the last stable offset there is the snapshot's own offset.
 
@@ -38,9 +38,9 @@ def first_unstable_offset(data: bytes) -> int | None:
     (stored,) = _CRC.unpack_from(data, _CRC_POSITION)
     crc = crc32c(data[_COUNT_POSITION:])
     if crc != stored:
-        raise CorruptData(f"producer snapshot: CRC {crc:08x}, its header says {stored:08x}")
+        raise CorruptData(f"producer snapshot: CRC {crc:08x}, {stored:08x} expected by its header")
     (count,) = _COUNT.unpack_from(data, _COUNT_POSITION)
     if count < 0 or _ENTRIES_POSITION + count * _ENTRY.size != len(data):
-        raise CorruptData(f"producer snapshot: {count} entries said to be in {len(data)} bytes")
+        raise CorruptData(f"producer snapshot: {len(data)} bytes do not fit its count of {count} entries")
     first_offsets = [entry[-1] for entry in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:])]
     return min((offset for offset in first_offsets if offset >= 0), default=None)

@@ -1,7 +1,7 @@
-"""Scans of segments that could not be shipped yet, so that another attempt reads nothing before the store takes bytes.
+"""Caches scans of segments that could not be shipped yet, so that a retry reads no bytes before the upload itself.
 
-What is remembered is never taken on trust: the store refuses a body that has not the CRC of the scan, and whoever sees
-that forgets the scan. Only memory is at stake in what is kept too long, so nobody tidies up but the bound.
+A cached scan is always verified: the store rejects a body without the CRC of the scan, and the uploader then drops the
+scan. A stale entry only costs memory, so the size limit is the only cleanup.
 """
 
 import os
@@ -13,19 +13,19 @@ from ts_common.log_format.scan import SegmentScan
 from ts_uploader.events import FileState
 from ts_uploader.log_dirs.segment_file import OpenLog
 
-# A scan takes some 900 bytes, and 120 for each pair in it. So this is 4 MB, and fewer than 4096 segments.
+# A scan uses about 900 bytes, and 120 for each pair in it. So the limit is 4 MB, and fewer than 4096 segments.
 _SCAN_WEIGHT: Final = 8
 WEIGHT_LIMIT: Final = 4096 * _SCAN_WEIGHT
 
 
 def file_state(log: OpenLog) -> FileState:
-    """Of an open log; to be taken before its bytes are read, so that a change meanwhile makes it another."""
+    """Return the state of an open log; call it before reading, so that a change meanwhile gives another state."""
     status = os.fstat(log.descriptor)
     return FileState(status.st_dev, status.st_ino, log.size, status.st_ctime_ns)
 
 
 class RememberedScans:
-    """The scans that were used last; for several threads at once.
+    """The scans that were used last; thread-safe.
 
     Args:
         weight_limit: of all of them together; see `WEIGHT_LIMIT`.
@@ -38,14 +38,14 @@ class RememberedScans:
         self._weight = 0
 
     def get(self, state: FileState) -> SegmentScan | None:
-        """The scan of the file in this state, if it is remembered."""
+        """Return the scan of the file in this state, if it is cached."""
         with self._lock:
             if state in self._scans:
                 self._scans.move_to_end(state)
             return self._scans.get(state)
 
     def remember(self, state: FileState, scan: SegmentScan) -> None:
-        """Keep a scan; those that were not used for longest give way."""
+        """Add a scan; drops the least recently used ones beyond the limit."""
         with self._lock:
             self._drop(state)
             self._scans[state] = scan
@@ -54,7 +54,7 @@ class RememberedScans:
                 self._drop(next(iter(self._scans)))
 
     def forget(self, state: FileState) -> None:
-        """The segment is shipped, or its bytes turned out to be others."""
+        """Drop a scan: the segment is shipped, or its bytes turned out to differ."""
         with self._lock:
             self._drop(state)
 

@@ -1,8 +1,9 @@
-"""The one place where the broker's files are opened and read: without following links, as a guest of its page cache.
+"""Opens and reads the broker's files: the only place that does, without following links or changing the page cache.
 
-Links are not followed, because one could lead out of the log dirs (Kafka writes none). What is held open survives an
-unlink. What retention or DeleteRecords took bears `.deleted` until it goes, each of a segment's four files on its own.
-What reading pulled into the page cache goes back when the file is closed (`page_cache`).
+A link could lead out of the log dirs, and Kafka writes none, so links are not followed. An open file survives an
+unlink. Files that retention or DeleteRecords removed have `.deleted` names until the broker unlinks them; each of a
+segment's four files is renamed by itself. Pages that reading added to the page cache are dropped when the file is
+closed (`page_cache`).
 """
 
 import os
@@ -20,21 +21,21 @@ from ts_uploader.log_dirs.page_cache import PulledPages
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELETED = ".deleted"
-# The disk is asked so far ahead of who reads: enough that it and the sender work at once.
+# Distance of the read-ahead: enough that disk and network work at once.
 _AHEAD_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """A `.log` file held open, so that neither a rename nor an unlink takes it away.
+    """A `.log` file held open, so that it survives renames and unlinks.
 
     Attributes:
-        path: under which it was opened.
+        path: the name that it was opened by.
         descriptor: open for reading.
         inode: of the file.
         size: bytes, when it was opened.
-        age_seconds: since it was written last, when it was opened.
-        pulled: what of it came into the page cache by reading here.
+        age_seconds: since its last write, when it was opened.
+        pulled: its pages that reading here added to the page cache.
         deleted: whether that path is its `.deleted` one.
     """
 
@@ -47,22 +48,22 @@ class OpenLog:
     deleted: bool = False
 
     def reader(self, position: int = 0) -> "Reader":
-        """A reader of its own over the bytes from `position` on, in order."""
+        """Return a new reader of the bytes from `position` on, in order."""
         return Reader(self.descriptor, self.size, position, self.pulled)
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes at a position, and nothing around them."""
+        """Return up to `size` bytes at a position; reads nothing around them."""
         self.pulled.expect(position, position + size)
         return os.pread(self.descriptor, size, position)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it still has the size that it was opened with."""
+        """Whether the file still has the size that it had when it was opened."""
         return os.fstat(self.descriptor).st_size == self.size
 
     @property
-    def stands(self) -> bool:
-        """Whether its path still leads to it."""
+    def keeps_its_name(self) -> bool:
+        """Whether its path still leads to this file."""
         try:
             status = self.path.stat(follow_symlinks=False)
         except FileNotFoundError:
@@ -71,17 +72,17 @@ class OpenLog:
 
 
 class Reader:
-    """A reader over an open descriptor with a position of its own, so that attempts do not disturb each other."""
+    """A reader over an open descriptor, with its own position: attempts do not disturb each other."""
 
     def __init__(self, descriptor: int, size: int, position: int, pulled: PulledPages) -> None:
         self._descriptor = descriptor
         self._size = size
         self._position = position
         self._pulled = pulled
-        self._expected = position  # up to where the disk was asked
+        self._expected = position  # the end of the read-ahead
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to `size` bytes from the position on."""
+        """Return up to `size` bytes from the position on."""
         wanted = self._size - self._position if size < 0 else size
         self._look_ahead(wanted)
         data = os.pread(self._descriptor, wanted, self._position)
@@ -89,19 +90,19 @@ class Reader:
         return data
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Fill `buffer` from the position on, as far as the file goes."""
+        """Fill `buffer` from the position on, up to the end of the file; return the number of bytes."""
         self._look_ahead(len(buffer))
         count = os.preadv(self._descriptor, [buffer], self._position)
         self._position += count
         return count
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """As `io.IOBase.seek`."""
+        """Move the position; as `io.IOBase.seek`."""
         self._position = self._expected = (0, self._position, self._size)[whence] + offset
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._position
 
     def _look_ahead(self, size: int) -> None:
@@ -114,19 +115,19 @@ class Reader:
 
 @contextmanager
 def open_log(directory: Path, base: int, *, deleted: bool = False) -> Iterator[OpenLog]:
-    """Open a segment's `.log` under its live name or, where that is asked for, under its `.deleted` one.
+    """Open a segment's `.log` under its live name, or under its `.deleted` name.
 
-    Never under whichever of the two is there: while the cleaner replaces a segment, the `.deleted` name leads to the
-    old file before the live one leads to the new.
+    The caller has to choose the name: while the cleaner replaces a segment, the `.deleted` name leads to the old file
+    before the live name leads to the new one.
 
     Raises:
-        SegmentChanged: there is no file of that name, or it is no regular file.
+        SegmentChanged: the name does not exist, or is no regular file.
     """
     path = directory / f"{base:020d}{LOG_SUFFIX}{_DELETED if deleted else ''}"
     try:
         descriptor = os.open(path, _FLAGS)
     except FileNotFoundError as gone:
-        raise SegmentChanged(f"{path} is gone") from gone
+        raise SegmentChanged(f"{path} no longer exists") from gone
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -139,16 +140,16 @@ def open_log(directory: Path, base: int, *, deleted: bool = False) -> Iterator[O
 
 
 def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int:
-    """A descriptor of one of a segment's index files.
+    """Return a descriptor of one of a segment's index files.
 
     Args:
         directory: the partition's.
         base: base offset of the segment.
         suffix: of the index.
-        deleted: also under its `.deleted` name, where the live one is gone.
+        deleted: try the `.deleted` name if the live name does not exist.
 
     Raises:
-        SegmentChanged: there is none.
+        SegmentChanged: the file does not exist.
     """
     live = directory / f"{base:020d}{suffix}"
     for path in (live, live.with_name(live.name + _DELETED))[: 2 if deleted else 1]:
@@ -156,15 +157,15 @@ def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int
             return os.open(path, _FLAGS)
         except FileNotFoundError:
             continue
-    raise SegmentChanged(f"{live} is gone")
+    raise SegmentChanged(f"{live} no longer exists")
 
 
 @contextmanager
 def open_file(path: Path) -> Iterator[int]:
-    """A descriptor of a file of the broker's, for `read_all` and `read_last`.
+    """Open a file of the broker and yield its descriptor, for `read_all` and `read_last`.
 
     Raises:
-        OSError: it is not there, cannot be read, or is a symbolic link.
+        OSError: the file does not exist, is unreadable, or is a symbolic link.
     """
     descriptor = os.open(path, _FLAGS)
     try:
@@ -174,18 +175,18 @@ def open_file(path: Path) -> Iterator[int]:
 
 
 def read_file(path: Path) -> bytes:
-    """All bytes of a small file of the broker's; raises as `open_file`."""
+    """Return all bytes of a small file of the broker; raises as `open_file`."""
     with open_file(path) as descriptor:
         return read_all(descriptor)
 
 
 def read_all(descriptor: int) -> bytes:
-    """All bytes of an open file, as far as it goes."""
+    """Return all bytes of an open file."""
     return _read_from(descriptor, 0, os.fstat(descriptor).st_size)
 
 
 def read_last(descriptor: int, entry_bytes: int, entries: int) -> bytes:
-    """The last whole entries of an open file, at most so many."""
+    """Return the last whole entries of an open file, at most `entries`."""
     size = os.fstat(descriptor).st_size
     size -= size % entry_bytes
     return _read_from(descriptor, max(0, size - entries * entry_bytes), size)

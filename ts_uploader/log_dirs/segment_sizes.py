@@ -1,9 +1,8 @@
-"""How many bytes wait in a partition's directory, by one look at each closed segment.
+"""Sums the sizes of a partition's closed segments, with one stat for each segment.
 
-After an outage of the store a million segments may wait, and whoever asks for metrics asks each half minute. The size
-of a closed segment changes only when the broker puts another file in its place, and each rename, creation and deletion
-changes the time of the directory: while that stays, what was looked up counts. The active segment grows, so it is
-looked at each time.
+After an outage of the store a million segments may wait, and metrics are scraped every half minute. A closed segment's
+size changes only when the broker replaces the file, and each rename, creation and deletion changes the directory's
+mtime. While that is unchanged, cached sizes are used. The active segment grows, so its size is read each time.
 """
 
 import time
@@ -15,33 +14,33 @@ from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.model import TopicPartition
 from ts_uploader.events import Listing
 
-_COARSE_NS = 1_000_000_000  # what changes within so long may not show in the directory's time
+_COARSE_NS = 1_000_000_000  # changes within this time may leave the directory's mtime unchanged
 
 _Found = tuple[int, tuple[int, ...], "array[int]"]
 
 
 class SegmentSizes:
-    """Remembers eight bytes for each segment; safe from any thread."""
+    """A cache of eight bytes for each segment; thread-safe."""
 
     def __init__(self) -> None:
-        # By partition: the directory's time, the bases, and the bytes of the closed segments from each of them on.
+        # By partition: the directory's mtime, the bases, and the bytes of the closed segments from each of them on.
         self._found: dict[TopicPartition, _Found] = {}
 
     def closed_from(self, listing: Listing, base: int) -> int:
-        """Bytes of the closed segments from a base offset on; what is gone meanwhile has none."""
+        """Return the bytes of the closed segments from a base offset on; removed ones count 0."""
         return self._closed(listing)[bisect_left(listing.bases, base)] if listing.bases else 0
 
     def behind(self, listing: Listing, base: int) -> int:
-        """Bytes of the log behind a closed segment, the active one included."""
+        """Return the bytes of the log after a closed segment, including the active one."""
         index = bisect_right(listing.bases, base)
         return self._closed(listing)[index] + _size(listing, listing.bases[-1]) if index < len(listing.bases) else 0
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its directory is gone."""
+        """Drop a partition whose directory no longer exists."""
         self._found.pop(partition, None)
 
     def _closed(self, listing: Listing) -> "array[int]":
-        """One for each base, and one more: nothing is closed from the active segment on."""
+        """Return one sum for each base, and a last 0: from the active segment on no segment is closed."""
         try:
             changed_at = listing.directory.stat().st_mtime_ns
         except OSError:
@@ -62,4 +61,4 @@ def _size(listing: Listing, base: int) -> int:
     try:
         return (listing.directory / f"{base:020d}{LOG_SUFFIX}").stat().st_size
     except OSError:
-        return 0  # retention took it meanwhile
+        return 0  # retention removed it meanwhile

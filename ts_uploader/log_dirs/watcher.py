@@ -1,11 +1,11 @@
-"""Watching the log directories: one thread that scans, hinted by inotify.
+"""Watches the log directories: one thread that scans, hinted by inotify.
 
-Watch first, then scan; scan again on a timer and after an overflow of the kernel's queue (protocol rule 11). An event
-says only which directory to look at, so one that is missed costs time and nothing else. The high watermark checkpoints
+It watches first, then scans; it scans again on a timer and after an overflow of the kernel's queue (protocol rule 11).
+An event only names a directory to list, so a missed event costs time and nothing else. The high watermark checkpoints
 are read when the broker replaces them, and on the timer.
 
-Of several disks one may have failed: the broker goes on without it, and so does the watcher. What such a log dir holds
-is not known, which is not "gone", and it is tried again with every scan.
+If one of several disks fails, the broker continues without it, and so does the watcher. The content of such a log dir
+is unknown, which is not "removed", and each scan tries it again.
 """
 
 import errno
@@ -43,7 +43,7 @@ from ts_uploader.log_dirs.last_epoch import EpochReader
 
 log = structlog.get_logger()
 
-# Without appends and closes the kernel's queue hardly ever fills, and ten thousand appends cost nothing.
+# Without appends and closes the kernel's queue hardly ever fills, and ten thousand appends cause no work.
 _EVENTS: list[type[FileSystemEvent]] = [
     FileCreatedEvent,
     FileMovedEvent,
@@ -53,10 +53,10 @@ _EVENTS: list[type[FileSystemEvent]] = [
     DirDeletedEvent,
 ]
 _WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
-# A roll creates four files within a few milliseconds: one look is enough for all of them.
+# A roll creates four files within a few milliseconds: one listing is enough for all of them.
 _GATHER_SECONDS = 0.02
-_LOOKS = 10  # of one directory, until a listing is whole; a gathering lies between two
-# What inotify answers at the kernel's own limits, which a user may raise.
+_LOOKS = 10  # listings of one directory until one is whole; `_GATHER_SECONDS` pass between two
+# Errors of inotify at the kernel's limits, which the operator can raise.
 _LIMITS = {
     errno.ENOSPC: "raise fs.inotify.max_user_watches",
     errno.EMFILE: "raise fs.inotify.max_user_instances",
@@ -67,15 +67,15 @@ _NO_CHECKPOINT = "high_watermark_checkpoint_unreadable"
 
 
 class LogDirectoryWatcher:
-    """Turns what happens in the log dirs into observations.
+    """Turns changes in the log dirs into observations.
 
     Args:
         log_dirs: as in the broker's own file.
-        wanted: whether a topic is shipped.
-        emit: takes each observation; called from the watcher's own thread.
-        scan_seconds: between two scans of everything.
-        scanned: told how many seconds each scan of everything took.
-        epochs: reads `leader-epoch-checkpoint` files; None: one of its own.
+        wanted: returns whether a topic is shipped.
+        emit: receives each observation, on the watcher's thread.
+        scan_seconds: between two scans of all log dirs.
+        scanned: receives the duration of each scan of all log dirs, in seconds.
+        epochs: reads `leader-epoch-checkpoint` files; by default a new reader.
 
     Attributes:
         overflows: how often the kernel's queue overflowed, so that events were lost.
@@ -99,21 +99,21 @@ class LogDirectoryWatcher:
         self.overflows = 0
         self._overflow = _OverflowHandler(self._overflowed)
         self._changed = threading.Condition()
-        # Hints that wait for the thread; guarded by the condition.
+        # Hints for the thread; guarded by the condition.
         self._partitions: set[TopicPartition] = set()
         self._checkpoints: set[Path] = set()
-        self._looks: dict[TopicPartition, int] = {}  # how many more at most until a listing is whole
+        self._looks: dict[TopicPartition, int] = {}  # listings left until one has to be whole
         self._everything = True
         self._stopping = False
-        # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
+        # The last listings of each partition, and the errors of each log dir; from `run` on only its thread uses them.
         self._known: dict[TopicPartition, tuple[Listing, ...]] = {}
         self._epochs = EpochReader() if epochs is None else epochs
-        self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
+        self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
 
     def start_watching(self) -> None:
-        """Begin to receive events; `run` scans after that, so nothing falls between.
+        """Begin to receive events; `run` scans after that, so no change is missed.
 
         Raises:
             OperatorError: a limit of inotify is reached, or none of the log dirs can be watched.
@@ -131,7 +131,7 @@ class LogDirectoryWatcher:
             raise OperatorError(f"the log dirs cannot be watched: {reasons}")
 
     def run(self) -> None:
-        """Scan whenever something is hinted or the timer says so, until `stop`."""
+        """Scan after each hint and on the timer, until `stop`."""
         next_scan = time.monotonic()
         while True:
             with self._changed:
@@ -158,12 +158,12 @@ class LogDirectoryWatcher:
                 for partition in partitions:
                     self._scan_partition(partition)
             if checkpoints and any(len(listings) > 1 for listings in self._known.values()):
-                everything = True  # which of several directories counts is told by all log dirs' checkpoints together
+                everything = True  # the checkpoints of all log dirs decide together which of several directories counts
             for log_dir in self._log_dirs if everything else checkpoints:
                 self._read_checkpoint(log_dir)
 
     def stop(self) -> None:
-        """End `run` and give the inotify instances back."""
+        """End `run` and close the inotify instances."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -177,15 +177,15 @@ class LogDirectoryWatcher:
         """Whether every thread that receives events is alive."""
         if self._observer is None or not self._observer.is_alive():
             return False
-        # A copy: the watcher's thread adds those of log dirs that could not be watched before.
+        # A copy: the watcher's thread adds log dirs that could not be watched before.
         return all(emitter.is_alive() for emitter in self._observer.emitters.copy())
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
-        """Look at a partition's directories soon.
+        """List a partition's directories soon.
 
         Args:
-            partition: whose.
-            whole: look again, a bounded number of times, until a listing is whole.
+            partition: the partition.
+            whole: list again, a bounded number of times, until a listing is whole.
         """
         with self._changed:
             self._partitions.add(partition)
@@ -194,7 +194,7 @@ class LogDirectoryWatcher:
             self._changed.notify()
 
     def hint_all(self) -> None:
-        """Look at everything soon."""
+        """Scan all log dirs soon."""
         with self._changed:
             self._everything = True
             self._changed.notify()
@@ -210,13 +210,13 @@ class LogDirectoryWatcher:
             self._changed.notify()
 
     def _watch(self, observer: InotifyObserver) -> dict[Path, OSError]:
-        """Watch the log dirs that are not watched yet; those that cannot be, and why."""
+        """Watch the log dirs that are not watched yet; return the errors of those that cannot be."""
         failed = {}
         for log_dir in self._log_dirs:
             if log_dir in self._watched:
                 continue
             try:
-                os.scandir(log_dir).close()  # watchdog passes over a refusal in silence
+                os.scandir(log_dir).close()  # watchdog ignores a denied access
                 handler = _HintHandler(log_dir, self.hint, self._hint_checkpoint)
                 observer.schedule(handler, str(log_dir), recursive=True, event_filter=_EVENTS)
             except OSError as error:
@@ -227,9 +227,9 @@ class LogDirectoryWatcher:
         return failed
 
     def scan_everything(self) -> None:
-        """List every partition; for the thread in `run`, or before it runs."""
+        """List every partition; on the thread of `run`, or before it runs."""
         if self._observer is not None:
-            self._watch(self._observer)  # even at a limit the agent goes on: events are hints
+            self._watch(self._observer)  # the agent continues even at a limit: events are only hints
         found: dict[TopicPartition, list[Path]] = {}
         complete = True
         for log_dir in self._log_dirs:
@@ -278,10 +278,10 @@ class LogDirectoryWatcher:
         """List a partition's directories.
 
         Args:
-            partition: whose.
-            places: the log dirs that hold one.
-            complete: all log dirs could be read, so there are no other places.
-            everything: it is one look of a scan of everything.
+            partition: the partition.
+            places: the log dirs that contain one.
+            complete: all log dirs could be read, so there are no other directories.
+            everything: this listing is part of a scan of all log dirs.
         """
         self.looked_at = time.monotonic()
         listings = []
@@ -316,9 +316,9 @@ class LogDirectoryWatcher:
         self._emit(SeveralDirectories(partition, tuple(listings)))
 
     def _look_again(self, listing: Listing, *, changed: bool) -> None:
-        """See to whole listings where they are asked for, and once a scan of a directory that changes all the time.
+        """List again until the listing is whole, if that was requested; once a scan if the directory keeps changing.
 
-        A log cleaner that never rests changes a directory before each look that an event leads to.
+        A log cleaner that never rests changes a directory before each listing that an event causes.
         """
         with self._changed:
             left = self._looks.pop(listing.partition, _LOOKS if changed else 0)
@@ -352,7 +352,7 @@ class LogDirectoryWatcher:
         self._emit(watermarks)
 
     def _report(self, trouble: str, log_dir: Path, error: OSError | None) -> None:
-        """Say once that something does not work, and once that it does again: a failed disk may stay for days."""
+        """Log an error once, and its end once: a failed disk may stay for days."""
         before = self._troubles.pop((trouble, log_dir), None)
         if error is not None:
             self._troubles[trouble, log_dir] = error.errno or -1
@@ -363,7 +363,7 @@ class LogDirectoryWatcher:
 
 
 class _HintHandler(FileSystemEventHandler):
-    """Takes from an event the directory to look at, and nothing else."""
+    """Passes on the directory that an event names, and nothing else."""
 
     def __init__(
         self, log_dir: Path, hint: Callable[[TopicPartition], None], hint_checkpoint: Callable[[Path], None]
@@ -388,7 +388,7 @@ def _explained(error: OSError) -> str:
 
 
 class _OverflowHandler(logging.Handler):
-    """watchdog logs an overflow of the kernel's queue and tells no handler; this hears the log line."""
+    """Detects an overflow of the kernel's queue by the line that watchdog logs: it notifies no handler."""
 
     def __init__(self, overflowed: Callable[[], None]) -> None:
         super().__init__(logging.WARNING)

@@ -1,8 +1,8 @@
-"""What waits to be shipped, as metrics, computed when somebody asks.
+"""The backlog as metrics, computed at each scrape.
 
-By default an agent tells sums, counts, and the worst of its partitions: enough for each alert, and the same few series
-however many partitions there are. Partitions that are stuck have a series each, the longest-stuck hundred. With
-`metrics.partitions=true` it also tells all of them one by one, as `ts_uploader_partition_*`.
+By default an agent reports sums, counts, and the extremes over its partitions: enough for each alert, and the same few
+series however many partitions there are. The hundred partitions that are stuck for the longest time have a series each.
+With `metrics.partitions=true` every partition has series, as `ts_uploader_partition_*`.
 """
 
 import math
@@ -28,15 +28,15 @@ _WHILE_UNKNOWN = (
 
 
 class BacklogCollector(Collector):
-    """What waits, in all and, where asked for, of each partition.
+    """The backlog in total and, if configured, of each partition.
 
     Args:
-        backlog: answers with the tracker's backlog.
-        retention: of a topic.
-        partitions: whether partitions are told one by one.
-        sizes: of segments, for all who ask.
-        untold: how many partitions are here of which nobody ever said who leads them.
-        stuck: the partitions that are.
+        backlog: returns the tracker's backlog.
+        retention: returns a topic's retention.
+        partitions: returns whether each partition has series.
+        sizes: of segments; one cache for all users.
+        untold: returns the number of partitions here whose leader was never reported.
+        stuck: returns the stuck partitions.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class BacklogCollector(Collector):
         self._stuck = stuck
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The families without samples, so that registering asks nobody."""
+        """Return the families without samples, so that registering reads nothing."""
         none = StuckPartitions()
         return [
             *_aggregates({}, {}, 0),
@@ -65,9 +65,7 @@ class BacklogCollector(Collector):
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families; samples of partitions are told one after the other: there may be many, and nobody needs them
-        all at once.
-        """
+        """Yield the families; a partition's samples are computed only when they are rendered, as there may be many."""
         backlog = self._backlog()
         oldest = {}
         for partition, waiting in backlog.items():
@@ -99,7 +97,7 @@ def _aggregates(
     )
     yield _gauge(
         "oldest_unshipped_age_seconds",
-        "Seconds since the last write to the oldest unshipped closed segment; 0 if there is none.",
+        "Seconds since the last write to the oldest unshipped closed segment; 0 without one.",
         max((found.age_seconds for found in oldest.values()), default=0.0),
     )
     yield _gauge(
@@ -173,7 +171,7 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 _ValueOf = Callable[[Backlog, Oldest | None], float | None]
-# Name, what it means, and how it is told; None where there is nothing to tell.
+# Name, meaning, and value; None if there is no value.
 _BY_PARTITION: tuple[tuple[str, str, _ValueOf], ...] = (
     (
         "partition_oldest_unshipped_age_seconds",
@@ -235,8 +233,8 @@ def _samples(
 
 
 class _Family(GaugeMetricFamily):
-    """A family whose samples are told once, and never stand in a list."""
+    """A family whose samples are computed once, and never stored in a list."""
 
     def __init__(self, name: str, text: str, samples: Iterable[Sample]) -> None:
         super().__init__(f"{PREFIX}_{name}", text, labels=["topic", "partition"])
-        self.samples = samples  # type: ignore[assignment]  # whoever renders it only iterates
+        self.samples = samples  # type: ignore[assignment]  # rendering only iterates

@@ -1,8 +1,8 @@
-"""What the agent counts and measures, for Prometheus. The descriptions here are the metrics page's text.
+"""The agent's counters and histograms, for Prometheus; the metrics page contains the descriptions here.
 
-What waits is told by `ts_uploader.metrics.backlog_metrics`. Labels have few and fixed values (`LABEL_VALUES`), so an
-agent has the same hundred series however many partitions its broker leads. Series whose increase is an alert stand
-there with 0 from the start: a counter that begins with 1 has no increase.
+`ts_uploader.metrics.backlog_metrics` has the gauges of the backlog. Labels have few and fixed values (`LABEL_VALUES`),
+so an agent has the same hundred series however many partitions its broker leads. Series whose increase is an alert
+begin with 0 at the start: a counter that begins with 1 has no increase.
 """
 
 import platform
@@ -19,7 +19,7 @@ from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Ship, W
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 PREFIX = "ts_uploader"
-# A segment of 1 GiB at 10 MB/s takes two minutes; tiny ones are a round trip.
+# A segment of 1 GiB at 10 MB/s needs two minutes; a tiny one needs a round trip.
 _UPLOAD_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 # A commit waits for the broker's next checkpoint, 5 s apart; hours are those of an outage.
 _COMMIT_LAG_BUCKETS = (1, 2.5, 5, 7.5, 10, 15, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
@@ -31,24 +31,24 @@ GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "wr
 CHECK_STORES, WRITE_ENDS = "CheckStores", "WriteEnds"
 
 _OPERATIONS = {
-    ReadPosition.__name__: "ask the store where to go on",
+    ReadPosition.__name__: "read from the store where to continue",
     Ship.__name__: "upload a segment",
     WriteCommit.__name__: "move the commit along the run",
     PassGap.__name__: "record a gap and commit beyond it",
     FillGap.__name__: "commit a gap as filled",
     LookBelow.__name__: "find `.deleted` files of this log",
-    CHECK_STORES: "ask at the start whether a store admits the agent",
-    WRITE_ENDS: "write the high watermarks of what the broker leads",
+    CHECK_STORES: "check at the start whether a store admits the agent",
+    WRITE_ENDS: "write the high watermarks of the partitions that the broker leads",
 }
 _GAP_REASONS = {
-    GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
+    GAP_DELETED: "retention (or DeleteRecords) removed the segments before they were shipped",
     GAP_BY_REQUEST: "DeleteRecords moved the log start beyond them",
     GAP_WRITTEN_OVER: "a Java uploader wrote a shorter segment over a committed one",
 }
 _WAIT_REASONS = {reason.value: text for reason, text in WAIT_REASONS.items()}
-# What each label may say; for the metrics page.
+# The possible values of each label; for the metrics page.
 LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    f"{PREFIX}_segments": {"outcome": {"sent": "it went up", "found": "the store had it already, with the same bytes"}},
+    f"{PREFIX}_segments": {"outcome": {"sent": "it was sent", "found": "the store had it, with the same bytes"}},
     f"{PREFIX}_errors": {"operation": _OPERATIONS, "reason": FAILURE_REASONS},
     f"{PREFIX}_gaps": {"reason": _GAP_REASONS},
     f"{PREFIX}_gap_offsets": {"reason": _GAP_REASONS},
@@ -68,14 +68,14 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 
 
 class Metrics:
-    """Counters of one agent, in a registry of their own.
+    """The counters of one agent, in their own registry.
 
     Attributes:
-        registry: what `/metrics` shows.
+        registry: the metrics of `/metrics`.
     """
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter; no rule asks for it
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter; no rule uses it
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.broker = Info(f"{PREFIX}_broker", "The cluster and the broker of the agent.", registry=self.registry)
@@ -191,12 +191,12 @@ _COUNTED_ELSEWHERE = {
 
 
 class CountedElsewhere(Collector):
-    """Counters that other parts of the agent keep for themselves, read when somebody asks.
+    """Counters that other parts of the agent keep, read at each scrape.
 
     Args:
-        throttled_requests: how many, since the start.
-        upload_waited_seconds: likewise.
-        inotify_overflows: likewise.
+        throttled_requests: returns their number since the start.
+        upload_waited_seconds: returns their sum since the start.
+        inotify_overflows: returns their number since the start.
     """
 
     def __init__(
@@ -213,6 +213,6 @@ class CountedElsewhere(Collector):
         }
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """A family for each."""
+        """Yield one family for each counter."""
         for name, value in self._values.items():
             yield CounterMetricFamily(f"{PREFIX}_{name}", _COUNTED_ELSEWHERE[name], value=value())

@@ -1,4 +1,4 @@
-"""The reasons that metrics count failures by: few and fixed, told from the class of the error."""
+"""The reasons that metrics count failures by: few and fixed, chosen by the class of the error."""
 
 from collections.abc import Mapping
 
@@ -19,28 +19,28 @@ from ts_common.errors import (
     WrongClock,
 )
 
-# In order: the first that an error is an instance of counts.
+# In order: the first class that an error is an instance of counts.
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
-    (StoreThrottled, "throttled", "the store is asked too fast, and the process ends before it answered"),
-    (WrongClock, "wrong_clock", "the store refuses this host's time"),
-    (StoreUnavailable, "unavailable", "the store did not serve: timed out, reset, 5xx"),
-    (OutcomeUnknown, "no_answer", "no answer to a write came: it may have happened"),
-    (PreconditionFailed, "conflict", "another agent was there first"),
-    (ObjectNotFound, "not_found", "an object that should be there is not"),
-    (SegmentChanged, "segment_changed", "the broker's files are still not as they should be, after several looks"),
-    (CorruptData, "corrupt_data", "bytes on the broker's disk or in the store are not what they should be"),
+    (StoreThrottled, "throttled", "the store throttled a request until the process ended"),
+    (WrongClock, "wrong_clock", "the store rejects this host's time"),
+    (StoreUnavailable, "unavailable", "the store failed: timeout, reset, 5xx"),
+    (OutcomeUnknown, "no_answer", "a write was not answered: it may have succeeded"),
+    (PreconditionFailed, "conflict", "another agent wrote the object first"),
+    (ObjectNotFound, "not_found", "an expected object does not exist"),
+    (SegmentChanged, "segment_changed", "the broker's files do not match their listing, after several listings"),
+    (CorruptData, "corrupt_data", "data on the broker's disk or in the store is damaged"),
     (DataLoss, "data_loss", "the broker lost records within one epoch"),
-    (AccessDenied, "access_denied", "the store refuses this identity"),
-    (BucketMissing, "bucket_missing", "there is no such bucket, container or directory"),
-    (TopicIdChanged, "topic_id_changed", "a log goes on under another topic id (KAFKA-14190)"),
+    (AccessDenied, "access_denied", "the store denies access to this identity"),
+    (BucketMissing, "bucket_missing", "the bucket, container or directory does not exist"),
+    (TopicIdChanged, "topic_id_changed", "a log continues under another topic id (KAFKA-14190)"),
     (NewerFormat, "newer_format", "an object was written by a later release"),
-    (ConfigurationError, "configuration", "something is configured wrongly"),
-    (OSError, "disk", "a file of the broker's cannot be read"),
+    (ConfigurationError, "configuration", "the configuration is wrong"),
+    (OSError, "disk", "a file of the broker cannot be read"),
 )
 _OTHER = "other"
 FAILURE_REASONS: Mapping[str, str] = {name: text for _, name, text in _REASONS} | {_OTHER: "anything else"}
 
 
 def failure_reason(error: Exception) -> str:
-    """The name of an error's reason, one of `FAILURE_REASONS`."""
+    """Return the name of an error's reason, one of `FAILURE_REASONS`."""
     return next((name for kind, name, _ in _REASONS if isinstance(error, kind)), _OTHER)

@@ -13,7 +13,7 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 def families() -> Iterator[Metric]:
-    """Each family that an agent tells, by name, the process's own (`process_*`) included; the values say nothing."""
+    """Yield each metric family of an agent by name, with those of the process (`process_*`); values mean nothing."""
     metrics = Metrics()
     metrics.registry.register(CountedElsewhere())
     backlog = BacklogCollector(dict, lambda _: TopicRetention(), lambda: True)
@@ -22,12 +22,12 @@ def families() -> Iterator[Metric]:
 
 
 def shown_name(family: Metric) -> str:
-    """A family's name as its samples bear it; a histogram's without `_bucket`, `_sum` and `_count`."""
+    """Return a family's name as its samples have it; a histogram's without `_bucket`, `_sum` and `_count`."""
     return family.name + _SUFFIXES.get(family.type, "")
 
 
 def reference_page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     own = [family for family in families() if family.name.startswith(PREFIX)]
     lines = [
         "# Metrics of the agent",
@@ -59,7 +59,7 @@ def reference_page() -> str:
 
 
 def _is_by_partition(family: Metric) -> bool:
-    """Whether each partition has a series of the family where that is asked for; stuck ones always have theirs."""
+    """Return whether each partition has a series of the family if that is configured; stuck ones always have one."""
     return family.name.startswith(_BY_PARTITION) and family.name not in LABEL_VALUES
 
 

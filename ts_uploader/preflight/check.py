@@ -1,7 +1,7 @@
-"""`ts-uploader check`: everything that can be found out before an agent runs, all of it at once. Read `check` first.
+"""Runs `ts-uploader check`: all checks that are possible before an agent runs. Read `check` first.
 
-What one part cannot tell does not keep the others from telling: without the broker's file there are no log dirs and no
-cluster, without the cluster's file no stores; what is left is still looked at.
+A check that fails does not stop the others. Without the broker's file log dirs and cluster are unknown, without the
+cluster's file the stores; everything else is still checked.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,20 @@ from ts_uploader.stores.topic_stores import Stores
 
 
 def check(load_environment: Callable[[], Environment], config_dir: Path, cluster_id: str | None) -> list[Finding]:
-    """What there is to say of an agent that would be run like this; nothing is shipped.
+    """Return the findings for an agent with these arguments; ships nothing.
 
     Args:
-        load_environment: tells the broker's surroundings.
-        config_dir: holds `<clusterId>.properties`.
-        cluster_id: the one given on the command line, for a broker's file that has errors.
+        load_environment: returns the broker's environment.
+        config_dir: contains `<clusterId>.properties`.
+        cluster_id: the one on the command line, for a broker's file that has errors.
     """
     environment, findings = _environment(load_environment)
     cluster = environment.cluster_id if environment else cluster_id
     config: ClusterConfig | None = None
     endpoints: EndpointProvider | None = None
     if cluster is not None:
-        config, endpoints, said = _configuration(config_dir, cluster)
-        findings += said
+        config, endpoints, of_config = _configuration(config_dir, cluster)
+        findings += of_config
     if environment is not None:
         findings += _host(environment, config, endpoints)
     if config is not None and environment is not None:
@@ -64,7 +64,7 @@ def _configuration(
         config, warnings = load_config(path)
     except ConfigurationError as refused:
         return None, None, [error(refused.source, problem) for problem in refused.problems]
-    findings = [warning(str(path), said, "take the key out once no Java uploader reads this file") for said in warnings]
+    findings = [warning(str(path), text, "remove the key once no Java uploader reads this file") for text in warnings]
     try:
         endpoints = open_provider(config.endpoint_provider, cluster, config_dir, config.endpoint_properties)
     except ConfigurationError as refused:
@@ -99,11 +99,11 @@ def _leadership(environment: Environment, config: ClusterConfig) -> list[Finding
 
 
 def _topics(environment: Environment, config: ClusterConfig) -> frozenset[str]:
-    """The topics that have a directory here and are shipped."""
+    """Return the topics that have a directory here and are shipped."""
     found = set()
     for log_dir in environment.log_dirs:
         try:
             found |= {partition.topic for partition, _ in partition_directories(log_dir)}
         except OSError:
-            continue  # `host_findings` tells it
+            continue  # `host_findings` reports it
     return frozenset(topic for topic in found if config.ships(topic))

@@ -1,6 +1,7 @@
 """The agent's priority: a nice value and a class of I/O below the broker's, which the agent sets when it starts.
 
-Linux keeps both for each thread, and a thread inherits those of its creator. So this comes before all other threads.
+Linux keeps both for each thread, and a thread inherits those of its creator. So they are set before any other
+thread starts.
 The agent never raises its priority. If the kernel rejects a change, the agent logs a warning and continues.
 """
 
@@ -15,7 +16,7 @@ _LEVELS = 8
 
 
 def lower_priority(config: ClusterConfig) -> None:
-    """Take the nice value and the class of I/O of the configuration; before any other thread is started."""
+    """Set the configured nice value and class of I/O; call it before any other thread is started."""
     process = psutil.Process()
     try:
         if process.nice() < config.nice:
@@ -28,7 +29,7 @@ def lower_priority(config: ClusterConfig) -> None:
 
 
 def _io_class(configured: str) -> tuple[int, int] | None:
-    """Class and level of `idle` or `best-effort:<level>`; None for `none`."""
+    """Return class and level of `idle` or `best-effort:<level>`; None for `none`."""
     if configured == "none":
         return None
     if configured == "idle":
@@ -37,7 +38,7 @@ def _io_class(configured: str) -> tuple[int, int] | None:
 
 
 def _rank(io_class: int, level: int, nice: int) -> int:
-    """Greater for a lower priority. A process without a class counts as best-effort, with a level by its nice value."""
+    """Return a rank, higher for a lower priority; without a class it is best-effort with a level by the nice value."""
     if io_class == psutil.IOPRIO_CLASS_NONE:
         io_class, level = psutil.IOPRIO_CLASS_BE, 4 + nice // 5
     return io_class * _LEVELS + (level if io_class != psutil.IOPRIO_CLASS_IDLE else 0)

@@ -1,8 +1,7 @@
-"""The configuration read again while the agent runs (SIGHUP): what takes effect, and what waits for a restart.
+"""Reads the configuration again while the agent runs (SIGHUP): some keys apply at once, others need a restart.
 
-A key takes effect where its description in `ts_common.config.cluster_config` says `changeable`; the agent does what
-each of them asks. Where topics are stored waits always, whatever says it: a key, the endpoints file, or a provider of
-the operator's.
+A key applies at once if its description in `ts_common.config.cluster_config` has `changeable`. The location of topics
+always needs a restart, whether a key, the endpoints file or a custom provider changes it.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,16 +23,16 @@ _KEYS_BELOW = {
     "kafka_client": KAFKA_CLIENT,
     "reporter_options": REPORTER,
     "zookeeper": zookeeper_options.PREFIX,
-}  # fields that hold keys by name, and what stands before them
+}  # fields that contain keys by name, and the prefix of these keys
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a file says otherwise than the running configuration.
+    """The differences between a file and the running configuration.
 
     Attributes:
-        config: the running one, with what takes effect.
-        changed: keys that take effect.
+        config: the running one, with the changes that apply at once.
+        changed: keys that apply at once.
         waiting: keys that differ and need a restart.
     """
 
@@ -43,7 +42,7 @@ class Difference:
 
 
 def difference(running: ClusterConfig, reread: ClusterConfig) -> Difference:
-    """What of a configuration that was read again takes effect."""
+    """Return the differences of a configuration that was read again."""
     changed: dict[str, object] = {}
     waiting: list[str] = []
     for name, info in ClusterConfig.model_fields.items():
@@ -62,16 +61,16 @@ def difference(running: ClusterConfig, reread: ClusterConfig) -> Difference:
 
 
 def reload(running: ClusterConfig, endpoints: EndpointProvider, topics: Iterable[str], reread: Reread) -> ClusterConfig:
-    """Read the file again and log what becomes of it.
+    """Read the file again and log the differences.
 
     Args:
-        running: what the agent runs with.
-        endpoints: where it ships to.
-        topics: what it ships.
+        running: the agent's current configuration.
+        endpoints: the agent's current endpoints.
+        topics: the topics that it ships.
         reread: reads both again.
 
     Returns:
-        what the agent runs with from now on: as before where the file has errors, all of which are logged.
+        The configuration from now on: the current one if the file has errors; each error is logged.
     """
     try:
         config, others = reread()
@@ -86,7 +85,7 @@ def reload(running: ClusterConfig, endpoints: EndpointProvider, topics: Iterable
     if found.waiting:
         log.warning("restart_needed", keys=list(found.waiting))
     if elsewhere or moved:
-        locations = sorted({endpoint.location for endpoint in elsewhere})  # their options may hold a password
+        locations = sorted({endpoint.location for endpoint in elsewhere})  # their options may contain a password
         log.warning("restart_needed", message="endpoints changed", locations=locations, topics=moved)
     log.info("configuration_reloaded", changed=list(found.changed))
     return found.config
@@ -100,13 +99,13 @@ def _endpoint(provider: EndpointProvider, topic: str) -> Endpoint | None:
 
 
 class LiveConfig:
-    """The configuration that the agent runs with; `reload` replaces it as a whole.
+    """The agent's configuration; `reload` replaces it as a whole.
 
     Attributes:
         current: read by any thread.
 
     Args:
-        config: what the agent started with.
+        config: the one at the start.
         endpoints: where its topics are stored.
         reread: reads both again.
     """
@@ -117,5 +116,5 @@ class LiveConfig:
         self._reread = reread
 
     def reload(self, topics: Iterable[str]) -> None:
-        """Read the file again; `topics` are those that the agent ships."""
+        """Read the file again; `topics` are the shipped ones."""
         self.current = reload(self.current, self._endpoints, topics, self._reread)

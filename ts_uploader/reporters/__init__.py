@@ -1,1 +1,1 @@
-"""Metrics sent to a server that does not ask for them."""
+"""Sends metrics to a server that does not scrape them."""

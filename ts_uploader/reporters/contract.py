@@ -1,7 +1,7 @@
-"""What sends metrics somewhere, and the thread that has it do so.
+"""The contract of a metrics reporter, and the thread that calls it.
 
-A reporter of your own is named as `module:Class` in `metrics.reporter.class`. It is called with a `ReporterConfig`, and
-finds further keys of the file that begin with `metrics.reporter.` in its `options`.
+A custom reporter is named as `module:Class` in `metrics.reporter.class`. It is called with a `ReporterConfig`; the
+further keys of the file that begin with `metrics.reporter.` are in its `options`.
 """
 
 import math
@@ -19,13 +19,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ReporterConfig:
-    """Where metrics go, and under which name.
+    """The target of metrics, and their names.
 
     Attributes:
         host: of the server.
-        port: of the server; None for the usual one.
-        prefix: stands before each name; it tells this agent from others. "" for none.
-        tags: whether labels are sent as tags, for servers that know them, and not as parts of the name.
+        port: of the server; None for the default one.
+        prefix: of each name; it distinguishes this agent from others. "" for no prefix.
+        tags: whether labels are sent as tags, for servers that support them, and not as parts of the name.
         options: further keys of the file, without `metrics.reporter.`.
     """
 
@@ -37,13 +37,13 @@ class ReporterConfig:
 
 
 class MetricsReporter(ABC):
-    """Sends what the agent tells.
+    """Sends the agent's metrics.
 
     Args:
-        config: as the file says.
+        config: from the file.
 
     Raises:
-        ConfigurationError: something of it is wrong, with all problems at once; nothing was sent.
+        ConfigurationError: the options are wrong; names all problems at once. Nothing was sent.
     """
 
     def __init__(self, config: ReporterConfig) -> None:
@@ -53,21 +53,21 @@ class MetricsReporter(ABC):
     def report(self, metrics: Collector) -> None:
         """Send all that `metrics.collect()` yields; every sample of it is a finite number.
 
-        Called again and again, by one thread. It must end within seconds, and may raise anything: that is logged once,
-        and the next call comes as if nothing had been. What was to be sent then need not be sent later.
+        Called repeatedly, by one thread. It must end within seconds, and may raise anything: an error is logged once,
+        and the next call follows as usual. Samples that could not be sent need not be sent later.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; `report` is not called any more."""
+        """Close all resources; `report` is not called any more."""
 
 
 class Reporting:
-    """Has a reporter report in turns.
+    """Calls a reporter at an interval.
 
     Args:
         reporter: closed at the end.
-        metrics: what the agent tells.
+        metrics: the agent's.
         interval_seconds: between two reports.
     """
 
@@ -79,21 +79,21 @@ class Reporting:
         self._trouble: str | None = None
 
     def run(self) -> None:
-        """Report until `stop`; the caller gives it a thread. Whatever goes wrong is said once, and ends nothing."""
+        """Report until `stop`; the caller provides the thread. An error is logged once, and ends nothing."""
         while not self._stopping.wait(self._interval_seconds):
             try:
                 self._reporter.report(self._metrics)
-            except Exception as error:  # noqa: BLE001  (it may be anybody's class, and must not disturb the shipping)
-                self._say(f"{type(error).__name__}: {error}")
+            except Exception as error:  # noqa: BLE001  (a custom class may raise anything, and must not stop shipping)
+                self._note(f"{type(error).__name__}: {error}")
             else:
-                self._say(None)
+                self._note(None)
         self._reporter.close()
 
     def stop(self) -> None:
         """End `run` soon."""
         self._stopping.set()
 
-    def _say(self, trouble: str | None) -> None:
+    def _note(self, trouble: str | None) -> None:
         config = self._reporter.config
         if trouble is not None and self._trouble is None:
             log.warning("metrics_report_failed", message="retried", host=config.host, port=config.port, error=trouble)
@@ -103,14 +103,14 @@ class Reporting:
 
 
 class _Finite(Collector):
-    """Families without the samples that are infinite or no number: only Prometheus has words for them."""
+    """Families without the samples that are infinite or not a number: only Prometheus can express them."""
 
     def __init__(self, metrics: Collector) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
         for family in self._metrics.collect():
-            family.samples = (  # type: ignore[assignment]  # told one after the other, as they come
+            family.samples = (  # type: ignore[assignment]  # an iterator is enough: it is read once
                 sample for sample in family.samples if math.isfinite(sample.value)
             )
             yield family

@@ -1,4 +1,4 @@
-"""The reporter that the configuration names."""
+"""Opens the reporter that the configuration names."""
 
 import re
 
@@ -14,10 +14,10 @@ _BUILT_IN: dict[str, type[MetricsReporter]] = {"graphite": GraphiteReporter, "st
 
 
 def open_reporter(config: ClusterConfig, environment: Environment) -> MetricsReporter | None:
-    """The reporter that is asked for; None where none is.
+    """Return the configured reporter; None without one.
 
     Raises:
-        ConfigurationError: there is no such class, or it refuses its options.
+        ConfigurationError: the class does not exist, or it rejects its options.
     """
     name = config.reporter
     if name is None:
@@ -26,7 +26,7 @@ def open_reporter(config: ClusterConfig, environment: Environment) -> MetricsRep
     if kind is None:
         kind = load_class(name, MetricsReporter, KEY)  # type: ignore[type-abstract]
     prefix = config.reporter_prefix
-    if prefix is None:  # dots part a name's levels there
+    if prefix is None:  # dots separate the levels of a name
         prefix = f"{re.sub(r'[^A-Za-z0-9_-]', '_', environment.cluster_id)}.{environment.broker_id}"
     return kind(
         ReporterConfig(

@@ -1,7 +1,7 @@
 """Metrics for Graphite, in its plaintext protocol over TCP: `<prefix>.<name>.<label>.<value> <number> <seconds>`.
 
 With tags the name is Graphite 1.1's, `<prefix>.<name>;<label>=<value>`. The protocol is a line of text, and
-prometheus-client's bridge leaves its socket open where a server cuts the connection, so it is written here.
+prometheus-client's bridge leaves its socket open if the server closes the connection, so it is implemented here.
 """
 
 import socket
@@ -21,13 +21,13 @@ class GraphiteReporter(MetricsReporter):
     """One connection for each report."""
 
     def report(self, metrics: Collector) -> None:
-        """As the contract says; raises OSError where the server cannot be reached, or does not take it all."""
+        """Send all metrics; raises OSError if the server cannot be reached, or does not read all of them."""
         lines = "".join(self._lines(metrics, int(time.time()))).encode()
         with socket.create_connection((self.config.host, self.config.port or PORT), _SECONDS) as connection:
             connection.sendall(lines)
 
     def close(self) -> None:
-        """Nothing is held between two reports."""
+        """Do nothing: no resource is kept between two reports."""
 
     def _lines(self, metrics: Collector, seconds: int) -> Iterator[str]:
         for family in metrics.collect():

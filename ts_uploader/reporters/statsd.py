@@ -1,8 +1,8 @@
-"""Metrics for StatsD over UDP: gauges as they are, of counters what came since the last report.
+"""Metrics for StatsD over UDP: gauges by their value, counters by their increase since the last report.
 
 A line is `<prefix>.<name>.<label>.<value>:<number>|c` or `|g`; with tags `<prefix>.<name>:<number>|c|#<label>:<value>`,
-as DogStatsD, Telegraf and statsd-exporter read it. The protocol is a line of text, and PyPI's library for it swallows
-what the kernel says of a server that is not there, so it is written here.
+as DogStatsD, Telegraf and statsd-exporter read it. The protocol is a line of text, and PyPI's library for it ignores
+the kernel's errors about a missing server, so it is implemented here.
 
 Bucket counts of histograms are not sent: a StatsD server would make a counter of each. Their sums and counts are.
 """
@@ -17,21 +17,21 @@ from ts_uploader.reporters.contract import MetricsReporter, ReporterConfig
 from ts_uploader.reporters.names import path, safe_labels
 
 PORT = 8125
-# What fits into one frame of Ethernet, so that no datagram is cut into pieces: 1,500 less the headers of IPv6 and UDP.
+# The payload of one Ethernet frame, so that no datagram is fragmented: 1,500 less the headers of IPv6 and UDP.
 _DATAGRAM_BYTES = 1_432
 _COUNTED = ("_total", "_sum", "_count")
 
 
 class StatsdReporter(MetricsReporter):
-    """One socket, opened at the first report, and anew after a failure: the server's name may mean another address."""
+    """One socket, opened at the first report and after each failure: the server's name may have another address."""
 
     def __init__(self, config: ReporterConfig) -> None:
         super().__init__(config)
         self._socket: socket.socket | None = None
-        self._sent: dict[str, float] = {}  # counters by name and labels, as they were at the last report
+        self._sent: dict[str, float] = {}  # counters by name and labels, at the last report
 
     def report(self, metrics: Collector) -> None:
-        """As the contract says; raises OSError where nobody listens on that port, as far as the kernel is told so."""
+        """Send all metrics; raises OSError if nothing listens on that port and the kernel reports it."""
         try:
             if self._socket is None:
                 self._socket = self._connected()
@@ -59,7 +59,7 @@ class StatsdReporter(MetricsReporter):
         )[0]
         made = socket.socket(family, kind, protocol)
         try:
-            made.connect(address)  # so that a refusal is told with the next datagram
+            made.connect(address)  # so that the next datagram reports a refused connection
         except OSError:
             made.close()
             raise

@@ -1,6 +1,6 @@
-"""How long Kafka keeps a segment that waits: the settings of broker and topic, and what is left of them. Pure.
+"""Computes how much of its retention a waiting segment has left, from the settings of broker and topic. Pure.
 
-A topic's own setting wins over the broker's dynamic one, that over the broker's file, that over Kafka's default
+A topic's own setting has precedence, then the broker's dynamic one, then the broker's file, then Kafka's default
 (`org.apache.kafka.storage.internals.log.LogConfig`, `kafka.server.DynamicBrokerConfig`, KIP-226)::
 
     topic                   broker
@@ -14,11 +14,11 @@ A topic's own setting wins over the broker's dynamic one, that over the broker's
     remote.storage.enable, remote.log.copy.disable
 
 The last three lines are those of Kafka's own tiered storage (KIP-405): a broker's disk keeps the segments of such a
-topic for `local.retention.*`, once they are in Kafka's remote tier (`UnifiedLog.localRetentionMs`). Kafka refuses it
-for compacted topics, and where the broker has no remote tier. With `remote.log.copy.disable` (KIP-950) `retention.*`
-count again.
+topic for `local.retention.*`, once they are in Kafka's remote tier (`UnifiedLog.localRetentionMs`). Kafka rejects it
+for compacted topics, and if the broker has no remote tier. With `remote.log.copy.disable` (KIP-950) `retention.*`
+counts again.
 
-Not read: what an operator's DeleteRecords takes, which no setting foretells.
+DeleteRecords is not considered: no setting predicts it.
 """
 
 import math
@@ -34,12 +34,12 @@ _CHECKPOINT_INTERVAL = "replica.high.watermark.checkpoint.interval.ms"
 _FOLLOWS = -2  # LogConfig.DEFAULT_LOCAL_RETENTION_MS: as long as the whole log
 _REMOTE = "remote.storage.enable"
 _COPY_DISABLED = "remote.log.copy.disable"
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")  # what Java's Long.parseLong takes; int() would also take "1_000"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")  # as Java's Long.parseLong; int() would also accept "1_000"
 _LONGEST = 2**63 - 1
 
 
 class _Keys(NamedTuple):
-    """What one level calls its settings; `ages` in order of precedence, each with its unit in milliseconds."""
+    """The names of the settings at one level; `ages` in order of precedence, each with its unit in milliseconds."""
 
     ages: tuple[tuple[str, int], ...]
     size: str
@@ -82,13 +82,13 @@ class TopicRetention:
     """What Kafka does with a topic's old segments; without arguments, Kafka's defaults.
 
     Attributes:
-        retention_ms: age from which a segment may be deleted from the broker's disk; None for unlimited.
-        retention_bytes: of a partition's log there, beyond which its oldest segments may go; None for unlimited.
+        retention_ms: a segment of this age may be deleted from the broker's disk; None for unlimited.
+        retention_bytes: a larger log of a partition loses its oldest segments; None for unlimited.
         compacted: whether the log cleaner rewrites its segments.
         deletes: whether the two limits above count at all.
-        delete_retention_ms: how long the cleaner lets a tombstone or a transaction marker stand.
+        delete_retention_ms: how long the cleaner keeps a tombstone or a transaction marker.
         file_delete_delay_ms: from the rename to `.deleted` to the unlink.
-        problems: settings that could not be read, and what counts instead; to be logged.
+        problems: settings that could not be read, and the values used instead; to be logged.
     """
 
     retention_ms: int | None = 7 * 24 * _HOUR_MS
@@ -102,14 +102,14 @@ class TopicRetention:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDefaults:
-    """What counts where a topic has no settings of its own; without arguments, Kafka's defaults.
+    """The settings of topics without their own; without arguments, Kafka's defaults.
 
     Attributes:
         retention: of a topic without settings of its own.
         checkpoint_interval_ms: `replica.high.watermark.checkpoint.interval.ms`.
-        local_retention_ms: of topics in Kafka's own tiered storage, as its setting says: -2 as the whole, -1 unlimited.
-        local_retention_bytes: likewise.
-        problems: settings that could not be read, and what counts instead; to be logged.
+        local_retention_ms: of topics in Kafka's own tiered storage, as in its setting: -2 as the whole, -1 unlimited.
+        local_retention_bytes: the same for the size.
+        problems: settings that could not be read, and the values used instead; to be logged.
     """
 
     retention: TopicRetention = field(default_factory=TopicRetention)
@@ -119,10 +119,10 @@ class BrokerDefaults:
     problems: tuple[str, ...] = ()
 
     def overridden_by(self, properties: Mapping[str, str]) -> "BrokerDefaults":
-        """These, with what a broker's `server.properties` or its dynamic settings say; other keys do not matter.
+        """Return these defaults, overridden by a broker's `server.properties` or its dynamic settings.
 
-        `problems` are those of these properties alone. As in Kafka's `KafkaConfig.logRetentionTimeMillis`, milliseconds
-        win over minutes, and minutes over hours.
+        Other keys are ignored. `problems` are those of these properties alone. As in Kafka's
+        `KafkaConfig.logRetentionTimeMillis`, milliseconds override minutes, and minutes override hours.
         """
         reader = _Reader(properties)
         retention = _read(reader, _OF_BROKER, self.retention)
@@ -134,10 +134,10 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic's own settings, as far as they bear on retention. Said again and again; each saying is the whole.
+    """A topic's own settings that bear on retention. Reported repeatedly; each report is complete.
 
     Attributes:
-        topic: whose.
+        topic: the topic.
         overrides: (key, value) pairs with keys among `TOPIC_KEYS`, ascending; for `retention_of`.
     """
 
@@ -147,7 +147,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The broker's dynamic settings, as far as they bear on retention. Said again and again; each saying is the whole.
+    """The broker's dynamic settings that bear on retention. Reported repeatedly; each report is complete.
 
     Attributes:
         overrides: (key, value) pairs with keys among `BROKER_KEYS`, ascending; for `BrokerDefaults.overridden_by`.
@@ -157,14 +157,14 @@ class BrokerSettings:
 
 
 def retention_of(defaults: BrokerDefaults, overrides: Mapping[str, str]) -> TopicRetention:
-    """A topic's retention.
+    """Return a topic's retention.
 
     Args:
         defaults: the broker's.
-        overrides: the topic's own settings; other keys do not matter.
+        overrides: the topic's own settings; other keys are ignored.
 
     Returns:
-        `problems` name each of the overrides that could not be read; the broker's default counts in its place.
+        The retention. Its `problems` name each override that could not be read; the broker's default replaces it.
     """
     reader = _Reader(overrides)
     retention = _read(reader, _OF_TOPIC, defaults.retention)
@@ -180,24 +180,24 @@ def retention_of(defaults: BrokerDefaults, overrides: Mapping[str, str]) -> Topi
 
 
 def fraction_left(retention: TopicRetention, age_seconds: float, bytes_behind: int) -> float:
-    """The share of a closed segment's retention that is left until Kafka may take something of it: 1 new, 0 due.
+    """Return the share of a closed segment's retention until Kafka may delete some of it: 1 if new, 0 if due.
 
-    The least of what each limit leaves; 1.0 where there is none:
+    It is the minimum over the limits; 1.0 without a limit:
 
-    - age, where Kafka deletes: `UnifiedLog.deleteRetentionMsBreachedSegments` takes a segment whose largest timestamp
+    - age, if Kafka deletes: `UnifiedLog.deleteRetentionMsBreachedSegments` deletes a segment whose largest timestamp
       is more than `retention.ms` ago;
-    - size, where Kafka deletes: `UnifiedLog.deleteRetentionSizeBreachedSegments` takes the oldest segment while log
-      size - segment size >= `retention.bytes`, and log size - segment size is what lies behind the oldest one;
-    - age, where Kafka compacts: a tombstone or a transaction marker may go `delete.retention.ms` after the cleaner met
-      it first (KIP-534), which is no sooner than that long after it was written.
+    - size, if Kafka deletes: `UnifiedLog.deleteRetentionSizeBreachedSegments` deletes the oldest segment while log
+      size - segment size >= `retention.bytes`; log size - segment size is the size of the log after the oldest one;
+    - age, if Kafka compacts: a tombstone or a transaction marker may be removed `delete.retention.ms` after the cleaner
+      first met it (KIP-534), which is no sooner than that time after it was written.
 
-    The delay before the unlink is not counted: it is what protocol rule 10 has left when all this is spent.
+    The delay before the unlink is not counted: protocol rule 10 uses it when the retention is spent.
 
     Args:
         retention: the topic's.
-        age_seconds: since the segment's largest timestamp; since its last write where that is not known, which is
-            too young by as much as its producers' clocks are behind. Below 0 counts as 0.
-        bytes_behind: of the partition's log from this segment's end on, the active segment included.
+        age_seconds: since the segment's largest timestamp; since its last write if that is unknown, which is too young
+            by as much as its producers' clocks are behind. Below 0 counts as 0.
+        bytes_behind: of the partition's log from this segment's end on, including the active segment.
     """
     age_ms = max(0.0, age_seconds * _SECOND_MS)
     left = [1.0]
@@ -211,16 +211,16 @@ def fraction_left(retention: TopicRetention, age_seconds: float, bytes_behind: i
 
 
 def seconds_left(retention: TopicRetention, age_seconds: float, bytes_behind: int, written_seconds_ago: float) -> float:
-    """The seconds until `fraction_left` comes to 0, by the clock; infinite where there is no limit.
+    """Return the seconds until `fraction_left` is 0, by the clock; infinite without a limit.
 
-    For the limit by size the bytes behind the segment, which came since it was written last, say how fast the log
-    grows; while none came, size takes nothing.
+    For the limit by size, the bytes after the segment and the time since its last write give the growth of the log. If
+    no bytes follow it, size deletes nothing.
 
     Args:
         retention: the topic's.
-        age_seconds: as of `fraction_left`.
-        bytes_behind: likewise.
-        written_seconds_ago: since the segment was written last.
+        age_seconds: as in `fraction_left`.
+        bytes_behind: as in `fraction_left`.
+        written_seconds_ago: since the segment's last write.
     """
     age_ms = max(0.0, age_seconds * _SECOND_MS)
     left = [math.inf]
@@ -238,12 +238,12 @@ def seconds_left(retention: TopicRetention, age_seconds: float, bytes_behind: in
 
 
 def is_late(retention: TopicRetention, age_seconds: float) -> bool:
-    """Whether the cleaner may have taken tombstones or markers of a segment of this age: see `fraction_left`."""
+    """Return whether the cleaner may have removed tombstones or markers of a segment of this age: `fraction_left`."""
     return retention.compacted and age_seconds * _SECOND_MS > retention.delete_retention_ms
 
 
 def _shorter(whole: int | None, local: int) -> int | None:
-    """What of two limits comes first: the one of the whole log, or the local one, below 0 none of its own."""
+    """Return the shorter of two limits: that of the whole log, and the local one; below 0 it is unset."""
     if local < 0:
         return whole
     return local if whole is None else min(whole, local)
@@ -254,14 +254,14 @@ def _left(spent: float, limit: int) -> float:
 
 
 class _Reader:
-    """Reads settings as Kafka's `ConfigDef` does, but survives what that would refuse, and says so."""
+    """Reads settings as Kafka's `ConfigDef` does, but records a problem where that would reject a value."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
         self.problems: list[str] = []
 
     def number(self, key: str, default: int, lowest: int = -_LONGEST - 1) -> int:
-        """A setting's value, or the default where it is absent or none."""
+        """Return a setting's value; the default if it is missing or malformed."""
         number = self.number_or_none(key, lowest)
         return default if number is None else number
 
@@ -276,11 +276,11 @@ class _Reader:
         return None
 
     def true(self, key: str) -> bool:
-        """A switch, as Java's: whatever else stands there is off, and so is one that is absent."""
+        """Return a switch as Java does: any other text is off, and so is a missing one."""
         return self.values.get(key, "").strip().lower() == "true"
 
     def policies(self, key: str) -> frozenset[str] | None:
-        """A cleanup policy's words; none of them is a policy too. None where it is absent or not known."""
+        """Return the words of a cleanup policy, which may be empty; None if it is missing or unknown."""
         text = self.values.get(key)
         if text is None:
             return None

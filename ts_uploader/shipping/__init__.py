@@ -1,1 +1,1 @@
-"""Segments to the store, and what helps readers to plan."""
+"""Ships segments to the store, and writes objects that help readers to plan."""

@@ -1,7 +1,7 @@
-"""Writes the ends of what this broker leads to each store, every five minutes; see `ts_common.archive.ends`.
+"""Writes the ends of the partitions that this broker leads to each store; see `ts_common.archive.ends`.
 
-No part of the protocol: one attempt each, on a thread of its own. What fails is logged and counted, and the next
-attempt makes up for it. Where the broker leads nothing in a store, nothing is written there.
+Not a part of the protocol: one attempt every five minutes, on its own thread. A failure is logged and counted, and the
+next attempt replaces it. If the broker leads nothing in a store, nothing is written there.
 """
 
 import random
@@ -28,15 +28,15 @@ _MILLISECONDS = 1000
 
 
 class EndsWriter:
-    """Writes until `close`.
+    """Writes the ends until `close`.
 
     Args:
         keys: of the cluster.
-        broker: its id.
-        backlog: of every partition that it leads; raises TimeoutError where nobody answers.
-        store_of: the store that holds a topic.
-        metrics: counts what fails.
-        every_seconds: between two attempts, at most.
+        broker: broker id.
+        backlog: returns the backlog of every led partition; raises TimeoutError if the main thread does not answer.
+        store_of: returns the store of a topic.
+        metrics: counts failures.
+        every_seconds: longest time between two attempts.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class EndsWriter:
         self._closed = threading.Event()
 
     def run(self) -> None:
-        """Write, until `close`. The first time comes at a random moment: a fleet may have started at once."""
+        """Write until `close`; the first time is random, since a fleet may have started at once."""
         wait = random.uniform(self._every / 10, self._every)  # noqa: S311  (spreads requests)
         while not self._closed.wait(wait):
             self.write()
             wait = self._every
 
     def write(self) -> None:
-        """Write what is known now; raises nothing that a store or a slow agent is the reason for."""
+        """Write the current ends once; failures of stores or of the main thread are not raised."""
         try:
             ends = ends_in(self._backlog())
         except TimeoutError:
-            return  # `/healthz` says that the main thread does not come round
+            return  # `/healthz` reports a main thread that does not answer
         now = int(time.time() * _MILLISECONDS)
         for store, partitions in self._by_place(ends):
             body = Ends(self._broker, now, partitions).encode()
@@ -79,23 +79,23 @@ class EndsWriter:
                 log.warning("ends_not_written", store=store.location, error=str(error))
 
     def close(self) -> None:
-        """Let `run` return after what it is writing."""
+        """Make `run` return after its current write."""
         self._closed.set()
 
     def _by_place(self, ends: Mapping[TopicPartition, End]) -> list[tuple[ObjectStore, dict[TopicPartition, End]]]:
-        """The partitions of each location: two ways to store objects in one place share one object of ends."""
+        """Return the partitions by location: two store configurations with one location share one object."""
         places: dict[str, tuple[ObjectStore, dict[TopicPartition, End]]] = {}
         for partition, end in ends.items():
             try:
                 store = self._store_of(partition.topic)
             except TieredStorageError:
-                continue  # a topic without a place ships nothing, and says so
+                continue  # a topic without a location ships nothing; that is reported elsewhere
             places.setdefault(store.location, (store, {}))[1][partition] = end
         return list(places.values())
 
 
 def ends_in(backlog: Mapping[TopicPartition, Backlog]) -> dict[TopicPartition, End]:
-    """The high watermarks that count, of the partitions that are led."""
+    """Return the high watermarks that count, of the led partitions."""
     return {
         partition: End(waiting.high_watermark, waiting.counted_at // _NANOSECONDS_EACH)
         for partition, waiting in backlog.items()

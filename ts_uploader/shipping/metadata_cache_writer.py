@@ -1,13 +1,12 @@
-"""Writing cache objects, so that readers need not ask for each segment (see `ts_common.archive.metadata_cache`).
+"""Writes cache objects, so that readers need no request for each segment (see `ts_common.archive.metadata_cache`).
 
-No part of the protocol: whatever happens here, shipping neither waits nor fails, and a cache object that was not
-written costs readers time. So a thread of its own writes them, one attempt each, once a partition's commits have passed
-enough segments; the next attempt makes up for one that failed. Of a partition little is remembered: how many segments
-its commits have passed since the last attempt, and which cache object was the newest, to spare a listing. What cache
-objects there are and what they lack, the store says.
+Not a part of the protocol: shipping never waits for it or fails by it, and a missing cache object only costs readers
+time. Its own thread writes them, one attempt each, once a partition's commits have passed enough segments; the next
+attempt replaces a failed one. Two facts are kept for a partition: how many segments its commits have passed since the
+last attempt, and the newest cache object, which saves a listing. The store has the cache objects themselves.
 
-A cache object is written over the one that was read, or where there is none. Two agents that write at once (a former
-leader may) disturb nobody: each entry is true by itself, and the second is refused.
+A cache object replaces only the one that was read, or is created where none exists. Two agents that write at once (a
+former leader can) do no harm: each entry is correct by itself, and the store rejects the second write.
 """
 
 import threading
@@ -34,18 +33,19 @@ from ts_uploader.work_queue import WorkQueue
 
 log = structlog.get_logger()
 
-# Readers ask for what no cache object holds yet: half a segment of each partition on average. An attempt takes a GET, a
-# listing, a PUT and a HEAD for each segment; shipping two segments takes at least ten requests, eight of them PUTs.
+# Readers query the segments that no cache object has: half a segment of each partition on average. An attempt costs a
+# GET, a listing, a PUT, and a HEAD for each segment; shipping two segments costs at least ten requests, eight of them
+# PUTs.
 SEGMENTS_PER_CACHE_OBJECT_WRITE = 2
 
 
 class CacheWriter:
-    """Writes cache objects behind the commits.
+    """Writes cache objects after the commits.
 
     Args:
-        store_of: the store that holds a topic's objects.
-        is_throttled: whether a store refuses requests for being asked too fast; cache objects wait then.
-        every: a partition's cache object is written when its commits have passed so many segments.
+        store_of: returns the store of a topic.
+        is_throttled: returns whether a store throttles requests; then no cache object is written.
+        every: number of segments that commits pass between two writes of a partition's cache object.
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class CacheWriter:
         self._is_throttled = is_throttled
         self._every = every
         self._due: WorkQueue[PartitionKeys] = WorkQueue()
-        self._lock = threading.Lock()  # guards what follows
-        # By the partition's prefix: segments since the last attempt, and the next offset as last committed.
+        self._lock = threading.Lock()  # guards the following fields
+        # By the partition's prefix: segments since the last attempt, and the last committed next offset.
         self._passed: dict[str, tuple[int, int]] = {}
-        self._waiting: set[str] = set()  # what is in the queue
-        self._newest: dict[str, int] = {}  # the newest cache object's first base by prefix; touched by `run` alone
+        self._waiting: set[str] = set()  # prefixes in the queue
+        self._newest: dict[str, int] = {}  # the newest cache object's first base by prefix; used only by `run`
 
     @property
     def waiting(self) -> int:
-        """How many partitions wait for their cache object."""
+        """The number of partitions whose cache object is due."""
         with self._lock:
             return len(self._waiting)
 
     def committed(self, keys: PartitionKeys, next_offset: int, segments: int) -> None:
-        """A commit has passed so many more segments of a partition. Never blocks, and asks nothing.
+        """Count segments that a commit has passed; never blocks and sends no request.
 
         Args:
             keys: of the partition.
-            next_offset: as committed; everything below it stands in the store.
-            segments: how many the commit has passed.
+            next_offset: the committed one; the store has everything below it.
+            segments: number of segments that the commit has passed.
         """
         with self._lock:
             passed, latest = self._passed.get(keys.prefix, (0, next_offset))
@@ -88,13 +88,13 @@ class CacheWriter:
         self._due.put(keys.prefix, keys)
 
     def run(self) -> None:
-        """Write what is due, until `close`."""
+        """Write due cache objects until `close`."""
         while (keys := self._due.get()) is not None:
             with self._lock:
                 self._waiting.discard(keys.prefix)
                 if self._is_throttled():
                     continue  # the count stays, so that the next commit is the next attempt
-                # As far as is committed by now: it may be further than when this became due.
+                # The latest commit: it may be further than when the write became due.
                 _, next_offset = self._passed.pop(keys.prefix)
             try:
                 first, added = write_cache_object(
@@ -115,42 +115,41 @@ class CacheWriter:
                 continue
             if first is not None:
                 self._newest[keys.prefix] = first
-            if added > self._every:  # more may stand there, from before there were cache objects or after failures
+            if added > self._every:  # more may be missing, from before cache objects existed or after failures
                 self.committed(keys, next_offset, self._every)
 
     def close(self) -> None:
-        """Drop what is due, and let `run` return after what it is writing."""
+        """Drop due cache objects, and make `run` return after its current write."""
         self._due.close()
 
 
 def write_cache_object(
     store: ObjectStore, keys: PartitionKeys, next_offset: int, newest: int | None = None
 ) -> tuple[int | None, int]:
-    """Bring a partition's newest cache object up to date, or begin the next one; at most one cache object at a time.
+    """Complete a partition's newest cache object, or begin the next one; at most one cache object at a time.
 
-    What stands at or above the next offset is left for later: one before it may still be under way. So is what stands
-    behind a segment of a later release's format.
+    Segments at or above the next offset are left out: one below them may still be on its way. So are segments after one
+    of a later release's format.
 
     Args:
-        store: where they lie.
+        store: the partition's.
         keys: of the partition.
-        next_offset: as committed.
-        newest: first base of what was the newest cache object; it still is if it is not full. None where nobody knows.
+        next_offset: the committed one.
+        newest: first base of the last newest cache object; it still is the newest if it is not full. None if unknown.
 
     Returns:
-        The first base of what is the newest cache object now (None where there is none), and how many segments were
-        added.
+        The first base of the newest cache object (None if the partition has none), and the number of added segments.
 
     Raises:
-        PreconditionFailed, OutcomeUnknown: another agent does the same.
-        NewerFormat: the newest cache object is a later release's, or may be (it is too large), and stays as it is.
+        PreconditionFailed, OutcomeUnknown: another agent writes the same object.
+        NewerFormat: a later release wrote the newest cache object, or may have (it is too large); it is kept.
         StoreUnavailable, AccessDenied, BucketMissing, ObjectNotFound: the store's.
     """
     found = None if newest is None else _read(store, keys, newest)
     if found is None or len(found.entries) >= CACHE_OBJECT_SEGMENTS:
         found = _find_newest(store, keys)
     after, begun = "", found
-    if found is not None:  # a damaged one is made again
+    if found is not None:  # a damaged one is written again
         after = keys.segment(found.entries[-1].name) if found.entries else keys.segment(SegmentName(found.first), "")
         if len(found.entries) >= CACHE_OBJECT_SEGMENTS:
             begun = None
@@ -160,7 +159,7 @@ def write_cache_object(
         try:
             added.append(_entry(store, name, info))
         except NewerFormat as later:
-            # An agent of that release goes on from here; what was asked so far is not to be asked again.
+            # An agent of that release continues here; the metadata read so far must not be read again.
             log.info(
                 "cache_object_cut",
                 message="a later release wrote the next segment",
@@ -181,7 +180,7 @@ def write_cache_object(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A cache object in the store; without entries where it is damaged."""
+    """A cache object in the store; without entries if it is damaged."""
 
     first: int
     entries: list[CacheEntry]
@@ -198,14 +197,14 @@ def _find_newest(store: ObjectStore, keys: PartitionKeys) -> _Found | None:
         return None
     if found[first].size > CACHE_OBJECT_BYTES:
         raise NewerFormat(
-            f"{found[first].key} has {found[first].size} bytes, and this release reads up to {CACHE_OBJECT_BYTES}: it "
-            "may be a later release's and stays as it is; remove it where there is none"
+            f"{found[first].key} has {found[first].size} bytes, and this release reads up to {CACHE_OBJECT_BYTES}: a "
+            "later release may have written it, so it is kept; if no later release was in use, remove it"
         )
     return _read(store, keys, first)
 
 
 def _read(store: ObjectStore, keys: PartitionKeys, first: int) -> _Found | None:
-    """A cache object; None where somebody took it away."""
+    """Return a cache object; None if it was removed."""
     key = keys.cache_object(first)
     try:
         data, info = get_small(store, key, CACHE_OBJECT_BYTES)
@@ -220,7 +219,7 @@ def _read(store: ObjectStore, keys: PartitionKeys, first: int) -> _Found | None:
 def _logs(
     store: ObjectStore, keys: PartitionKeys, after: str, next_offset: int
 ) -> Iterator[tuple[SegmentName, ObjectInfo]]:
-    """The `.log` objects behind a key and below an offset."""
+    """Yield the `.log` objects after a key and below an offset."""
     for info in store.list(keys.prefix, start_after=after):
         parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
         if parsed is None or parsed[0].base >= next_offset:
@@ -230,7 +229,7 @@ def _logs(
 
 
 def _entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> CacheEntry:
-    """What a cache object says of an object; nothing where that is of no use to readers, who then look themselves.
+    """Return the entry of an object, without metadata that readers cannot use: they read the object instead.
 
     Raises:
         NewerFormat: its metadata is a later release's.

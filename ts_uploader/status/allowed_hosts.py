@@ -2,7 +2,7 @@
 
 A browser that reaches the agent runs scripts of other sites. Such a site can let its own name resolve to the agent's
 address (DNS rebinding); its script then reads the pages as if they were its own. The browser sends the site's name as
-`Host`. So the agent answers only where `Host` is an IP address, `localhost`, a name of this host, or a name from the
+`Host`. So the agent answers only if `Host` is an IP address, `localhost`, a name of this host, or a name from the
 option.
 """
 
@@ -23,7 +23,7 @@ class AllowedHosts:
     """Decides by the `Host` header alone.
 
     Args:
-        listening: the host part of the address that the agent was told to listen on.
+        listening: the host part of the address that the agent listens on.
         configured: returns the option's names as of now, in lower case; one that begins with a dot stands for all names
             that end with it.
     """
@@ -44,7 +44,7 @@ class AllowedHosts:
             return HTTPStatus.BAD_REQUEST, "The request has several Host headers; send one."
         if public:
             return None
-        if not hosts:  # browsers send one always, so it is no page of another site that asks
+        if not hosts:  # browsers always send one, so no page of another site sent this request
             return (HTTPStatus.BAD_REQUEST, "The request has no Host header; send one.") if versioned else None
         found = _HOST.fullmatch(hosts[0].strip())
         if found is None:
@@ -67,7 +67,7 @@ class AllowedHosts:
 
     @cached_property
     def _own_names(self) -> frozenset[str]:
-        """The names of this host. Asked for once, and only for a name that nothing else allows: DNS may be slow."""
+        """The names of this host; read once, and only for a name that nothing else allows: DNS may be slow."""
         host = socket.gethostname().lower()
         return frozenset({host, host.partition(".")[0], socket.getfqdn().lower().rstrip(".")} - {""})
 

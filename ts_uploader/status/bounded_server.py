@@ -1,8 +1,8 @@
-"""An HTTP server that costs the agent little, whoever asks it how much: few connections at once, each with a thread.
+"""An HTTP server that uses few of the agent's resources: a bounded number of connections, each with a thread.
 
-Where all are taken the one that has stood for longest is cut for the new one: an answer takes well below a second, so
-it is a client that hangs, reads slowly or asks nothing. So no number of clients takes the descriptors and the memory
-that the shipping needs, and none of them keeps a probe or a scrape out.
+If all connections are in use, the oldest is closed for a new one. An answer is ready well within a second, so the
+oldest client hangs, reads slowly or sends nothing. No number of clients can use up the descriptors and the memory that
+shipping needs, and no client can block a probe or a scrape.
 """
 
 import socket
@@ -17,33 +17,33 @@ import structlog
 log = structlog.get_logger()
 
 MOST_CONNECTIONS = 16
-_GIVE_WAY_SECONDS = 1.0  # for the one that is cut to end; nobody else is let in meanwhile
+_GIVE_WAY_SECONDS = 1.0  # for the closed connection's thread to end; no other connection is accepted meanwhile
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """See the module's page.
+    """A `ThreadingHTTPServer` with at most `MOST_CONNECTIONS` connections.
 
     Args:
         address: host and port.
-        handler: of one connection.
+        handler: class that handles one connection.
 
     Raises:
-        OSError, OverflowError: the address is none, not of this machine, or taken.
+        OSError, OverflowError: the address is malformed, not of this machine, or in use.
     """
 
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._serving: dict[Any, None] = {}  # who came first stands first; guarded by the condition
+        self._serving: dict[Any, None] = {}  # the oldest connection first; guarded by the condition
         self._changed = threading.Condition()
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection on a thread of its own, once there is room for it; else close it."""
+        """Serve a connection on its own thread if one is free in time; else close it."""
         with self._changed:
             if len(self._serving) >= MOST_CONNECTIONS:
                 oldest = next(iter(self._serving))
-                self._serving[oldest] = self._serving.pop(oldest)  # to the end: the next one is another's turn
+                self._serving[oldest] = self._serving.pop(oldest)  # to the end: the next call closes another one
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
                 self._changed.wait_for(lambda: len(self._serving) < MOST_CONNECTIONS, _GIVE_WAY_SECONDS)
@@ -56,7 +56,7 @@ class BoundedServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """A connection has ended."""
+        """Close an ended connection."""
         try:
             super().shutdown_request(request)
         finally:
@@ -65,7 +65,7 @@ class BoundedServer(ThreadingHTTPServer):
                 self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  (the base class names them so)
-        """That a client went away is no matter; of anything else the log says so, and the next answer comes."""
+        """Log an error of a handler and continue; ignore disconnected clients."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             log.error("page_failed", error=repr(error))

@@ -1,10 +1,10 @@
-"""What the agent serves over HTTP, on loopback unless told otherwise.
+"""The agent's HTTP server, on loopback unless configured otherwise.
 
 /metrics        for Prometheus
-/healthz        200 while no restart would help, else 503
-/readyz         200 once everything that the agent needs has answered, else 503
-/status.json    how it does, with every partition
-/               the same for a person, trouble first
+/healthz        200 while a restart would not help, else 503
+/readyz         200 once every dependency of the agent has answered, else 503
+/status.json    the agent's state, with every partition
+/               the same as a page, trouble first
 
 GET and HEAD. The last two are served only under names that `allowed_hosts` accepts.
 """
@@ -24,31 +24,32 @@ from ts_common.errors import AddressInUse, ConfigurationError
 from ts_uploader.status.allowed_hosts import AllowedHosts
 from ts_uploader.status.bounded_server import BoundedServer
 from ts_uploader.status.page import POLICY, status_page
-from ts_uploader.status.snapshot import Status, health_facts, status_json
+from ts_uploader.status.snapshot import Status
+from ts_uploader.status.status_json import health_facts, status_json
 
-# A page is no script, comes from nowhere else, is shown in no frame, and is kept by no cache.
+# Pages run no script, load nothing, are not shown in frames and are not cached.
 _HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_PUBLIC = frozenset({"/metrics", "/healthz", "/readyz"})  # probes and scrapers ask for them under any name
-_SILENT_SECONDS = 30.0  # after which a client that asks nothing, or takes nothing, is let go: each has a thread
+_PUBLIC = frozenset({"/metrics", "/healthz", "/readyz"})  # probes and scrapers use any name for the host
+_SILENT_SECONDS = 30.0  # then a client that sends or reads nothing is disconnected: each one has a thread
 _KNOWN = b"/ and /status.json, /healthz, /readyz and /metrics are served here\n"
 
 
 class HealthServer:
-    """Serves until `stop`, on a thread of its own.
+    """An HTTP server on its own thread, until `stop`.
 
     Args:
-        address: `host:port`; port 0 takes a free one.
-        registry: what `/metrics` shows.
-        status: what the other pages show.
-        allowed_hosts: returns the names that `ts_uploader.status.allowed_hosts` accepts besides this host's own.
+        address: `host:port`; port 0 picks a free port.
+        registry: the metrics of `/metrics`.
+        status: the state that the other pages show.
+        allowed_hosts: returns the names that `ts_uploader.status.allowed_hosts` accepts in addition to this host's own.
 
     Raises:
-        ConfigurationError: the address is none, or not of this machine.
+        ConfigurationError: the address is malformed, or not of this machine.
         AddressInUse: another program listens there.
     """
 
@@ -65,7 +66,7 @@ class HealthServer:
         hosts = AllowedHosts(host, allowed_hosts)
 
         class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"  # for pages in chunks: one that breaks off is not taken for a whole one
+            protocol_version = "HTTP/1.1"  # for chunked pages: clients notice one that breaks off
             timeout = _SILENT_SECONDS
 
             def do_GET(self) -> None:
@@ -92,7 +93,7 @@ class HealthServer:
                     case _:
                         self._answer(404, "text/plain", _KNOWN)
 
-            def do_HEAD(self) -> None:  # balancers probe so
+            def do_HEAD(self) -> None:  # load balancers probe with HEAD
                 self.do_GET()
 
             def _verdict(self, verdict: str, facts: Mapping[str, object], *, well: bool) -> None:
@@ -122,19 +123,19 @@ class HealthServer:
                     self.send_header(*length)
                 self.end_headers()
 
-            def end_headers(self) -> None:  # of refusals by the base class too
+            def end_headers(self) -> None:  # also for errors that the base class sends
                 for name, value in _HEADERS.items():
                     self.send_header(name, value)
                 super().end_headers()
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class names it so)
-                """A line for each scrape would say nothing."""
+                """Log nothing: a line for each scrape has no use."""
 
         try:
             self._server = BoundedServer((host, int(port)), Handler)
         except (OSError, OverflowError) as error:
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                # Where a former agent is about to end, this one has to come after it, and not to stay away for good.
+                # A former agent may be about to end: then this one must retry and not exit permanently.
                 raise AddressInUse(
                     f"--http-address {address}: another program listens there, perhaps another agent; end it, or name "
                     "another host:port"
@@ -147,16 +148,16 @@ class HealthServer:
 
     @property
     def address(self) -> str:
-        """`host:port` that is listened on."""
+        """The address that the server listens on, as `host:port`."""
         host, port = self._server.server_address[:2]
         return f"{host!s}:{port}"
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End serving and give the port back."""
+        """Stop to serve and close the port."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -164,9 +165,9 @@ class HealthServer:
 
 
 def metrics_page(registry: CollectorRegistry) -> Iterator[bytes]:
-    """Prometheus' text format in pieces, one for each family.
+    """Yield Prometheus' text format, one piece for each metric family.
 
-    Ten thousand partitions are a page of 5 MB, and 27 MB of memory where all its lines and samples stand there at once.
+    With ten thousand partitions the page has 5 MB. Built at once, its lines and samples would use 27 MB of memory.
     """
     for family in registry.collect():
         yield generate_latest(_Alone(family))

@@ -1,4 +1,4 @@
-"""The last errors of an agent, for whoever looks at it: each operation of a partition once, the newest first."""
+"""The agent's last errors: one entry for each operation of a partition, the newest first."""
 
 import threading
 import time
@@ -11,18 +11,19 @@ from ts_common.redaction import redacted
 from ts_uploader.tasks import Failed, Fenced, Result
 
 _KEPT = 20
-_LONGEST = 1_000  # characters of a message; a store may answer with a page
+_LONGEST = 1_000  # characters of a message; a store may answer with a whole page
 
 
 @dataclass(frozen=True, slots=True)
 class LastError:
-    """One operation that failed, and was or will be tried again.
+    """One operation that failed.
 
     Attributes:
-        time: of the last failure, seconds since the epoch.
-        operation: the task's class, as in the metric `ts_uploader_errors_total`; Fenced where a leadership was given
-        up. partition: `<topic>-<partition>`; empty for the agent as a whole. message: of the last failure. times: how
-        often it failed since it was first among the last ones.
+        time: time of the last failure, seconds since the epoch.
+        operation: the task's class, as in the metric `ts_uploader_errors_total`; or Fenced.
+        partition: `<topic>-<partition>`; empty for the agent as a whole.
+        message: of the last failure.
+        times: number of failures since the entry was added.
     """
 
     time: float
@@ -33,15 +34,15 @@ class LastError:
 
 
 class LastErrors:
-    """Keeps the last ones; the agent's main thread takes them in, any may read them."""
+    """The last errors; the main thread adds them, any thread may read them."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards `_kept`
         self._kept: OrderedDict[tuple[str, str], LastError] = OrderedDict()
 
     def take(self, result: Result) -> None:
-        """Take in what became of a task; what went well changes nothing."""
+        """Add the error of a task; ignore results without one."""
         match result:
             case Failed():
                 operation = result.operation
@@ -52,7 +53,7 @@ class LastErrors:
         self.note(operation, str(result.partition), result.reason)
 
     def note(self, operation: str, partition: str, reason: str) -> None:
-        """Keep an error; `partition` is empty for one that is of no partition."""
+        """Add an error; `partition` is empty for an error of the whole agent."""
         with self._lock:
             key = operation, partition
             before = self._kept.pop(key, None)
@@ -64,6 +65,6 @@ class LastErrors:
                 self._kept.popitem(last=False)
 
     def newest(self) -> list[LastError]:
-        """The newest first."""
+        """Return the errors, the newest first."""
         with self._lock:
             return list(reversed(self._kept.values()))

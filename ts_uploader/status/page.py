@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
-from ts_uploader.status.snapshot import PartitionStatus, Status, StatusSnapshot, Totals
+from ts_uploader.status.partition_status import PartitionStatus, Totals
+from ts_uploader.status.snapshot import Status, StatusSnapshot
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 if TYPE_CHECKING:

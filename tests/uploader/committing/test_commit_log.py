@@ -64,14 +64,14 @@ def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int
 def test_an_archive_begins_with_log_start(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """Written before anything else, and what stands there first stays."""
+    """It is written before any other object, and the first one stays."""
     assert commits.read(ask(listed(50, 60), first_base=50)).position.next_offset == 50
     assert commits.read(ask(listed(50, 60), first_base=60)).position.next_offset == 50
     assert store.get(KEYS.log_start)[0] == encode_log_start(50)
 
 
 def test_a_commit_is_written_and_found_again(commits: CommitLog, listed: Callable[..., Listing]) -> None:
-    """What was committed is where the next ask goes on."""
+    """The next read of the position continues from the committed offset."""
     position = commits.write(write(commits.read(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     assert commits.read(ask(listed(0, 100))).position == position
     assert position.next_offset == 100
@@ -87,7 +87,7 @@ def test_u06_a_stale_commit_is_refused(commits: CommitLog, listed: Callable[...,
 
 
 def test_u06_a_higher_epoch_ends_the_leadership(commits: CommitLog, listed: Callable[..., Listing]) -> None:
-    """The pair (epoch, next) never goes back: an older leader epoch neither commits nor goes on."""
+    """The pair (epoch, next) never goes back: an older leader epoch neither commits nor continues."""
     listing = listed(0, 100)
     position = commits.read(ask(listing)).position
     commits.write(write(position, shipped(0, 100, (5, 0)), leadership=replace(LEADERSHIP, epoch=6)))
@@ -98,7 +98,7 @@ def test_u06_a_higher_epoch_ends_the_leadership(commits: CommitLog, listed: Call
 
 
 class LostAnswer(UnconditionalStore):
-    """A store whose put succeeds and whose answer never comes, once."""
+    """A store that writes one object without an answer."""
 
     def put(self, key: str, *arguments: object, **named: object) -> ObjectInfo:
         from ts_common.errors import OutcomeUnknown
@@ -120,7 +120,7 @@ def test_u14_a_commit_whose_answer_is_lost_is_recognised(
 def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """The takeover of a foreign commit never replaces one of ours that came meanwhile, of a higher epoch or not."""
+    """The takeover of a foreign commit never replaces an agent's commit that was written meanwhile, of any epoch."""
     store.put(KEYS.commit, b"00000000000000000000")
     put_segment(store, 0, 100, (1, 0))
     position = commits.read(ask(listed(0, 100, epochs=((1, 0), (5, 100))))).position
@@ -134,7 +134,7 @@ def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
 def test_u30_a_lost_list_of_incarnations_does_not_mix_two_lives(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """The commit knows its topic id: another one's records never go on behind it."""
+    """The commit has its topic id: records of another id never follow it."""
     store.put(KEYS.commit, Commit(0, 100, 1, EpochHistory(((1, 0),)), None, "B" * 22, 2, 0, "old").encode())
     with pytest.raises(CorruptData, match="is of topic id BBB"):
         commits.read(ask(listed(0, 100)))
@@ -143,7 +143,7 @@ def test_u30_a_lost_list_of_incarnations_does_not_mix_two_lives(
 def test_u34_segments_without_a_commit_are_walked(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """Killed before its first commit, an agent commits what it shipped without a hole, and goes on behind it."""
+    """Killed before its first commit, an agent commits the segments that it shipped without a hole, and continues."""
     store.put(KEYS.log_start, encode_log_start(0))
     for base, end in ((0, 100), (100, 200), (300, 400)):
         put_segment(store, base, end, (5, base))
@@ -156,7 +156,7 @@ def test_u34_segments_without_a_commit_are_walked(
 def test_a_foreign_commit_bounds_the_walk(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """What stands above the segment that it names was not committed, and a hole ends the run."""
+    """Segments above the one that it names were not committed, and a hole ends the run."""
     for base, end in ((0, 100), (100, 200), (200, 300)):
         put_segment(store, base, end, (5, base))
     store.put(KEYS.commit, b"00000000000000000100")
@@ -178,7 +178,7 @@ def test_a_walk_does_not_follow_a_dead_tail(
 def test_u09_a_recreated_topic_gets_a_directory_of_its_own(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """Old objects stay what they were; the new incarnation stands beside them, and the old one never comes back."""
+    """Old objects stay as they are; the new incarnation has its own directory, and the old one never returns."""
     other = "BBBBBBBBBBBBBBBBBBBBBA"
     first = commits.read(ask(listed(0, 100))).position
     second = commits.read(ask(listed(topic_id=other, epochs=((0, 0),)), Leadership(0, other, 0))).position
@@ -212,7 +212,7 @@ def made(local: LocalDirectory, seconds_ago: float) -> None:
 def test_u09_an_older_id_is_not_opened_behind_a_later_one(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, listed: Callable[..., Listing]
 ) -> None:
-    """A broker that is cut off says the old id, and so does its disk, which also shows that it is the older one."""
+    """A partitioned broker has the old id, and so has its disk, which also shows that it is the older one."""
     later = listed(0, 100, topic_id=OTHER, epochs=((0, 0),))
     made(local, 1800)
     commits.read(ask(later, Leadership(0, OTHER, 0)))
@@ -267,7 +267,7 @@ def test_the_commit_continues_the_epochs_of_the_run() -> None:
 
 
 def test_batches_that_cannot_continue_the_run_are_not_committed() -> None:
-    """Batches of a lower epoch than the run's would be dead to every reader; that is said, not committed."""
+    """Batches of a lower epoch than the run's would be dead to every reader; they are reported, not committed."""
     with pytest.raises(CorruptData, match="readers would drop"):
         next_commit(POSITION, [shipped(100, 200, (1, 100))], LEADERSHIP, 1)
 
@@ -286,7 +286,7 @@ def test_the_first_line_stays_the_highest_base_of_the_run() -> None:
 
 
 def test_a_commit_names_the_leaderships_further_on_until_it_has_passed_them() -> None:
-    """After an election that lost records they say which are dead; segments may not, where the cleaner was."""
+    """After an election that lost records, they show which records are dead; segments may not, after a cleaning."""
     position = replace(POSITION, epochs=EpochHistory(((2, 0), (3, 120), (4, 150))))
     commit = next_commit(position, [shipped(100, 130, (2, 100), (3, 125))], LEADERSHIP, 1)
     assert commit.epochs.pairs == ((2, 0), (3, 120), (4, 150))
@@ -297,7 +297,7 @@ def test_a_commit_names_the_leaderships_further_on_until_it_has_passed_them() ->
 
 
 def java(store: ObjectStore, highest: int) -> None:
-    """A Java uploader's commit, over whatever stands there."""
+    """Write a Java uploader's commit over any other."""
     store.put(KEYS.commit, b"%020d" % highest)
 
 
@@ -322,7 +322,7 @@ def test_u29_a_taken_over_run_is_committed_at_once(
 def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
     store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """Our commit says when it was put over a Java uploader's; so do those that follow, of other leader epochs too."""
+    """The commit has the time when it replaced a Java uploader's; so have later ones, in other leader epochs too."""
     first, second = (CommitLog(CLUSTER, broker, lambda _: store) for broker in (1, 2))
     put_segment(store, 0, 100, (5, 0))
     java(store, 0)
@@ -343,7 +343,7 @@ def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
 def test_u29_a_partition_that_no_java_uploader_wrote_says_nothing_of_one(
     commits: CommitLog, listed: Callable[..., Listing]
 ) -> None:
-    """So nobody looks for late writes there."""
+    """So the agent does not expect late writes there."""
     position = commits.write(write(commits.read(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     assert isinstance(position.commit, Commit)
     assert position.commit.java is None

@@ -1,4 +1,4 @@
-"""What exists nowhere any more (protocol rule 10): recorded, passed, and filled where somebody holds it after all."""
+"""Offsets that exist nowhere any more: recorded, and passed by the commit (protocol rule 10)."""
 
 import json
 from contextlib import AbstractContextManager
@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.common.log_format import build
-from tests.uploader.committing.stored_segments import LEADERSHIP, put_segment, shipped
+from tests.uploader.committing.gaps import ask, at_100, pass_gap
+from tests.uploader.committing.stored_segments import LEADERSHIP, put_segment
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit, encode_log_start
@@ -19,43 +20,19 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectS
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
-from ts_uploader.tasks import Committed, FillGap, PassGap, Position, ReadPosition
-
-
-@pytest.fixture
-def commits(store: ObjectStore) -> CommitLog:
-    return CommitLog(CLUSTER, 1, lambda _: store)
-
-
-def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:
-    return commits.read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, known, 0)).position
-
-
-def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live: int) -> Position:
-    """The archive ends at 100, in epoch 1; this broker leads in epoch 5 and holds these segments."""
-    put_segment(store, 0, 100, (1, 0))
-    commit = Commit(0, 100, 1, EpochHistory(((1, 0),)), 100, ID, 2, 0, "theirs")
-    store.put(KEYS.commit, commit.encode())
-    store.put(KEYS.log_start, encode_log_start(0))
-    local.segments(*live)
-    local.epochs((1, 0), (5, live[0]))
-    return ask(commits, local)
-
-
-def pass_gap(commits: CommitLog, local: LocalDirectory, position: Position, end: int) -> Committed:
-    return commits.pass_gap(PassGap(TP, 0, LEADERSHIP, position, local.listing(), end))
+from ts_uploader.tasks import PassGap, ReadPosition
 
 
 def test_a_gap_is_recorded_and_passed_with_its_reason(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The record says from where to where, why, when and by whom, and readers meet a hole with a reason."""
+    """The record has its range, reason, time and broker, and readers meet a hole with a reason."""
     position = at_100(store, commits, local, 300, 400)
     committed = pass_gap(commits, local, position, 300)
     assert (committed.gaps, committed.position.next_offset) == (((100, 300),), 300)
     record = json.loads(store.get(KEYS.gap(100, 300))[0])
     assert {name: record[name] for name in ("from", "to", "broker")} == {"from": 100, "to": 300, "broker": 1}
-    assert record["reason"] == "retention or DeleteRecords took the segments before they were shipped"
+    assert record["reason"] == "retention or DeleteRecords removed the segments before they were shipped"
     assert record["time"] > 1_700_000_000_000
     assert committed.position.epochs == EpochHistory(((1, 0), (5, 300)))
     view = open_view(store, read_catalog(store, KEYS))
@@ -65,7 +42,7 @@ def test_a_gap_is_recorded_and_passed_with_its_reason(
 def test_u24_a_gap_that_delete_records_made_says_so(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The broker's log start offset lies inside its first segment: nobody but DeleteRecords puts it there."""
+    """The broker's log start offset is inside its first segment: only DeleteRecords moves it there."""
     position = at_100(store, commits, local, 300, 400)
     local.log_start(350)
     assert pass_gap(commits, local, position, 300).reason.startswith("DeleteRecords moved the log start to 350")
@@ -96,7 +73,7 @@ def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectSto
 
 
 class Counting(WrappedStore):
-    """Notes what is asked for."""
+    """Records the requested keys."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
@@ -143,7 +120,7 @@ def test_what_reaches_above_the_next_offset_is_no_gap(
 def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The commit was taken back and names the leadership that begins there; retention took the living records since."""
+    """The commit went back and names the leadership that begins there; retention removed the live records since."""
     at_100(store, commits, local, 300, 400)
     for base in (50, 150, 200):
         put_segment(store, base, base + 100, (1, base))  # of the dead line
@@ -159,7 +136,7 @@ def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
 def test_u32_leaderships_that_a_taken_back_commit_names_ahead_are_believed_before_what_stands_there(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The leader who took it back named them from its own log; a dead line's segments bear others."""
+    """The leader that moved it back named them from its own log; a dead line's segments have others."""
     at_100(store, commits, local, 300, 400)
     put_segment(store, 100, 200, (2, 100), (3, 150))
     put_segment(store, 120, 180, (1, 120), (4, 150))  # of a line that is dead since
@@ -174,9 +151,9 @@ def test_u32_leaderships_that_a_taken_back_commit_names_ahead_are_believed_befor
 def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_leaderships(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Seed 558: the commit was taken back, and names leaderships of a line that another election ended.
+    """Seed 558: the commit went back, and names leaderships of a line that another election ended.
 
-    A segment of the line that came back lives by its last epoch. A later leader of the dead line parts below it. By
+    A segment of the line that returned is live by its last epoch. A later leader of the dead line parts below it. By
     the dead leaderships it would part above, and readers would find a hole in place of the segment.
     """
     at_100(store, commits, local, 300, 400)
@@ -201,7 +178,7 @@ def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_leaders
 def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The list begins above the gap. Of two copies of an offset the later epoch lives, but none above the list's."""
+    """The list begins above the gap. Of two copies the later epoch is live, but no epoch above the list's."""
     put_segment(store, 0, 100, (1, 0))
     put_segment(store, 40, 80, (2, 40))
     put_segment(store, 50, 200, (6, 50))  # of a line that an election ended
@@ -312,7 +289,7 @@ def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
 def test_a_gap_is_not_recorded_over_another_agents_commit(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Somebody committed since: what is missing is to be found out anew."""
+    """Another agent committed since: the gap has to be found again."""
     position = at_100(store, commits, local, 300, 400)
     store.put(KEYS.commit, Commit(0, 200, 5, EpochHistory(((1, 0),)), 0, ID, 2, 0, "another").encode())
     with pytest.raises(PreconditionFailed):
@@ -323,7 +300,7 @@ def test_a_gap_is_not_recorded_over_another_agents_commit(
 def test_a_passed_gap_does_not_look_like_a_lost_election(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The commit knows the epoch that begins where it ends, so another leader's log is compared by that."""
+    """The commit has the epoch that begins at its end, so another leader's log is compared by that."""
     position = at_100(store, commits, local, 300, 400)
     pass_gap(commits, local, position, 300)
     local.segments(0, 150)
@@ -331,128 +308,6 @@ def test_a_passed_gap_does_not_look_like_a_lost_election(
     asked = commits.read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
     assert asked.lost is None
     assert asked.position.gaps == ((100, 300),)
-
-
-def test_a_filled_gap_gets_the_epochs_of_its_records(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory
-) -> None:
-    """A broker that holds the range ships it; with the epochs that were guessed, readers would drop its records."""
-    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
-    local.unlink(300, 400)
-    local.segments(0, 150, 320)
-    local.epochs((1, 0), (4, 150), (5, 300))
-    position = ask(commits, local)
-    run = (
-        shipped(0, 150, (1, 0)),
-        shipped(150, 320, (4, 150), (5, 300)),
-    )
-    put_segment(store, 150, 320, (4, 150), (5, 300))
-    filled = commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run))
-    assert (filled.position.next_offset, filled.position.gaps) == (300, ())
-    assert filled.position.epochs == EpochHistory(((1, 0), (4, 150), (5, 300)))
-    commit = read_commit(store, KEYS)[0]
-    assert isinstance(commit, Commit)
-    assert commit.epochs == filled.position.epochs
-    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
-    assert [(step.start, step.end, type(step)) for step in steps] == [
-        (0, 100, ReadRange),
-        (100, 150, Hole),
-        (150, 300, ReadRange),
-    ]
-
-
-def test_a_filled_gap_gets_epochs_that_retention_cut_from_the_brokers_list(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory
-) -> None:
-    """What lies in it was shipped from `.deleted` files too, below the log start, where the list now begins."""
-    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
-    local.unlink(300, 400)
-    local.segments(200, 320)
-    local.epochs((3, 200), (4, 250), (5, 300))
-    position = replace(ask(commits, local), gaps=((100, 300),))
-    run = (
-        shipped(100, 150, (1, 100), (2, 120)),
-        shipped(150, 200, (2, 150), (3, 180)),
-        shipped(200, 320, (3, 200), (4, 250), (5, 300)),
-    )
-    for done in run:
-        put_segment(store, done.base, done.end, *done.epochs)
-    filled = commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run))
-    assert filled.position.epochs == EpochHistory(((1, 0), (2, 120), (3, 180), (4, 250), (5, 300)))
-    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
-    assert not [step for step in steps if isinstance(step, Hole)]
-
-
-def test_a_filled_gap_is_weighed_by_whole_segments(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory
-) -> None:
-    """Shipped with the run's guess where compaction left nothing, its later batches say that it lives."""
-    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
-    local.unlink(300, 400)
-    local.segments(100, 290, 320)
-    local.epochs((1, 0), (4, 150), (5, 280))
-    position = ask(commits, local)
-    run = (
-        shipped(100, 290, (1, 100), (4, 150), (5, 280)),
-        shipped(290, 320, (1, 290), (5, 300)),
-    )
-    filled = commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run))
-    assert filled.position.epochs == EpochHistory(((1, 0), (4, 150), (5, 280)))
-
-
-def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory
-) -> None:
-    """The list begins above the gap: in between stand segments of epochs that only this log names."""
-    put_segment(store, 100, 300, (2, 100), (3, 200))
-    commit = Commit(300, 400, 4, EpochHistory(((4, 300),)), 400, ID, 2, 0, "theirs")
-    store.put(KEYS.commit, commit.encode())
-    store.put(KEYS.log_start, encode_log_start(0))
-    store.put(KEYS.gap(0, 100), b"{}")
-    local.segments(0, 100, 300, 500)
-    local.epochs((1, 0), (2, 100), (3, 200), (4, 300), (5, 500))
-    position = ask(commits, local)
-    assert position.gaps == ((0, 100),)
-    run = (shipped(0, 100, (1, 0)),)
-    put_segment(store, 0, 100, (1, 0))
-    commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (0, 100), run))
-    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
-    assert not [step for step in steps if isinstance(step, Hole)]
-
-
-def test_a_filled_gap_ends_a_later_epoch_that_the_list_names_in_it(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory
-) -> None:
-    """The list gives the gap epoch 3, whose records were lost: this log has epoch 2 there, and epochs never fall."""
-    put_segment(store, 0, 50, (3, 0))
-    put_segment(store, 300, 400, (4, 300))
-    commit = Commit(300, 400, 4, EpochHistory(((3, 0), (4, 300))), 400, ID, 2, 0, "theirs")
-    store.put(KEYS.commit, commit.encode())
-    store.put(KEYS.log_start, encode_log_start(0))
-    local.segments(100, 300, 500)
-    local.epochs((2, 100), (4, 300), (5, 500))
-    position = replace(ask(commits, local), gaps=((0, 300),))
-    put_segment(store, 100, 300, (2, 100))
-    filled = commits.fill_gap(
-        FillGap(TP, 0, LEADERSHIP, position, local.listing(), (0, 300), (shipped(100, 300, (2, 100)),))
-    )
-    assert filled.position.epochs == EpochHistory(((2, 0), (4, 300)))
-    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
-    assert [(step.start, type(step)) for step in steps] == [(0, Hole), (100, ReadRange), (300, ReadRange)]
-
-
-def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory
-) -> None:
-    """Each taking over looks at the gaps again, and leaves the store as it is."""
-    position = pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300).position
-    local.segments(0, 100)
-    local.epochs((1, 0), (5, 300))
-    run = (shipped(100, 300, (1, 100)),)
-    position = replace(position, gaps=((100, 300),))
-    before = store.get(KEYS.commit)[0]
-    assert commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run)).position.gaps == ()
-    assert store.get(KEYS.commit)[0] == before
 
 
 def test_u30_a_lost_log_start_is_written_anew_with_the_lowest_segment(
@@ -470,7 +325,7 @@ def test_u30_a_lost_log_start_is_written_anew_with_the_lowest_segment(
 def test_u30_a_lost_commit_is_walked_over_its_recorded_gaps(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """A lifecycle rule took `offset.wm`: the run goes on behind what stands, and a recorded gap does not end it."""
+    """A lifecycle rule removed `offset.wm`: the run continues after the stored segments, across a recorded gap."""
     pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
     put_segment(store, 300, 400, (5, 300))
     store.delete([KEYS.commit])
@@ -482,7 +337,7 @@ def test_u30_a_lost_commit_is_walked_over_its_recorded_gaps(
 def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """What our last commit said stays true up to its next offset (protocol rule 12)."""
+    """The agent's last commit stays true up to its next offset (protocol rule 12)."""
     at_100(store, commits, local, 300, 400)
     known = Commit(200, 300, 5, EpochHistory(((1, 0), (4, 150))), None, ID, 1, 0, "ours")
     store.delete([KEYS.commit])

@@ -15,7 +15,7 @@ COMMITTED_END = 287  # of the segment 200, which the Java uploader's watermark n
 
 @ON_BOTH
 def test_a_java_bucket_is_taken_over_without_loss_or_repetition(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """The run goes on where the Java uploader's ended, its objects stay as they are, and ours follow."""
+    """The run continues at the end of the Java uploader's, its objects stay as they are, and the agent's follow."""
     cluster.create_topic("appendtime", assignment=[[1]], config={"segment.bytes": "16384"})
     place_segments_of_the_java_broker(cluster)
     archive = archive_of("appendtime", cluster_id="my_test_kafka_cluster", entropy_bits=3)

@@ -28,7 +28,7 @@ def crc_of(data: bytes) -> int:
 
 
 class Life:
-    """An archive up to offset 6 in epoch 5, and the broker's log that goes on from there."""
+    """Make an archive up to offset 6 in epoch 5, and the broker's log that continues from there."""
 
     def __init__(self, store: ObjectStore, local: LocalDirectory) -> None:
         self.store = store
@@ -86,7 +86,7 @@ NEW = [(ID, "t"), (OTHER, f"t~{OTHER}")]
 
 
 def test_a_log_that_goes_on_under_another_id_opens_no_new_life(life: Life) -> None:
-    """The last committed batch stands in it, and its segments are older than the id; nothing is written."""
+    """The last committed batch is in it, and its segments are older than the id; nothing is written."""
     life.change_id(60)
     for _ in range(2):
         with pytest.raises(TopicIdChanged, match=f"tsctl adopt-topic-id t {OTHER}"):
@@ -107,7 +107,7 @@ def test_a_log_that_compaction_changed_goes_on_if_it_is_older_than_its_id(life: 
 
 
 def test_a_log_that_begins_behind_the_archive_goes_on_if_its_epochs_do(life: Life) -> None:
-    """All that was committed is gone from the broker: the archive alone holds it."""
+    """All committed records were removed from the broker: only the archive has them."""
     life.write(9, 12)
     life.change_id(0)
     with pytest.raises(TopicIdChanged, match="it begins at 9, and 6 is the next offset"):
@@ -134,7 +134,7 @@ def test_a_topic_created_again_with_the_very_bytes_of_before_gets_a_new_life(lif
 
 
 def test_an_operator_lets_the_new_id_continue_the_life(life: Life, tsctl: Run) -> None:
-    """The commit goes on in its directory under the new id; brokers that still bear the old one are no strangers."""
+    """The commit continues in its directory under the new id; brokers that still have the old one are accepted."""
     life.change_id(60)
     ended = tsctl("adopt-topic-id", "t", OTHER, "--url", life.store.location, "--cluster", "c", "--entropy-bits", "5")
     assert ended.code == 0, ended.err
@@ -181,7 +181,7 @@ def test_what_cannot_be_adopted_is_refused(life: Life, tsctl: Run, arguments: tu
 
 
 def test_readers_know_a_life_by_its_first_id(life: Life) -> None:
-    """A stream that began before the id was replaced goes on: to it the topic is the same."""
+    """A stream that began before the id was replaced continues: for it the topic is the same."""
     known, _ = read_incarnations(life.store, CLUSTER, "t")
     adopted = known.adopted(OTHER, 2)
     assert (adopted.newest_directory, adopted.newest_id) == ("t", ID)

@@ -42,7 +42,7 @@ class Agent:
         self.tracker.observe(Led(TP, leadership))
 
     def begin(self) -> ReadPosition:
-        """Until it is to ask the store."""
+        """Run the agent until its next request to the store."""
         self.tracker.observe(self._local.listing())
         (ask,) = until_they_count(self.tracker, self._local.log_dir, {(TP.topic, TP.partition): 10**6})
         assert isinstance(ask, ReadPosition)
@@ -62,7 +62,7 @@ class Agent:
 
 @pytest.fixture
 def agent(store: ObjectStore, local: LocalDirectory) -> Agent:
-    """One that knows that [0, 100) and [100, 200) are committed."""
+    """Make an agent that has read that [0, 100) and [100, 200) are committed."""
     local.segments(0, 100, 200)
     local.epochs((5, 0))
     for base in (0, 100):
@@ -81,7 +81,7 @@ def write_over(store: ObjectStore, *, named: int = 0) -> None:
 
 
 def look_again(agent: Agent, local: LocalDirectory) -> AnyTask:
-    """Something made the agent ask again: here a high watermark below the next offset."""
+    """Make the agent read the position again: by a high watermark below the next offset."""
     offsets = {(TP.topic, TP.partition): 150}
     (ask,) = agent.tracker.observe(written(local.log_dir, offsets))
     return ask
@@ -94,8 +94,8 @@ def bases(tasks: list[AnyTask]) -> list[int]:
 def test_u29_what_was_written_over_is_recorded_before_our_commit_hides_it(
     agent: Agent, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The record says why, and that a broker may hold it still; it stands, and is told once, also where the commit
-    then fails.
+    """The record has the reason, and that a broker may still have the offsets; it is written and counted once, even if
+    the commit then fails.
     """
     write_over(store)
     told: list[tuple[tuple[int, int], ...]] = []
@@ -108,8 +108,8 @@ def test_u29_what_was_written_over_is_recorded_before_our_commit_hides_it(
     assert read_commit(store, KEYS)[0] == ForeignCommit(0)
     assert told == [((60, 100),), ()]
     record = json.loads(store.get(KEYS.gap(60, 100))[0])
-    assert "a Java uploader wrote a shorter segment over it" in record["reason"]
-    assert "a broker that still holds it ships it again" in record["reason"]
+    assert "a Java uploader overwrote them with a shorter segment" in record["reason"]
+    assert "a broker that still has them ships them again" in record["reason"]
     assert bases(agent.answer(ask)) == [0]
     assert isinstance(read_commit(store, KEYS)[0], Commit)
 
@@ -117,7 +117,7 @@ def test_u29_what_was_written_over_is_recorded_before_our_commit_hides_it(
 def test_u29_what_was_written_over_is_shipped_after_a_failure(
     agent: Agent, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """An upload that fails forgets the position; our own commit stands by then, and its answer names the hole."""
+    """An upload that fails forgets the position; the agent's own commit exists by then, and its answer has the hole."""
     write_over(store)
     (ship,) = agent.answer(look_again(agent, local))
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_u29_what_was_written_over_is_shipped_after_a_failure(
 def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
     agent: Agent, store: ObjectStore, local: LocalDirectory, epoch: int
 ) -> None:
-    """The agent was killed after its commit and before the hole was filled; another knows no more than the store."""
+    """The agent was killed after its commit and before the hole was filled; another has only the store's objects."""
     write_over(store)
     assert bases(agent.answer(look_again(agent, local))) == [0]
     local.epochs((5, 0), *([(6, 200)] if epoch == 6 else []))
@@ -178,7 +178,7 @@ def test_u29_above_where_an_election_took_the_run_back_nothing_is_recorded(
 
 
 class NoCommits(WrappedStore):
-    """A store that takes no commit: the agent is killed at that moment."""
+    """A store that accepts no commit: the agent is killed at that moment."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)

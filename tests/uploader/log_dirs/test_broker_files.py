@@ -49,7 +49,7 @@ def test_a_snapshot_of_an_unknown_version_is_refused() -> None:
 
 
 def test_offsets_are_read_from_a_checkpoint() -> None:
-    """Topic names with dots, dashes and underscores; partition 10 beside 1."""
+    """Topic names with dots, dashes and underscores; partition 10 next to 1."""
     data = b"0\n4\nmy.topic-a 0 120\n__consumer_offsets 49 0\na 1 5\na 10 9223372036854775807\n"
     assert parse_offset_checkpoint(data) == {
         ("my.topic-a", 0): 120,
@@ -101,7 +101,7 @@ def test_a_leader_epoch_checkpoint_that_does_not_parse_counts_for_nothing(data: 
 
 
 def test_a_topic_id_is_read() -> None:
-    """With and without a line end; the id of all zeros is none."""
+    """With and without a line end; the id of all zeros counts as missing."""
     assert parse_partition_metadata(b"version: 0\ntopic_id: 4k9-_wUzQ3iUqXrXc6Tq6A") == "4k9-_wUzQ3iUqXrXc6Tq6A"
     assert parse_partition_metadata(b"version: 0\ntopic_id: 4k9-_wUzQ3iUqXrXc6Tq6A\n") == "4k9-_wUzQ3iUqXrXc6Tq6A"
     assert parse_partition_metadata(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA") is None

@@ -39,7 +39,7 @@ _OVERFLOW = 0x4000
 
 
 class Watch:
-    """Every change of a directory and of those below it, as the kernel tells it."""
+    """Every change of a directory and of those below it, as the kernel reports it."""
 
     def __init__(self, directory: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -84,7 +84,7 @@ def watched(directory: Path) -> Iterator[Watch]:
 
 @pytest.fixture(scope="module")
 def lone() -> Iterator[LocalCluster]:
-    """One broker, which is its own controller: what it said last stands while it is stopped."""
+    """One broker, which is its own controller: its last state stays while it is stopped."""
     with LocalCluster(s3=True, buckets=[BUCKET], properties={"log.segment.bytes": "60000"}, name="guest") as cluster:
         yield cluster
 
@@ -98,7 +98,7 @@ def archive(lone: LocalCluster, tmp_path: Path) -> Iterator[tuple[Archive, S3Fau
 
 
 def bounds(threads: int, log_dirs: int, stores: int) -> tuple[int, int]:
-    """The most threads and descriptors, as docs/deploy.md says."""
+    """The most threads and descriptors, as in docs/deploy.md."""
     return 24 + threads + 2 * log_dirs + stores * (threads + 2), 20 + 2 * threads + 3 * log_dirs + stores * (
         3 * threads + 16
     )
@@ -107,7 +107,7 @@ def bounds(threads: int, log_dirs: int, stores: int) -> tuple[int, int]:
 def test_a_user_who_may_only_read_ships_everything_and_changes_nothing(
     lone: LocalCluster, archive: tuple[Archive, S3FaultProxy]
 ) -> None:
-    """The broker stands still, so what changes in its log dir somebody else did; threads and descriptors are few."""
+    """The broker is paused, so another process made each change in its log dir; threads and descriptors are few."""
     shipped, proxy = archive
     lone.create_topic(TOPIC, partitions=PARTITIONS)
     for partition in range(PARTITIONS):

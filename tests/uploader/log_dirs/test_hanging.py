@@ -55,7 +55,7 @@ def look(
 
 @contextmanager
 def one_descriptor_left() -> Iterator[None]:
-    """The process may open one more file, and no second one beside it."""
+    """The process may open one more file, and no second one at the same time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     try:
@@ -81,7 +81,7 @@ def test_u39_what_retention_renamed_hangs_on_the_lowest_live_segment(local: Loca
 
 
 def test_u39_the_chain_need_not_reach_the_next_offset(local: LocalDirectory) -> None:
-    """The lowest file is gone already; what hangs is shipped, and the gap ends there."""
+    """The lowest file was unlinked already; the files that hang are shipped, and the gap ends there."""
     for base in (100, 200, 300):
         local.write(base, batches(base, base + 100, 4))
     local.epochs((4, 300), (6, 390))
@@ -90,7 +90,7 @@ def test_u39_the_chain_need_not_reach_the_next_offset(local: LocalDirectory) -> 
 
 
 def test_u39_a_file_hangs_on_one_that_was_seen_live(local: LocalDirectory) -> None:
-    """Compaction took the tail of the middle one, so only its having been seen live tells that it belongs here."""
+    """Compaction removed the tail of the middle one, so only its live listing proves that it belongs here."""
     local.write(0, batches(0, 100, 4))
     local.write(100, batches(100, 150, 4))
     local.write(200, batches(200, 300, 4))
@@ -110,7 +110,7 @@ def test_a_file_whose_last_batch_ends_elsewhere_does_not_hang(local: LocalDirect
 
 
 def test_a_dead_line_that_ends_at_the_lowest_live_segment_does_not_hang(local: LocalDirectory) -> None:
-    """The log was truncated to 280 and filled in epoch 5; then retention took that too: 280 was renamed last."""
+    """The log was truncated to 280 and filled in epoch 5; then retention removed that too: 280 was renamed last."""
     local.write(300, batches(300, 400, 4))
     local.write(400, batches(400, 500, 4))
     local.rename(300, 400)
@@ -186,7 +186,7 @@ def test_an_epoch_that_falls_along_the_chain_ends_it(local: LocalDirectory) -> N
 def test_below_the_next_offset_a_file_agrees_with_the_run(
     local: LocalDirectory, pairs: tuple[tuple[int, int], ...], *, hangs: bool
 ) -> None:
-    """It is the segment that contains the next offset; what the run does not know contradicts nothing."""
+    """It is the segment that contains the next offset; offsets that the run lacks contradict nothing."""
     local.write(0, batches(0, 100, 4))
     local.write(100, batches(100, 200, 4))
     local.epochs((4, 100), (6, 190))
@@ -225,7 +225,7 @@ def test_a_file_without_whole_batches_hangs_on_nothing(local: LocalDirectory, da
 
 
 def test_u39_a_file_that_cannot_be_opened_hangs_on_nothing(local: LocalDirectory) -> None:
-    """A link in its place, say: it is passed over, and others are not."""
+    """A link in its place, for example: it is left out, and others are not."""
     local.write(50, batches(50, 100, 4))
     local.write(100, batches(100, 200, 4))
     local.epochs((4, 100), (6, 190))
@@ -235,7 +235,7 @@ def test_u39_a_file_that_cannot_be_opened_hangs_on_nothing(local: LocalDirectory
 
 
 def test_u39_what_passes_is_no_reason_to_pass_over_a_file(local: LocalDirectory) -> None:
-    """The agent is out of descriptors for a moment: the look fails and is made again, and no gap takes the file."""
+    """The agent has no descriptors for a moment: the task fails and is retried, and no gap includes the file."""
     local.write(0, batches(0, 100, 4))
     local.write(100, batches(100, 200, 4))
     local.epochs((4, 100), (6, 190))

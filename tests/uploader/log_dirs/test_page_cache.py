@@ -1,7 +1,7 @@
-"""Whoever reads the broker's files leaves the page cache as it was found.
+"""Reading the broker's files does not change the page cache.
 
-The files lie where the local clusters' do, below the checkout: on a tmpfs, as /tmp may be, nothing is ever cold. A host
-that is short of memory takes pages by itself at any time, and holds one for a moment before: hence `NOISE`.
+The files are next to those of the local clusters, below the checkout: on a tmpfs, as /tmp may be, no page is ever cold.
+A host that is short of memory evicts pages at any time, and keeps one for a moment before: hence `NOISE`.
 """
 
 import os
@@ -42,7 +42,7 @@ def local() -> Iterator[LocalDirectory]:
 
 @pytest.fixture
 def cold(local: LocalDirectory) -> LocalDirectory:
-    """One closed segment of some MiB, none of which is cached, and the active one behind it."""
+    """One closed segment of some MiB without a cached page, and the active one after it."""
     value = random.Random(7).randbytes(60_000)
     batches, offset, size = [], 0, 0
     while size < PAGES * PAGE_BYTES:
@@ -69,7 +69,7 @@ def ship(local: LocalDirectory, store: ObjectStore) -> None:
 
 
 def test_of_a_cold_segment_nothing_stays(cold: LocalDirectory, store: ObjectStore) -> None:
-    """Log and indexes are shipped, and not one page of theirs is cached afterwards."""
+    """Log and indexes are shipped, and not one page of them is cached afterwards."""
     files = [cold.path / f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")]
     ship(cold, store)
     assert all(sum(cached_pages(file)) <= most for file, most in zip(files, (NOISE, 2, 2), strict=True))
@@ -103,12 +103,12 @@ def test_what_the_broker_had_cached_stays_to_the_page(
         if sum(before) >= wanted and sum(cached_pages(beside)) >= PAGES - 5:
             assert sum(now < was for was, now in zip(before, after, strict=True)) <= NOISE
             return
-        store.delete([info.key for info in store.list()])  # the host is short of memory and took pages by itself
+        store.delete([info.key for info in store.list()])  # the host is short of memory and evicted pages by itself
     pytest.fail("the host never left a file alone that nobody opens")
 
 
 def test_a_segment_is_read_from_the_disk_once_for_scan_and_upload(cold: LocalDirectory) -> None:
-    """What the scan pulled in stays until the file is closed, and goes then."""
+    """Pages that the scan added stay until the file is closed, and are dropped then."""
     log = log_of(cold)
     with open_log(cold.path, 0) as opened:
         scan_segment(opened.reader(), opened.size)
@@ -121,7 +121,7 @@ def test_a_segment_is_read_from_the_disk_once_for_scan_and_upload(cold: LocalDir
 
 
 def test_a_cached_segment_is_asked_about_once_and_seldom(cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is read, a page in thirty at most is asked for: questions cost as much as reads."""
+    """However often it is read, a page in thirty at most is queried: queries cost as much as reads."""
     asked = []
 
     def counting(descriptor: int, buffers: Sequence[bytearray], position: int, flags: int = 0) -> int:
@@ -141,7 +141,7 @@ def test_a_cached_segment_is_asked_about_once_and_seldom(cold: LocalDirectory, m
 
 
 def test_what_was_cached_before_is_not_handed_back_if_it_went_meanwhile(cold: LocalDirectory) -> None:
-    """Whoever reads twice puts back what the host took between, for it was there when it began."""
+    """A second read restores the pages that the host evicted in between, since they were cached at first."""
     log = log_of(cold)
     cache(log, 0, PAGES * PAGE_BYTES)
     with open_log(cold.path, 0) as opened:
@@ -181,8 +181,8 @@ def test_small_looks_at_indexes_leave_no_page(
 def test_where_nobody_can_say_what_is_cached_nothing_is_dropped(
     cold: LocalDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the kernel refuses the question, segments are shipped all the same, and the log says so once."""
-    monkeypatch.setattr(os, "RWF_NOWAIT", 0x4000_0000)  # a flag that no file system knows
+    """If the kernel rejects the query, segments are shipped all the same, and the log reports it once."""
+    monkeypatch.setattr(os, "RWF_NOWAIT", 0x4000_0000)  # a flag that no file system supports
     monkeypatch.setattr(page_cache, "_told", type(page_cache._told)())
     cache(log_of(cold), 0, 100 * PAGE_BYTES)
     with structlog.testing.capture_logs() as logs:

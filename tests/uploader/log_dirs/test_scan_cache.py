@@ -30,7 +30,7 @@ def test_the_scan_that_was_not_used_for_longest_gives_way() -> None:
 
 
 def test_a_scan_weighs_as_much_as_there_is_in_it() -> None:
-    """A segment full of aborted transactions takes the place of many, or is not remembered at all."""
+    """A segment full of aborted transactions replaces many others, or is not cached at all."""
     scans = RememberedScans(40)
     for inode in range(4):
         scans.remember(state(inode), scan())

@@ -35,7 +35,7 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Watched:
-    """A watcher at work, and what it says; its timer never comes, so that what is said was hinted."""
+    """A running watcher, and its observations; its timer never fires, so each observation was hinted."""
 
     def __init__(self, log_dirs: tuple[Path, ...]) -> None:
         self.said: queue.SimpleQueue[Observation] = queue.SimpleQueue()
@@ -59,20 +59,20 @@ class Watched:
             assert self.watcher.watching
 
     def wait_for(self, expected: Callable[[Observation], bool]) -> list[Observation]:
-        """All that is said up to what is expected."""
+        """All observations up to the expected one."""
         heard = [self.said.get(timeout=SECONDS)]
         while not expected(heard[-1]):
             heard.append(self.said.get(timeout=SECONDS))
         return heard
 
     def wait_for_listing(self, partition: TopicPartition, *bases: int) -> list[Observation]:
-        """All that is said up to a partition's listing with these bases."""
+        """All observations up to a partition's listing with these bases."""
         return self.wait_for(
             lambda said: isinstance(said, Listing) and (said.partition, said.bases) == (partition, bases)
         )
 
     def scan(self) -> list[Observation]:
-        """All that is said before everything has been scanned once more."""
+        """All observations until everything has been scanned once more."""
         self.watcher.hint_all()
         return self._wait_for_scan()
 
@@ -91,7 +91,7 @@ def healthy(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["absent", "no directory"])
 def failed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A log dir that cannot be read, whoever asks."""
+    """A log dir that cannot be read, by any user."""
     path = tmp_path / "failed"
     if request.param == "no directory":
         path.touch()
@@ -116,12 +116,12 @@ def test_a_roll_on_a_healthy_disk_is_seen_although_another_failed(healthy: Path,
 
 
 def test_a_partition_is_gone_only_if_all_log_dirs_could_be_read(healthy: Path, failed: Path) -> None:
-    """It may have been moved to the disk that cannot be read; once that is back, its absence is said."""
+    """It may have been moved to the unreadable disk; once that is back, its absence is reported."""
     with Watched((failed, healthy)).running() as watched:
         (healthy / "t-0").rmdir()
         (healthy / "t-1").mkdir()
         heard = watched.wait_for_listing(ONE)
-        segment(healthy, ONE, 7)  # both hints may come at once, and in any order; this one comes after them
+        segment(healthy, ONE, 7)  # both hints may arrive at once, and in any order; this one is later than both
         heard += [*watched.wait_for_listing(ONE, 7), *watched.scan()]
         assert not any(isinstance(said, DirectoryGone) for said in heard)
         mend(failed)
@@ -144,7 +144,7 @@ def test_a_topic_that_is_no_longer_shipped_is_gone_also_while_a_disk_cannot_be_r
 def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
     healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed disk may still answer for the name of a directory that nobody can list."""
+    """A failed disk may still answer for the name of a directory that cannot be listed."""
     other = tmp_path / "other"
     (other / "t-0").mkdir(parents=True)
 
@@ -169,7 +169,7 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
 
 
 def test_u42_a_directory_that_meets_a_defect_stops_no_other(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that is none of the system's ends no thread."""
+    """An unexpected error ends no thread."""
 
     def list_or_fail(partition: TopicPartition, *arguments: Any) -> Listing | None:
         if partition == ZERO:
@@ -195,7 +195,7 @@ def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path
 
 
 def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
-    """Without another event and without a scan: the first look after a change is none."""
+    """Without another event and without a scan: the first listing after a change is not whole."""
     with Watched((healthy,)).running() as watched:
         segment(healthy, ZERO, 7)
         watched.watcher.hint(ZERO, whole=True)
@@ -228,7 +228,7 @@ def replace_epochs(directory: Path, text: str) -> None:
 
 
 def test_u28_a_new_leader_epoch_on_the_disk_is_seen_at_once(healthy: Path) -> None:
-    """From then on the broker's figures are the leader's; the timer never comes here, so the rename was the hint."""
+    """From then on the broker's figures are the leader's; the timer never fires here, so the rename was the hint."""
     with Watched((healthy,)).running() as watched:
         replace_epochs(healthy / "t-0", "0\n2\n3 0\n6 40\n")
         now = LastEpoch(EpochFile.READ, 6)
@@ -261,7 +261,7 @@ def test_an_unreadable_leader_epoch_checkpoint_is_listed_as_such(
 
 
 def test_a_leader_epoch_checkpoint_that_no_one_may_read_is_no_absent_one(healthy: Path) -> None:
-    """The system says why; the next scan tries again."""
+    """The log has the system's reason; the next scan tries again."""
     path = healthy / "t-0" / "leader-epoch-checkpoint"
     path.mkdir()
     found = list_partition(ZERO, healthy / "t-0", healthy)
@@ -307,7 +307,7 @@ def test_a_leader_epoch_checkpoint_of_a_far_future_is_read(tmp_path: Path) -> No
 
 
 def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:
-    """Which one counts is not the watcher's to say; all checkpoints are read when one changed, for who decides."""
+    """The watcher does not decide which one counts; if one checkpoint changed, all are read for the decision."""
     other = tmp_path / "other"
     (other / "t-0").mkdir(parents=True)
     (other / "replication-offset-checkpoint").write_text("0\n0\n")
@@ -319,7 +319,7 @@ def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tm
             lambda said: isinstance(said, SeveralDirectories) and [each.bases for each in said.listings] == [(), (7,)]
         )
         assert not any(isinstance(said, Listing) for said in heard)
-        # In place, of which no event tells; of the other file one does.
+        # In place, which causes no event; the other file causes one.
         (other / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
         (healthy / "new").write_text("0\n0\n")
         (healthy / "new").rename(healthy / "replication-offset-checkpoint")
@@ -332,7 +332,7 @@ def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tm
 
 
 def test_log_dirs_of_which_none_can_be_watched_are_an_error(failed: Path, tmp_path: Path) -> None:
-    """There is nothing to go on with, and the message says what is wrong with each."""
+    """The agent cannot continue, and the message has the error of each."""
     watched = Watched((failed, tmp_path / "another"))
     with pytest.raises(OperatorError, match=f"{failed}.*{tmp_path / 'another'}.*No such file"), watched.running():
         pass
@@ -341,7 +341,7 @@ def test_log_dirs_of_which_none_can_be_watched_are_an_error(failed: Path, tmp_pa
 def test_a_limit_of_inotify_at_the_start_is_an_error_that_names_the_setting(
     healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other log dirs would work, but somebody has to raise the limit."""
+    """The other log dirs would work, but the operator has to raise the limit."""
     (tmp_path / "other").mkdir()
     log_dirs = (healthy, tmp_path / "other")
     monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", limited(tmp_path / "other"))
@@ -355,7 +355,7 @@ def test_a_limit_of_inotify_at_the_start_is_an_error_that_names_the_setting(
 def test_a_limit_of_inotify_when_a_log_dir_is_back_is_told_and_the_others_go_on(
     healthy: Path, failed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events are hints: the scan finds what no event tells of, and an end of the process would help nobody."""
+    """Events are hints: the scan finds changes without an event, and an end of the process would not help."""
     monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", limited(failed))
     with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
         watched.scan()
@@ -371,7 +371,7 @@ def test_a_limit_of_inotify_when_a_log_dir_is_back_is_told_and_the_others_go_on(
 
 
 def limited(log_dir: Path) -> type[InotifyObserver]:
-    """An observer for which the kernel has no watches left when it comes to a log dir."""
+    """An observer for which the kernel has no watches left at one log dir."""
 
     class Limited(InotifyObserver):
         def schedule(self, handler: object, path: object, **options: object) -> object:  # type: ignore[override]

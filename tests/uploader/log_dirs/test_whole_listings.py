@@ -88,7 +88,7 @@ def test_u25_renames_that_do_not_end_give_no_whole_listing(local: LocalDirectory
 
 
 def test_another_directory_gives_no_whole_listing(local: LocalDirectory) -> None:
-    """The topic was made anew meanwhile."""
+    """The topic was created again meanwhile."""
     local.segments(0, 100)
     with pytest.raises(SegmentChanged, match="another directory"):
         whole_listing(replace(listed(local), identity=(1, 1)))
@@ -138,7 +138,7 @@ class Cleaner(threading.Thread):
         """What the directory may have held at some time between."""
         states = self._states.copy()
         begins = [at for at, _ in states]
-        # A state is over once the next step was taken: at the latest when the one after that was begun.
+        # A state ends when the next step is done, at the latest when the step after that begins.
         ends = [*begins[2:], inf, inf]
         return {state for (begin, state), end in zip(states, ends, strict=False) if begin <= ended and end >= began}
 

@@ -1,4 +1,4 @@
-"""What an agent tells of what waits: sums and worst values by default, and each partition where that is asked for."""
+"""The metrics of an agent's backlog: sums and extremes by default, and each partition if configured."""
 
 import math
 import os
@@ -89,7 +89,7 @@ def test_where_nothing_waits_nothing_is_at_risk(tmp_path: Path) -> None:
 
 
 def test_what_retention_took_already_has_no_time_left(tmp_path: Path) -> None:
-    """Its file is gone, and so is its time."""
+    """Its file was removed, and so was its time."""
     gone = waiting(tmp_path, 0, age_hours=1)
     (gone.listing.directory / f"{0:020d}.log").unlink()
     told = collected(BacklogCollector(lambda: {A: gone}, lambda _: TopicRetention()))
@@ -97,7 +97,7 @@ def test_what_retention_took_already_has_no_time_left(tmp_path: Path) -> None:
 
 
 def test_an_agent_tells_as_many_series_for_many_partitions_as_for_one() -> None:
-    """Unless it is told to tell of each."""
+    """Unless each one is configured to have a series."""
 
     def series(partitions: int, *, each: bool) -> int:
         backlog = {}
@@ -120,7 +120,7 @@ def test_an_agent_tells_as_many_series_for_many_partitions_as_for_one() -> None:
         (TopicRetention(retention_ms=10_000), 4, 0, 4, 6),
         (TopicRetention(retention_ms=10_000), 11, 0, 11, 0),
         (TopicRetention(retention_ms=None), 10**9, 10**9, 1, math.inf),
-        # 100 bytes came in 10 s, so the 50 that are missing come in 5.
+        # 100 bytes were written in 10 s, so the missing 50 follow in 5.
         (TopicRetention(retention_ms=None, retention_bytes=150), 10, 100, 10, 5),
         (TopicRetention(retention_ms=None, retention_bytes=150), 10, 0, 10, math.inf),
         (TopicRetention(retention_ms=None, retention_bytes=150), 10, 150, 10, 0),
@@ -133,12 +133,12 @@ def test_an_agent_tells_as_many_series_for_many_partitions_as_for_one() -> None:
 def test_the_time_left_is_that_of_the_limit_that_comes_first(
     retention: TopicRetention, age: float, behind: int, written: float, left: float
 ) -> None:
-    """Limits by size are told in time by how fast the log grows."""
+    """Limits by size are converted to time by the growth of the log."""
     assert seconds_left(retention, age, behind, written) == pytest.approx(left)
 
 
 def test_every_error_that_a_task_may_end_with_has_a_reason_of_its_own() -> None:
-    """A throttled request is told apart from a store that does not answer, a disk from both."""
+    """A throttled request, a store without an answer, and a disk have different reasons."""
     classes = [
         found
         for found in vars(errors).values()

@@ -45,7 +45,7 @@ def test_a_host_that_is_ready_is_told_as_such(check: Check) -> None:
 
 
 def test_what_is_wrong_in_several_rooms_is_told_at_once(check: Check) -> None:
-    """A log dir that is not there, a broker that ZooKeeper does not know, a bucket that nobody made: one run."""
+    """A missing log dir, a broker that ZooKeeper does not have, a missing bucket: one run."""
     (check.directory / "new-disk").mkdir()
     file = check.broker_file(broker__id="77", log__dirs=f"{check.directory / 'new-disk'},/nowhere/at/all")
     ended = check.run({URL: "s3://nowhere-at-all/base"}, "--server-properties", str(file))
@@ -67,12 +67,12 @@ def test_errors_of_the_files_do_not_hide_each_other(check: Check) -> None:
     code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.includ": "("}, *arguments)
     found = " ".join(each["found"] for each in findings)
     assert code == EXIT_ACT
-    for text in ("log.dirs: absent", "zookeeper.connect", "did you mean ts.segment.uploader.kafka.topics.include?"):
+    for text in ("log.dirs: missing", "zookeeper.connect", "did you mean ts.segment.uploader.kafka.topics.include?"):
         assert text in found
 
 
 def test_a_store_that_nobody_serves_is_worth_another_try(check: Check) -> None:
-    """Exit code 75, and what else there is to say is said."""
+    """Exit code 75, and all other findings are reported."""
     ended = check.run({URL: check.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     assert ended.returncode == EXIT_UNANSWERED, ended.stdout
     assert f"UNANSWERED {check.location}" in ended.stdout
@@ -80,7 +80,7 @@ def test_a_store_that_nobody_serves_is_worth_another_try(check: Check) -> None:
 
 
 def test_a_wrong_secret_and_a_wrong_clock_are_somebodys_to_mend(check: Check) -> None:
-    """The finding names the one or the other and no permission; asking again mends neither, so the code is 2."""
+    """The finding names the one or the other and no permission; a retry helps neither, so the code is 2."""
     wrong = check.run({URL: check.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
     assert wrong.returncode == EXIT_ACT, wrong.stdout
     assert "the secret key does not belong to this access key" in wrong.stdout
@@ -99,7 +99,7 @@ def test_a_missing_bucket_is_named_once_with_what_an_operator_does(check: Check)
 
 
 def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told within a bounded time, although the client would try for ever."""
+    """It is reported within a bounded time, although the client would retry forever."""
     monkeypatch.setattr(zookeeper_check, "_CONNECT_SECONDS", 0.2)
     environment = Environment("prod", 1, (), "127.0.0.1:9", kraft=False)
     connection, security = Connection("127.0.0.1:9", Security()), Security()
@@ -108,7 +108,7 @@ def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest
 
 
 def test_warnings_count_only_if_asked() -> None:
-    """An error goes before an answer that did not come, that before a warning."""
+    """An error has precedence over a missing answer, that over a warning."""
     found = [hint("a", "b"), warning("c", "d", "e")]
     assert (exit_code(found, strict=False), exit_code(found, strict=True)) == (EXIT_FINE, EXIT_WARNINGS)
     assert exit_code([hint("a", "b")], strict=True) == EXIT_FINE

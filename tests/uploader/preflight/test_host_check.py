@@ -1,4 +1,4 @@
-"""What `ts-uploader check` tells of the broker's host."""
+"""The findings of `ts-uploader check` on the broker's host."""
 
 import os
 from dataclasses import replace
@@ -30,7 +30,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 def found(environment: Environment, limits: Limits = PLENTY, **changed: str) -> list[Finding]:
-    """What there is to say with this configuration."""
+    """The findings with this configuration."""
     prefix = "ts.segment.uploader."
     properties = {f"{prefix}{key.replace('_', '.')}": value for key, value in changed.items()}
     config, _ = parse_config({prefix + "kafka.topics.exclude": "__.*", **properties}, "c")
@@ -47,7 +47,7 @@ def test_a_host_with_room_is_fine(environment: Environment) -> None:
     findings = found(environment)
     assert {each.severity for each in findings} == {Severity.OK}
     assert "disk-1: readable, 1 partition to ship" in said(findings, Severity.OK)
-    assert "of which the log dirs need 5" in said(findings, Severity.OK)
+    assert "the log dirs need 5" in said(findings, Severity.OK)
 
 
 def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Environment) -> None:
@@ -59,16 +59,16 @@ def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Envi
     assert "LimitNOFILE" in errors
     assert "max_user_watches" in said(found(environment, replace(PLENTY, watches=9)), Severity.WARNING)
     unknown = found(environment, replace(PLENTY, watches=None))
-    assert "does not say" in said(unknown, Severity.HINT)
+    assert "does not report" in said(unknown, Severity.HINT)
     assert Limits.here().descriptors > 0
 
 
 def test_a_log_dir_that_may_only_be_listed_is_named(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read without search, as mode 744 gives others: one error, and nothing of it is asked any further."""
+    """Read without search, as mode 744 gives others: one error, and no further check of it."""
     log_dir = environment.log_dirs[0]
     monkeypatch.setattr("ts_uploader.preflight.host_check.os.access", lambda path, _: Path(path) != log_dir)
     findings = found(environment)
-    assert "disk-1: this user may list it, and open nothing in it" in said(findings, Severity.ERROR)
+    assert "disk-1: this user may list it, but open no file in it" in said(findings, Severity.ERROR)
     assert "disk-1: readable" not in said(findings, Severity.OK)
     assert "disk-2: readable" in said(findings, Severity.OK)
 
@@ -103,11 +103,11 @@ def test_settings_of_the_broker_that_leave_no_time_are_hints(environment: Enviro
 
 
 def test_an_upload_rate_below_what_comes_in_is_a_warning(environment: Environment) -> None:
-    """By what stands on the disks within the retention."""
+    """By the bytes on the disks within the retention."""
     hour = environment.defaults.overridden_by({"log.retention.hours": "25"})
     slow = replace(environment, defaults=hour)
     for log_dir in environment.log_dirs:
         for log in log_dir.glob("kept-*/*.log"):
             os.truncate(log, 1 << 30)  # sparse
-    assert "held to 1024" in said(found(slow, upload_max_bytes_per_second="1024"), Severity.WARNING)
+    assert "limited to 1024" in said(found(slow, upload_max_bytes_per_second="1024"), Severity.WARNING)
     assert said(found(slow, upload_max_bytes_per_second="100000"), Severity.WARNING) == ""

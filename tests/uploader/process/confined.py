@@ -13,5 +13,5 @@ def sandbox(kind: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "tests.deploy.sandbox", kind, str(UNIT))
 
 
-# Mounting needs root, and what comes next takes it away.
+# Mounting needs root, and the next command drops it.
 CONFINED = (*(sandbox("disks") if os.geteuid() == 0 else ()), *READER, *sandbox("calls"))

@@ -22,7 +22,7 @@ together.wait(60)
 
 
 def arenas(bound: str) -> int:
-    """How many arenas besides the main heap eight threads get."""
+    """How many arenas eight threads get in addition to the main heap."""
     done = subprocess.run([sys.executable, "-c", _PROGRAM.format(bound=bound)], capture_output=True, check=True)
     return int(done.stdout)
 

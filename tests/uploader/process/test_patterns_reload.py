@@ -18,18 +18,18 @@ SECONDS = 60.0
 
 
 def configure(archive: Archive, agent: AgentProcess, changed: Mapping[str, str]) -> None:
-    """Write the configuration anew, and tell the agent."""
+    """Write the configuration again, and signal the agent."""
     write_config(agent.config_dir, archive.keys.cluster, {**archive.properties, **changed})
     os.kill(agent.pid, signal.SIGHUP)
 
 
 def led(agent: AgentProcess) -> set[str]:
-    """The topics of the partitions that it tells of."""
+    """The topics of the partitions in its metrics."""
     return {partition["topic"] for partition in agent.status()["partitions"]}
 
 
 def wait_for_led(agent: AgentProcess, *topics: str) -> None:
-    """Until it tells of these, and of no others."""
+    """Until its metrics have these topics, and no others."""
     wait_for(lambda: led(agent) == set(topics), f"the agent to ship {topics}", SECONDS, state=agent.tail)
 
 
@@ -43,7 +43,7 @@ def topics(cluster: LocalCluster, archive_of: ArchiveOf, stays: str, comes: str)
 
 
 def test_topics_come_in_and_go_with_their_patterns(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """What comes in is shipped, what goes is dropped, and a bad pattern changes nothing and is told."""
+    """New topics are shipped, removed ones are dropped, and a bad pattern changes nothing and is reported."""
     archive, later = topics(cluster, archive_of, "stays-here", "comes-later")
     agent = archive.agent()
     wait_for_led(agent, "stays-here")

@@ -1,4 +1,4 @@
-"""The agent stands back behind the broker: its nice value and class of I/O, as the kernel tells them."""
+"""The agent's priority is below the broker's: its nice value and class of I/O, as the kernel reports them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the log says of a configuration that was read again: what takes effect, and what needs a restart."""
+"""The log lines of a configuration that was read again: which keys apply at once, and which need a restart."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ class Reading:
 
 
 def test_options_of_s3_that_differ_are_named_one_by_one(agent: Reading) -> None:
-    """New ones, changed ones and those that are gone, and no other; without their values."""
+    """New, changed and removed ones, and no other; without their values."""
     agent.say({}, {})
     agent.properties |= {f"{S3}region": "eu-west-1", f"{S3}proxy": f"http://me:{SECRET}@proxy:1", f"{S3}acl": "private"}
     agent.properties |= {"ts.segment.uploader.kafka.client.sasl.password": SECRET}
@@ -98,7 +98,7 @@ def test_nothing_is_said_where_nothing_differs(agent: Reading) -> None:
 
 
 def test_an_endpoints_file_with_errors_changes_nothing(agent: Reading) -> None:
-    """Also nothing of the properties file beside it."""
+    """Also nothing of the properties file in the same directory."""
     agent.say({}, {})
     running = agent.read()
     agent.properties |= {"ts.segment.uploader.upload.max.bytes.per.second": "2048"}

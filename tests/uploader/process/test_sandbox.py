@@ -1,4 +1,4 @@
-"""The agent under what deploy/ts-uploader.service takes away from it: see tests/deploy/sandbox.py."""
+"""The agent under the restrictions of deploy/ts-uploader.service: see tests/deploy/sandbox.py."""
 
 from pathlib import Path
 

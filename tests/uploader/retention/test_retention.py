@@ -101,7 +101,7 @@ def test_the_broker_decides_where_the_topic_says_nothing() -> None:
 
 
 def test_dynamic_settings_win_over_the_brokers_file() -> None:
-    """They name milliseconds only, and what they do not name stays as the file says."""
+    """They have milliseconds only; for all other keys the file counts."""
     file = KAFKAS.overridden_by({"log.retention.minutes": "10", "log.retention.bytes": "7"})
     dynamic = file.overridden_by({"log.retention.ms": "5"})
     assert (dynamic.retention.retention_ms, dynamic.retention.retention_bytes) == (5, 7)
@@ -151,7 +151,7 @@ def test_what_cannot_be_read_is_the_default_and_said(key: str, value: str) -> No
 
 
 def test_a_brokers_unreadable_age_leaves_the_coarser_one() -> None:
-    """The reason is said, and the next unit that is there counts."""
+    """The reason is reported, and the next unit that is set counts."""
     found = KAFKAS.overridden_by({"log.retention.ms": "x", "log.retention.hours": "1"})
     assert found.retention.retention_ms == HOUR_MS
     assert len(found.problems) == 1
@@ -169,7 +169,7 @@ def test_age_spends_retention_where_kafka_deletes() -> None:
 
 
 def test_bytes_behind_spend_retention_where_kafka_deletes() -> None:
-    """Kafka takes the oldest segment once the others alone are as many bytes as may stay."""
+    """Kafka deletes the oldest segment once the others alone reach the limit."""
     sized = topic(retention_bytes="1000", retention_ms="-1")
     assert fraction_left(sized, 10**9, 250) == 0.75
     assert fraction_left(sized, 0, 999) > 0

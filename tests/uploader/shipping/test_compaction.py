@@ -9,7 +9,7 @@ from ts_local.cluster import LocalCluster, Record, wait_for
 def test_u12_segments_that_the_cleaner_emptied_do_not_stop_the_run(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """A segment of zero bytes answers for its offsets: compaction took them all, and shipping goes on behind it."""
+    """A segment of zero bytes covers its offsets: compaction removed all of them, and shipping continues after it."""
     archive = archive_of("emptied")
     cluster.create_topic(
         "emptied",

@@ -52,7 +52,7 @@ def writer(
 
 
 def test_each_place_gets_the_ends_of_its_topics(places: dict[str, ObjectStore], local: LocalDirectory) -> None:
-    """What has no high watermark that counts, or no place, is left out; what stands there is written over."""
+    """A partition without a counted high watermark, or without a location, is left out; the object is overwritten."""
     backlog = {
         ORDERS: waiting(local, 42, 1_700_000_000_123_456_789),
         CLICKS: waiting(local, 5, 1_700_000_000_000_000_000),
@@ -76,7 +76,7 @@ def test_each_place_gets_the_ends_of_its_topics(places: dict[str, ObjectStore], 
 
 
 def test_where_nothing_is_led_nothing_is_written(places: dict[str, ObjectStore], local: LocalDirectory) -> None:
-    """A broker without partitions of a place says nothing there."""
+    """A broker without partitions in a location writes nothing there."""
     writer({ORDERS: waiting(local, 42, 1)}, places, Metrics()).write()
     assert list(places["clicks"].list()) == []
     writer({}, places, Metrics()).write()

@@ -1,4 +1,4 @@
-"""The agent's cache objects: written behind the commits, and missed by nobody where they are not."""
+"""The agent's cache objects: written after the commits, and not needed by any reader."""
 
 import io
 import threading
@@ -48,14 +48,14 @@ def cache_objects(store: ObjectStore) -> dict[int, list[int]]:
 
 
 def assert_true(store: ObjectStore) -> None:
-    """What readers are told by way of cache objects is what each object says itself."""
+    """Readers get the same metadata from cache objects as from the objects themselves."""
     catalog = read_catalog(store, KEYS)
     assert catalog.segments
     assert describe(store, KEYS, catalog.segments, catalog.cache_objects) == describe(store, KEYS, catalog.segments)
 
 
 class Failing(WrappedStore):
-    """The next put of a cache object fails as it is told, and then says so."""
+    """The next put of a cache object fails with the given error, and records that it did."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
@@ -63,7 +63,7 @@ class Failing(WrappedStore):
         self.failed = threading.Event()
 
     def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
-        """As told, once."""
+        """Fail once, as configured."""
         fault, self.fault = self.fault, "none"
         if fault == "before":
             self.failed.set()
@@ -76,7 +76,7 @@ class Failing(WrappedStore):
 
 
 class Asked(WrappedStore):
-    """Notes which prefixes are listed, and which objects asked for their metadata."""
+    """Records which prefixes are listed, and which objects' metadata is requested."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
@@ -113,7 +113,7 @@ class Running:
 
 
 def test_a_cache_object_grows_with_the_run_and_a_full_one_is_followed_by_the_next(store: ObjectStore) -> None:
-    """Each segment below the next offset stands in one cache object; what stands above is left for later."""
+    """Each segment below the next offset is in one cache object; segments above are left for later."""
     end = put_segments(store, 0, 1, 2, 3)
     assert write_cache_object(store, KEYS, end - 10)[1] == 3
     assert cache_objects(store) == {0: [0, 10, 20]}
@@ -131,7 +131,7 @@ def test_a_cache_object_grows_with_the_run_and_a_full_one_is_followed_by_the_nex
 
 
 def test_a_java_uploaders_segments_are_passed_once(store: ObjectStore) -> None:
-    """They say nothing of themselves; a cache object notes that, and the next write does not ask them again."""
+    """They have no metadata; a cache object records that, and the next write does not read them again."""
     for number in range(3):
         store.put(KEYS.segment(SegmentName(number * 10)), batches((number * 10, number * 10 + 10)))
     end = put_segments(store, 3, 4)
@@ -163,7 +163,7 @@ def test_a_damaged_cache_object_is_made_again(store: ObjectStore) -> None:
     ids=["nested", "short row", "number", "nonsense"],
 )
 def test_a_hostile_cache_object_is_made_again(store: ObjectStore, text: bytes) -> None:
-    """Its checksum fits, as of one whose author knows the format; one of these ended the agent."""
+    """Its checksum fits, as if its author used the format; one such object ended the agent."""
     end = put_segments(store, 0, 1, 2)
     store.put(KEYS.cache_object(0), b"%08x\n%b\n" % (crc32c(text), text))
     write_cache_object(store, KEYS, end)
@@ -171,7 +171,7 @@ def test_a_hostile_cache_object_is_made_again(store: ObjectStore, text: bytes) -
 
 
 def test_a_cache_object_that_meets_a_defect_stops_no_other(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that nobody expects is logged, and the writer goes on."""
+    """An unexpected error is logged, and the writer continues."""
     end = put_segments(store, *range(EVERY))
     met, written = threading.Event(), threading.Event()
 
@@ -191,7 +191,7 @@ def test_a_cache_object_that_meets_a_defect_stops_no_other(store: ObjectStore, m
 
 
 def test_a_cache_object_that_is_too_large_stands(store: ObjectStore) -> None:
-    """It is not read, so it may be one of a later release, which knows why it is; its segments are asked one by one."""
+    """It is not read, so it may be of a later release, which has its reasons; its segments are read one by one."""
     end = put_segments(store, 0, 1, 2)
     large = bytes(CACHE_OBJECT_BYTES + 1)
     store.put(KEYS.cache_object(0), large)
@@ -202,7 +202,7 @@ def test_a_cache_object_that_is_too_large_stands(store: ObjectStore) -> None:
 
 
 def test_a_cache_object_ends_before_a_segment_of_a_later_release(store: ObjectStore) -> None:
-    """What stands below it is kept, and not asked for again at each attempt."""
+    """Entries below it are kept, and not read again at each attempt."""
     put_segments(store, 0, 1)
     later = {**dict(store.head(KEYS.segment(SegmentName(10))).metadata), "ts-version": "2"}
     store.put(KEYS.segment(SegmentName(20)), batches((20, 30)), metadata=later)
@@ -216,7 +216,7 @@ def test_a_cache_object_ends_before_a_segment_of_a_later_release(store: ObjectSt
 
 
 def test_of_two_agents_that_write_at_once_the_second_is_refused(store: ObjectStore) -> None:
-    """Nobody writes over what he has not read."""
+    """An object that was not read is not overwritten."""
     end = put_segments(store, 0, 1, 2)
 
     class Late(WrappedStore):
@@ -234,7 +234,7 @@ def test_of_two_agents_that_write_at_once_the_second_is_refused(store: ObjectSto
 
 
 def test_commits_make_a_cache_object_due_by_the_segments_they_passed(store: ObjectStore) -> None:
-    """None before enough were passed; nothing is asked of the store before either."""
+    """No request is sent to the store before the commits have passed enough segments."""
     asked: list[str] = []
 
     def store_of(topic: str) -> ObjectStore:
@@ -266,12 +266,12 @@ def test_an_attempt_takes_in_what_was_committed_while_it_waited(store: ObjectSto
 
 
 def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: ObjectStore) -> None:
-    """One listing more would be a quarter of its cost; where it is gone or full, they are looked for."""
+    """One more listing would be a quarter of its cost; if the object is missing or full, all are listed."""
     asked = Asked(store)
     with Running(asked) as writer:
 
         def grown(*numbers: int) -> int:
-            """How often cache objects were listed until these segments stand in one."""
+            """Return how often cache objects were listed until one contains these segments."""
             asked.listed.clear()
             writer.committed(KEYS, put_segments(store, *numbers), len(numbers))
             wait_for(
@@ -285,7 +285,7 @@ def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: Obj
         assert grown(*range(2 * EVERY, 3 * EVERY)) == 1
         assert cache_objects(store) == {0: [number * 10 for number in range(3 * EVERY)]}
         grown(*range(3 * EVERY, CACHE_OBJECT_SEGMENTS))
-        # So many at once that more may stand there: the writer looks again by itself.
+        # So many at once that more may be missing: the writer continues by itself.
         wait_for(lambda: asked.listed.count(KEYS.cache_objects) == 1, "the look for more")
         assert grown(*range(CACHE_OBJECT_SEGMENTS, CACHE_OBJECT_SEGMENTS + EVERY)) == 1
     assert sorted(cache_objects(store)) == [0, CACHE_OBJECT_SEGMENTS * 10]
@@ -294,7 +294,7 @@ def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: Obj
 
 @pytest.mark.parametrize("fault", ["before", "after"])
 def test_a_cache_object_that_fails_is_made_up_for_by_the_next(store: ObjectStore, fault: str) -> None:
-    """The store takes it or not; the writer goes on, and nobody is told anything else meanwhile."""
+    """Whether the store accepts it or not, the writer continues, and other partitions are written meanwhile."""
     failing = Failing(store)
     failing.fault = fault
     with Running(failing) as writer:
@@ -346,7 +346,7 @@ def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
 def test_an_agent_killed_at_a_cache_object_leaves_a_correct_view(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy, moment: Moment
 ) -> None:
-    """Killed as it writes one: readers see what they should, and the next agent goes on."""
+    """Killed while it writes one: readers see the same, and the next agent continues."""
     topic = f"cached-{moment}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]])

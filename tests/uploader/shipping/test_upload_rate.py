@@ -1,4 +1,4 @@
-"""The agent sends no faster than its configuration allows, and takes another limit while it runs."""
+"""The agent sends no faster than its configuration allows, and applies another limit while it runs."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ LIMIT_METRIC = "ts_uploader_upload_limit_bytes_per_second"
 
 
 def configure(archive: Archive, agent: AgentProcess, **changed: str | None) -> None:
-    """Write the archive's configuration with other values (None leaves a key out), and tell the agent."""
+    """Write the archive's configuration with other values (None leaves a key out), and signal the agent."""
     properties = {key: value for key, value in {**archive.properties, **changed}.items() if value is not None}
     write_config(agent.config_dir, archive.keys.cluster, properties)
     os.kill(agent.pid, signal.SIGHUP)
@@ -56,7 +56,7 @@ def start(cluster: LocalCluster, archive_of: ArchiveOf, topic: str, limit: int) 
 def test_all_uploads_together_keep_to_the_limit_and_none_times_out(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """However fast the store is, no more goes than the limit allows; who waits for its turn does not stand still."""
+    """However fast the store is, no more bytes are sent than the limit allows; a waiting upload counts as progress."""
     archive, agent, began = start(cluster, archive_of, "rationed", LIMIT)
     assert 6 * closed_sizes(archive)[0] > LIMIT
     total = sum(closed_sizes(archive))

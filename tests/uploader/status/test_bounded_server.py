@@ -21,14 +21,14 @@ _NOTHING = b"GET /metrics HTTP/1.1\r\n"  # and no end of it
 
 
 class Held(Collector):
-    """A page that comes when a test says so."""
+    """A page that is sent when a test allows it."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.go = threading.Event()
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing: registering asks nobody."""
+        """Return nothing: registering reads nothing."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -64,7 +64,7 @@ def threads_of_connections() -> int:
 
 
 def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HealthServer) -> None:
-    """Many connections that ask half a question, and a probe behind them: the first of them gives way."""
+    """Many connections that send half a request, and then a probe: the first of them is closed."""
     before = threads_of_connections()
     with ExitStack() as opened:
         clients = [opened.enter_context(connected(server)) for _ in range(3 * MOST_CONNECTIONS)]

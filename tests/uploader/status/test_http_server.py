@@ -61,7 +61,7 @@ def without_the_process(page: bytes) -> list[str]:
 
 @pytest.mark.parametrize("version", [11, 10], ids=["HTTP/1.1", "HTTP/1.0"])
 def test_the_page_comes_in_pieces_and_is_the_one_that_prometheus_knows(version: int) -> None:
-    """To clients that know of chunks, and to those that do not."""
+    """To clients that support chunks, and to those that do not."""
     registry = registry_of(lambda: backlog(3))
     with served(registry) as connection:
         connection._http_vsn = version  # type: ignore[attr-defined]  # it has no setting for that
@@ -88,7 +88,7 @@ def test_a_page_that_breaks_off_is_not_taken_for_a_whole_one() -> None:
 
 
 def test_the_page_takes_less_memory_than_it_is_long() -> None:
-    """Neither all of its samples nor all of its text ever stand there at once."""
+    """Neither all of its samples nor all of its text are ever in memory at once."""
     waiting = backlog(2000)
     registry = registry_of(lambda: waiting)
     size = sum(len(piece) for piece in metrics_page(registry))
@@ -121,7 +121,7 @@ def test_health_is_told_with_its_facts() -> None:
 
 
 def test_health_does_not_wait_for_an_agent_that_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first look at ten thousand partitions takes its time, and a probe that gives up after a second ends nothing."""
+    """A first scan of ten thousand partitions needs time, and a probe that times out after a second ends nothing."""
 
     def wait() -> Mapping[TopicPartition, Backlog]:
         raise AssertionError("nobody asks for health by way of the tracker")
@@ -138,7 +138,7 @@ def test_health_does_not_wait_for_an_agent_that_is_busy(monkeypatch: pytest.Monk
 
 
 def test_an_agent_whose_main_thread_does_not_come_round_is_not_healthy_and_says_so_everywhere() -> None:
-    """The other pages come all the same: they are what one looks at then."""
+    """The other pages are served all the same: the operator needs them then."""
 
     def fail() -> Mapping[TopicPartition, Backlog]:
         raise TimeoutError
@@ -195,7 +195,7 @@ def spoken(address: str, head: str) -> tuple[int, str]:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Of a server that is told of two further names."""
+    """Of a server with two further names."""
     configured = lambda: ("pages.example", ".internal.example")  # noqa: E731
     server = HealthServer("127.0.0.1:0", registry_of(dict), status_of(lambda: backlog(3))[0], configured)
     server.start()

@@ -46,7 +46,7 @@ def served(troubled: Status) -> Iterator[str]:
 
 @pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (DESK, True)], ids=["phone", "desk-dark"])
 def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: int, *, dark: bool) -> None:
-    """Nothing stands out to the side, no letter is tiny, and the colours are those that the reader prefers."""
+    """Nothing overflows to the side, no letter is tiny, and the colours are those that the reader prefers."""
     page = b"".join(status_page(troubled)).decode()
     seen = look(page, tmp_path, width=width, dark=dark)
     assert seen["scrollWidth"] <= width
@@ -76,5 +76,5 @@ def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
 
 
 def test_the_browser_has_nothing_to_complain_of(served: str, tmp_path: Path) -> None:
-    """The policy that the page is served with lets its own style through, and nothing else is asked for."""
+    """The page's own policy allows its style, and the browser fetches nothing else."""
     assert complaints(served, tmp_path) == []

@@ -1,4 +1,4 @@
-"""What is told of an agent: whose trouble comes first, what stands still, and that it stays small."""
+"""The status of an agent: the worst partitions first, tasks without progress, and a bounded size."""
 
 import json
 import threading
@@ -16,7 +16,8 @@ from ts_uploader import progress
 from ts_uploader.events import Leadership
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
-from ts_uploader.status.snapshot import Status, status_json
+from ts_uploader.status.snapshot import Status
+from ts_uploader.status.status_json import status_json
 from ts_uploader.tasks import Failed, Fenced
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
@@ -68,7 +69,7 @@ def test_what_comes_from_elsewhere_is_escaped() -> None:
 
 @pytest.mark.parametrize("reason", WaitReason)
 def test_u35_a_page_with_a_stuck_partition_does_not_say_that_all_is_well(reason: WaitReason) -> None:
-    """Whatever it is stuck in, also where nobody said who leads it; the agent is healthy, as no restart would help."""
+    """In any state, also without a reported leader; the agent is healthy, as no restart would help."""
     known = dict([waiting("well", 0), waiting("stuck", 0), waiting("waits", 0, waits_for="a high watermark")])
     stuck = {
         TopicPartition("stuck", 0): Stuck(Wait(reason, "what it needs", ordinary=True), 1_200.0),
@@ -103,7 +104,7 @@ def test_ten_thousand_partitions_make_a_small_page() -> None:
 
 
 def test_all_partitions_as_json_cost_less_memory_than_they_are_long() -> None:
-    """They never stand there as a whole."""
+    """They are never in memory as a whole."""
     known = many(2_000)
     status, *_ = status_of(lambda: known)
     size = sum(len(piece) for piece in status_json(status))
@@ -179,7 +180,7 @@ def test_the_last_errors_are_few_and_each_counts_its_repetitions() -> None:
 
 
 def test_a_worker_that_stands_still_beyond_its_bound_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes on with each thing that it asks or reads, and while something outside keeps everybody waiting."""
+    """It makes progress with each request and read, and while an external limit keeps all workers waiting."""
     now = [1000.0]
     monkeypatch.setattr("ts_uploader.progress.time.monotonic", lambda: now[0])
     status, *_ = status_of(upload_timeout_seconds=60)
@@ -211,7 +212,7 @@ def test_a_worker_that_stands_still_beyond_its_bound_is_not_healthy(monkeypatch:
 
 
 def test_a_dead_thread_is_not_healthy() -> None:
-    """Its name is told."""
+    """Its name is reported."""
     ended = threading.Thread(target=int, name="upload-1")
     ended.start()
     ended.join()

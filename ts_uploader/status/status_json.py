@@ -1,0 +1,85 @@
+"""The body of `/status.json`, and the facts of `/healthz` that it repeats."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from ts_common.printable import printable_json
+from ts_uploader.status.partition_status import Totals
+from ts_uploader.status.snapshot import Status, StatusSnapshot
+
+_TOGETHER = 100  # partitions in one piece of JSON
+
+
+def health_facts(look: StatusSnapshot) -> dict[str, object]:
+    """Return the facts that `/healthz` reports with its status."""
+    return {
+        "phase": "running" if look.begun else "starting",
+        "tracker_answers": look.answering,
+        "leadership": "watched" if look.leadership_connected else "unknown",
+        "leadership_trouble": look.leadership_trouble,
+        "dead_threads": list(look.dead),
+        "stuck": [work.thread for work in look.stuck],
+    }
+
+
+def status_json(status: Status) -> Iterator[bytes]:
+    """Yield the object of `/status.json` in pieces: the text of ten thousand partitions is never in memory at once."""
+    backlog, look = status.backlog(), status.look()
+    head = {
+        "version": look.version,
+        "cluster": look.cluster,
+        "broker": look.broker,
+        "started": _iso(look.started),
+        "time": _iso(look.now),
+        "ready": look.ready,
+        "healthy": look.healthy,
+        "answered": dict(look.answered),
+        **health_facts(look),
+        "log_dirs": [str(log_dir) for log_dir in status.parts.environment.log_dirs],
+        "queue_length": sum(look.queues.values()),
+        "queues": dict(look.queues),
+        "working": [
+            {
+                "thread": work.thread,
+                "operation": work.operation,
+                "partition": str(work.partition),
+                "seconds": round(time.monotonic() - work.began_at, 1),
+            }
+            for work in look.works
+        ],
+        "request_limit": look.request_limit,
+        "upload_limit_bytes_per_second": look.upload_limit,
+        "stuck": len(look.stuck_partitions),
+        "stuck_partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "reason": stuck.wait.reason.value,
+                "waits_for": stuck.wait.text,
+                "seconds": round(stuck.seconds, 1),
+            }
+            for partition, stuck in look.stuck_partitions.longest()
+        ],
+        "last_errors": [{**asdict(error), "time": _iso(error.time)} for error in look.errors],
+    }
+    yield f'{printable_json(json.dumps(head))[:-1]}, "partitions": ['.encode()
+    totals = Totals()
+    lines: list[str] = []
+    before = "\n"
+    for partition in status.partitions(backlog):
+        totals.add(partition)
+        lines.append(printable_json(json.dumps(asdict(partition))))
+        if len(lines) == _TOGETHER:
+            yield (before + ",\n".join(lines)).encode()
+            before = ",\n"
+            lines.clear()
+    if lines:
+        yield (before + ",\n".join(lines)).encode()
+    yield f'], "totals": {json.dumps(asdict(totals))}}}\n'.encode()
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
