@@ -176,7 +176,5 @@ def test_the_comparison_finds_each_way_in_which_a_row_can_be_wrong(tmp_path: Pat
 def test_an_invalid_size_is_rejected(demo: Demo) -> None:
     """One line names the expected range; nothing is started."""
     assert demo.wait(30) == 2
-    assert re.fullmatch(r"DEMO_RECORDS=\S+: expected a whole number from 1,000 to 100,000,000\n", demo.text), (
-        demo.text
-    )
+    assert re.fullmatch(r"DEMO_RECORDS=\S+: expected a whole number from 1,000 to 100,000,000\n", demo.text), demo.text
     demo.assert_nothing_left()
