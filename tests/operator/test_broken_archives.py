@@ -230,7 +230,7 @@ def test_the_page_is_followed_on_a_broken_archive(broken: Archive, tmp_path: Pat
     shell = shell_of(broken, tmp_path)
     said = shell.ends(1, STORE_ALONE)
     assert "data-loss" in said
-    assert "hole: Offsets below the next offset" in said
+    assert "hole: No live copy contains these offsets" in said
     assert "8 partitions" in said
     assert "orphan-segment" not in said
     assert "the cluster still has" in shell.ends(1, BESIDE_CLUSTER)

@@ -88,7 +88,7 @@ def gaps(
                 return found
 
             looks = in_threads(look, asked)
-    for warning in (*(told for _, told in looks if told), *sorted(damaged)):
+    for warning in (*(warning for _, warning in looks if warning), *sorted(damaged)):
         output.warn(warning)
     found = [gap for found, _ in looks for gap in found if every or gap.state in _BAD]
     if as_json:

@@ -235,17 +235,17 @@ class _Writer:
         elif scan.corruption:
             self._found(f"{copy.key} was already damaged on the broker's disk: {scan.corruption[0][1]}")
 
-    def _damage(self, told: str) -> None:
+    def _damage(self, problem: str) -> None:
         if not self._keep_damaged:
             raise CorruptData(
-                f"{self._fetched.view.partition}: {told}; its directory is not written. "
+                f"{self._fetched.view.partition}: {problem}; its directory is not written. "
                 "--keep-damaged writes it with a warning"
             )
-        self._found(told)
+        self._found(problem)
 
-    def _found(self, told: str) -> None:
+    def _found(self, problem: str) -> None:
         self.is_whole = False
-        self._output.warn(f"{self._fetched.view.partition}: {told}")
+        self._output.warn(f"{self._fetched.view.partition}: {problem}")
 
     def _description(self, files: Sequence[dict[str, object]]) -> dict[str, object]:
         fetched = self._fetched
