@@ -193,6 +193,8 @@ def _problem(detail: ErrorDetails, name: str, label: str) -> str:
     """Return the end of a sentence on an invalid option: its value, unless it may be secret, and what is accepted."""
     if detail["type"] == "extra_forbidden":
         return f": unknown option{nearest(name, (option.name for option in OPTIONS), label)}"
+    if detail["type"] == "string_unicode":
+        return ": expected a text that UTF-8 can represent"
     value = str(detail["input"])
     hidden = name in _SECRET or ("://" in value and "@" in value)  # a URL can contain a password
     reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else "expected a text that is not empty"

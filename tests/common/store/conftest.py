@@ -128,6 +128,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
+def far(fake: FakeServer) -> Iterator[ObjectStore]:
+    """Open a store of S3 on the fake server, with a short timeout."""
+    del fake
+    with open_store("s3://archive/base", timeout_seconds=0.4) as store:
+        yield store
+
+
+@pytest.fixture
 def moto(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> MotoServer:
     """Return moto's server, which the environment names."""
     _no_configuration_of_this_machine(monkeypatch)

@@ -112,6 +112,8 @@ def test_json_says_tags_and_truth_in_its_own_way() -> None:
         ("proxy", "proxy:3128", "http://proxy:3128"),
         ("role.arn", "archive", "arn:aws:iam::123456789012:role/name"),
         ("region", "", "not empty"),
+        ("region", 5, "not empty"),
+        ("region", "\ud800", "that UTF-8 can represent"),
     ],
 )
 def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value: object, said: str) -> None:
