@@ -11,6 +11,7 @@ from ts_common.archive.commit import (
     encode_log_start,
 )
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.lineage import Lineage
 from ts_common.errors import CorruptData
 
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -82,3 +83,27 @@ def test_a_damaged_log_start_is_refused() -> None:
     """An empty object is damage, not offset 0."""
     with pytest.raises(CorruptData, match="20 digits"):
         decode_log_start(b"", "k")
+
+
+OLDER, OWN, NEWER = Lineage(4, 60, 90), Lineage(5, 50, 100), Lineage(6, 40, 110)
+
+
+@pytest.mark.parametrize(
+    ("lineage", "fits", "shown"),
+    [(OWN, True, 80), (OLDER, True, 50), (None, True, 50), (NEWER, False, None), (Lineage(5, 50, 99), False, None)],
+)
+def test_a_log_start_fits_a_commit_of_its_own_or_a_newer_lineage(
+    lineage: Lineage | None, fits: bool, shown: int | None
+) -> None:
+    """An older one can be above the first offset of the commit's lineage, which then is the beginning."""
+    log_start = LogStart(80, lineage)
+    assert log_start.fits(OWN) is fits
+    if shown is not None:
+        assert log_start.shown_from(OWN) == shown
+
+
+def test_a_log_start_with_a_lineage_reads_back() -> None:
+    """The lineage is in the second line, and the first line stays as in version 1."""
+    data = LogStart(80, OWN).encode()
+    assert decode_log_start(data, "k") == LogStart(80, OWN)
+    assert data.startswith(encode_log_start(80))

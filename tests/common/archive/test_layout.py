@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.layout import Layout, decode_layout, keys_of, read_layout
+from ts_common.archive.layout import Layout, check_layout, decode_layout, keys_of, read_layout
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import CorruptData, NewerFormat
+from ts_common.errors import CorruptData, NewerFormat, QueryError
 from ts_common.store.factory import open_store
 
 KEYS = ClusterKeys("prod", 5)
@@ -73,3 +73,13 @@ def test_a_reader_takes_the_width_that_it_is_told_or_the_layouts_or_none(tmp_pat
         assert keys_of(store, "prod", None) == KEYS
         assert keys_of(store, "prod", 3) == ClusterKeys("prod", 3)
         assert keys_of(store, "other", None) == ClusterKeys("other", 0)
+
+
+def test_a_number_that_differs_from_the_layouts_is_an_error_of_the_option(tmp_path: Path) -> None:
+    """The message names both numbers; without a layout any number is accepted, and below 1 means 0."""
+    with open_store(tmp_path.as_uri()) as store:
+        check_layout(store, ClusterKeys("prod", 3), "bits=")
+        store.put(KEYS.layout, TEXT)
+        check_layout(store, KEYS, "bits=")
+        with pytest.raises(QueryError, match=r"^bits=0: .* holds cluster prod with 5 entropy bits .*; set bits=5$"):
+            check_layout(store, ClusterKeys("prod", -1), "bits=")
