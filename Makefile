@@ -39,6 +39,7 @@ check: lint types imports deploy-checks
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m ts_local.phrases
 
 types: $(READY)
 	$(BIN)/mypy

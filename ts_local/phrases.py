@@ -141,7 +141,7 @@ def main() -> int:
             for phrase in listed
             for match in phrase.uses(text)
         ]
-        name = file.relative_to(CHECKOUT)
+        name = file.relative_to(CHECKOUT) if file.is_relative_to(CHECKOUT) else file
         if options.count and lines:
             print(f"{len(lines):5d} {name}")
         elif lines:
