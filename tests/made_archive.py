@@ -60,7 +60,7 @@ class MadeArchive:
     ) -> None:
         """A segment with the metadata of `log`; `body` is what the object then really holds.
 
-        With `late` it was shipped when markers may have been gone; `txnindex` is complete otherwise.
+        With `late` it was shipped when it may have lacked markers; `txnindex` is complete otherwise.
         """
         scan = scan_segment(BytesReader(log), len(log), None if timeindex is None else TimeIndex(base, timeindex))
         metadata = metadata_of(scan, base, "hand-made")
@@ -112,7 +112,7 @@ class MadeArchive:
 
         Args:
             directory: of the partition.
-            txnindex: what metadata says of each `.txnindex`.
+            txnindex: the state of each `.txnindex` in the metadata.
         """
         found = TopicPartition.parse(directory.name)
         assert found is not None
