@@ -60,7 +60,7 @@ class MadeArchive:
     ) -> None:
         """Put a segment with the metadata of `log`; `body` is the object's real content.
 
-        With `late` it was shipped when markers may have been compacted; otherwise `txnindex` is complete.
+        With `late` it was shipped when it may have lacked markers; `txnindex` is complete otherwise.
         """
         scan = scan_segment(BytesReader(log), len(log), None if timeindex is None else TimeIndex(base, timeindex))
         metadata = metadata_of(scan, base, "hand-made")
