@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from tests.uploader.beside import Archive
 from ts_common.archive.epoch_history import EpochHistory
+from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.zookeeper import PartitionState, ZooKeeper
@@ -107,6 +108,14 @@ def open_sessions(zookeeper: ZooKeeper) -> dict[int, int]:
                 elif kind == _CLOSE_SESSION:
                     found.pop(session, None)
     return found
+
+
+def start_agents(archive: Archive, *brokers: int) -> dict[int, AgentProcess]:
+    """Start an agent on each of these brokers, all at once; return them by broker."""
+    agents = {broker: archive.agent(broker, waits=False) for broker in brokers}
+    for agent in agents.values():
+        agent.wait_ready()
+    return agents
 
 
 def die(cluster: LocalCluster, broker: int) -> None:

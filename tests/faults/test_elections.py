@@ -17,6 +17,7 @@ from tests.faults.leaders import (
     log_bytes,
     logged,
     produce,
+    start_agents,
     state,
     wait_in_sync,
     wait_leadership_shipped,
@@ -41,7 +42,7 @@ def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_leadership(
     topic = f"parted-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
-    first, second = archive.agent(1), archive.agent(2)
+    first, second = start_agents(archive, 1, 2).values()
     shared = produce(cluster, topic, "shared", SHARED)
     die(cluster, 2)
     wait_led(cluster, topic, 1)
@@ -262,7 +263,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
     topic = f"there-and-back-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
-    agent, other = archive.agent(1), archive.agent(2)
+    agent, other = start_agents(archive, 1, 2).values()
     shared = produce(cluster, topic, "shared", SHARED)
     die(cluster, 2)
     wait_led(cluster, topic, 1)

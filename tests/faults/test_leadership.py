@@ -19,6 +19,7 @@ from tests.faults.leaders import (
     move_leader,
     open_sessions,
     produce,
+    start_agents,
     state,
     wait_in_sync,
     wait_leadership_shipped,
@@ -46,7 +47,7 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
     topic = f"moved-{moves}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
-    agents = {broker: archive.agent(broker) for broker in (1, 2)}
+    agents = start_agents(archive, 1, 2)
     with zookeeper_of(cluster).client() as client, Load(cluster, topic, 2) as load:
         for move in range(moves):
             leader = move % 2 + 1
@@ -136,7 +137,7 @@ def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_leadership(
     topic = f"stopped-{times}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
-    agents = {broker: archive.agent(broker) for broker in (1, 2)}
+    agents = start_agents(archive, 1, 2)
     client_of = zookeeper_of(cluster).client
     with client_of() as client, Load(cluster, topic, 1) as load, CommitWatch(archive) as watch:
         archive.wait_for_offset(1, seconds=PATIENCE)
@@ -213,7 +214,7 @@ def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_a
     topic = "unknown"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
-    agents = {broker: archive.agent(broker) for broker in (1, 2)}
+    agents = start_agents(archive, 1, 2)
     acknowledged = {partition: produce(cluster, topic, "before", 600, partition) for partition in (0, 1)}
     for partition, leader in ((0, 1), (1, 2)):
         wait_leadership_shipped(archive, leader, partition)
@@ -305,7 +306,7 @@ def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of
     topic = f"flapping-{flaps}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
-    agents = {broker: archive.agent(broker) for broker in (1, 2)}
+    agents = start_agents(archive, 1, 2)
     with zookeeper_of(cluster).client() as client, Load(cluster, topic, 1) as load, CommitWatch(archive) as watch:
         for leader in (2, 1, 2, 1, 2, 1):
             move_leader(client, topic, leader, OTHER[leader])

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from tests.faults.ends import exit_status
+from tests.faults.leaders import start_agents
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_common.archive.incarnations import read_incarnations
 from ts_local.agent import AgentProcess
@@ -116,7 +117,7 @@ def test_u17_a_cluster_migrates_under_load_and_nothing_is_lost(cluster: LocalClu
     id_before = topic_id(cluster, 1)
     with archives(cluster, tmp_path) as archive_of, Migration(cluster) as migration, Load(cluster) as load:
         archive: Archive = archive_of(TOPIC)
-        beside = {broker: archive.agent(broker) for broker in (1, 2)}
+        beside = start_agents(archive, 1, 2)
         wait_shipped_on(archive)
         migration.begin()
         for broker in (1, 2):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.conftest import ArchiveOf
 from tests.faults.later import LATER, is_later
-from tests.faults.leaders import PATIENCE, Load, assert_shown, wait_in_sync, wait_leadership_shipped
+from tests.faults.leaders import PATIENCE, Load, assert_shown, start_agents, wait_in_sync, wait_leadership_shipped
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
@@ -71,7 +71,7 @@ def test_agents_are_upgraded_one_by_one_and_put_back_under_load(cluster: LocalCl
     topic, partitions = "agents-upgraded", 2
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
-    agents = {broker: archive.agent(broker) for broker in (1, 2)}
+    agents = start_agents(archive, 1, 2)
     with Load(cluster, topic, partitions) as load:
         wait_all_ship(archive, partitions)
         for later in (True, False):
@@ -89,7 +89,7 @@ def test_three_brokers_and_their_agents_are_upgraded_one_after_the_other(three: 
     three.create_topic(topic, assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     with archives(three, tmp_path) as archive_of:
         archive = archive_of(topic)
-        agents = {broker: archive.agent(broker) for broker in three.brokers}
+        agents = start_agents(archive, *three.brokers)
         with Load(three, topic, partitions) as load:
             wait_all_ship(archive, partitions)
             for number, broker in three.brokers.items():
@@ -115,7 +115,7 @@ def test_a_broker_that_ends_without_its_agent_is_waited_for(cluster: LocalCluste
     topic = "broker-alone"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
-    agents = {broker: archive.agent(broker) for broker in (1, 2)}
+    agents = start_agents(archive, 1, 2)
     with Load(cluster, topic, 1) as load:
         wait_all_ship(archive, 1)
         for number in (1, 2, 1):

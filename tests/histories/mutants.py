@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
 
+from tests.histories.draws import draw
 from tests.histories.mutant_list import MUTANTS, Mutant
 from tests.histories.run import STEPS, run, silence
-from tests.histories.world import draw
 
 SEEDS = (0, 1_000_000, 2_000_000)
 HISTORIES = 1_000

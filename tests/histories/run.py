@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from tests.histories.world import Flavour, Step, World, draw
+from tests.histories.draws import Flavour, Step, draw
+from tests.histories.world import World
 
 STEPS = 70
 

@@ -1,9 +1,9 @@
 """Histories of elections, truncation, compaction, retention, crashes and store faults, against a model of the brokers.
 
 The tracker, the uploader and the commit log are the real ones, and so are the segments' bytes and the brokers' files;
-brokers, time, threads and the store are a model. `world` draws histories, `checks` has the promises that hold whenever
-an object lands in the store, `liveness` those that hold after the last fault, and `mutants` the faults that histories
-must notice.
+brokers, time, threads and the store are a model. `draws` draws histories, and `world` runs them. `checks` has the
+promises that hold whenever an object lands in the store, `liveness` those that hold after the last fault, and `mutants`
+the faults that histories must notice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 import structlog
 
+from tests.histories.draws import draw
 from tests.histories.mutant_list import MUTANTS, Mutant
 from tests.histories.mutants import SEEDS, try_mutant
 from tests.histories.run import STEPS, run, shrink, silence
-from tests.histories.world import draw
 
 _SHRINK_SECONDS = 30.0
 # Together they notice 30 of the 36 mutants: as many as the first 134 histories do. `make test-full` runs 1,100 more.
