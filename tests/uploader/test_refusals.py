@@ -85,7 +85,7 @@ def test_a_wrong_broker_file_is_told_with_all_its_problems(command: Command, tmp
     wrong.write_text("listeners=PLAINTEXT://:9092\n")
     ended = command.run({URL: command.location}, server_properties=wrong)
     command.refuses(ended, "log.dirs", "zookeeper.connect", "broker.id")
-    command.refuses(command.run({}, server_properties=tmp_path / "absent"), "absent", "no such file")
+    command.refuses(command.run({}, server_properties=tmp_path / "absent"), "absent", "the file does not exist")
 
 
 def test_a_store_location_that_is_none_is_told(command: Command) -> None:
