@@ -183,5 +183,5 @@ def test_r12c_segments_without_a_commit_are_listed_with_a_warning(
     hand_made.put_segment("t", 0, batches((0, 5)))
     ended = run("ls", *named, "-l", "segments")
     assert ended.code == 0
-    assert "t-0: 1 segment and no prod/t-0/offset.wm" in ended.err
+    assert "t-0: 1 segment but no prod/t-0/offset.wm" in ended.err
     assert "uncommitted" in ended.out
