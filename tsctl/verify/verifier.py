@@ -49,7 +49,7 @@ from tsctl.verify.findings import (
 )
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
-from tsctl.verify.segment_check import Checked, Depth, assumed, check_segment
+from tsctl.verify.segment_check import Checked, Depth, assume_copy, check_segment, extend_to_live_bases
 
 DAY_SECONDS = 86_400.0
 _PARTITIONS_AT_ONCE = 4
@@ -235,24 +235,30 @@ class Verifier:
     ) -> dict[StoredSegment, Checked]:
         """Check the segments, several in parallel; return the results in the order of the listing."""
         checked: dict[StoredSegment, Checked] = {}
-        waiting: deque[tuple[StoredSegment, SegmentCopy, Future[Checked]]] = deque()
+        assumed: set[StoredSegment] = set()
+        waiting: deque[tuple[StoredSegment, SegmentCopy, bool, Future[Checked]]] = deque()
 
         def take() -> None:
-            segment, guess, answer = waiting.popleft()
+            segment, guess, noted, answer = waiting.popleft()
             result = answer.result()
             findings.extend(result.findings)
             # An unreadable segment is not a hole.
             checked[segment] = Checked(result.copy or guess, (), result.foreign)
+            if not noted and (result.copy is None or result.copy is guess):
+                assumed.add(segment)
             self._report_progress(0, 1)
 
-        for segment, noted, following in self._with_cache_objects(listing, where, findings):
-            guess = assumed(listing.catalog.keys, segment, noted, following)
-            waiting.append((segment, guess, pool.submit(self._look_at, segment, guess, noted, where)))
+        for segment, metadata, following in self._with_cache_objects(listing, where, findings):
+            guess = assume_copy(listing.catalog.keys, segment, metadata, following)
+            waiting.append(
+                (segment, guess, bool(metadata), pool.submit(self._look_at, segment, guess, metadata, where))
+            )
             if len(waiting) > 2 * threads:
                 take()
         while waiting:
             take()
-        return checked
+        commit = listing.catalog.commit
+        return extend_to_live_bases(checked, assumed, commit) if isinstance(commit, Commit) else checked
 
     def _look_at(
         self, segment: StoredSegment, guess: SegmentCopy, noted: SegmentMetadata | None, where: str

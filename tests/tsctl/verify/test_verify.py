@@ -41,6 +41,18 @@ def key_of(base: int, suffix: str = ".log") -> str:
     return SegmentName(base).stem + suffix
 
 
+def put_cache_object(archive: Archive, *bases: int) -> None:
+    """Put a cache object of the segments with these base offsets."""
+    keys = archive.partition("t")
+    entries = []
+    for info in archive.store.list(keys.prefix):
+        parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
+        if parsed is not None and parsed[1] == ".log" and parsed[0].base in bases:
+            metadata = decode_metadata(archive.store.head(info.key).metadata, info.key)
+            entries.append(CacheEntry(parsed[0], info.size, info.etag, metadata))
+    archive.store.put(keys.cache_object(bases[0]), encode_cache_object(keys, entries))
+
+
 @ALL_DEPTHS
 def test_an_archive_without_fault_has_no_finding(archive: Archive, depth: Depth) -> None:
     """Its coverage is what was committed."""
@@ -65,20 +77,24 @@ def test_a_missing_segment_is_a_hole(archive: Archive, depth: Depth) -> None:
 
 def test_a_cache_object_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
     """If a cache object has the end of a segment, no other request is needed to find the missing one."""
-    keys = archive.partition("t")
-    entries = []
-    for info in archive.store.list(keys.prefix):
-        if info.key.endswith(".log"):
-            metadata = decode_metadata(archive.store.head(info.key).metadata, info.key)
-            name = SegmentName.parse(info.key.removeprefix(keys.prefix))
-            assert name is not None
-            entries.append(CacheEntry(name[0], info.size, info.etag, metadata))
-    archive.store.put(keys.cache_object(0), encode_cache_object(keys, entries))
+    put_cache_object(archive, 0, 100, 200)
     assert codes(verify(archive, Depth.LISTING)) == []
     for suffix in (".index", ".timeindex", ".log"):
         remove(archive, key_of(100, suffix))
     hole = only(verify(archive, Depth.LISTING))
     assert (hole.kind.code, hole.start, hole.end) == ("hole", 100, 200)
+
+
+def test_a_dead_segment_in_a_cache_object_cuts_no_live_one_at_the_depth_of_the_listing(archive: Archive) -> None:
+    """A segment of unknown end is assumed to end at the next live base offset: the dead one between is no hole."""
+    put(archive, 150, 400, epoch=0, variant=True)
+    put(archive, 300, 350, epoch=2)
+    archive.commit("t", 350, highest_base=300, epochs=((0, 0), (2, 100)))
+    for base in (100, 200):
+        put(archive, base, base + 100, epoch=2)
+    put_cache_object(archive, 150, 300)
+    dead = only(verify(archive, Depth.LISTING))
+    assert (dead.kind.code, dead.start, dead.end) == ("dead-tail", 150, 400)
 
 
 @ALL_DEPTHS
