@@ -23,7 +23,7 @@ mutants: $(READY)
 	$(BIN)/python -m tests.histories.mutants
 
 test-full: test-parts
-	@$(BIN)/python -m ts_local.kerberos
+	@$(BIN)/python -m ts_local.kafka.kerberos
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak -m full
 	$(BIN)/python -m tests.fuzz --seconds 300
@@ -83,6 +83,9 @@ lock: $(READY)
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])" | \
 	  $(BIN)/uv pip compile -q - --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	    --python-version 3.11 --universal -o requirements/build.txt
+	echo "venv-pack" | \
+	  $(BIN)/uv pip compile -q - --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 --universal -o requirements/pack.txt
 
 setup: $(READY)
 	@deploy/need-java
@@ -91,8 +94,8 @@ setup: $(READY)
 # Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics.
 test-parts: setup
 	@deploy/need-chromium
-	@$(BIN)/python -m ts_local.hdfs
-	@$(BIN)/python -m ts_local.azurite
+	@$(BIN)/python -m ts_local.stores.hdfs
+	@$(BIN)/python -m ts_local.stores.azurite
 	@$(BIN)/python -m ts_local.prometheus
 	@$(BIN)/python -m ts_local.systemd
 

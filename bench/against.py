@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.pairs import print_table, rounds
+from bench.measuring.pairs import print_table, rounds
 
 _GOAL = re.compile(
     r"^(?P<what>.+?)  +(?P<found>[0-9.]+)(?P<unit>[ \w]*?)  +(?P<bound>[<>]=) .*(?:met|MISSED)$", re.MULTILINE
@@ -38,7 +38,7 @@ class Figure:
 
 
 def figures(printed: str) -> dict[str, Figure]:
-    """Parse the table that `bench.pairs.print_goals` prints, by name.
+    """Parse the table that `bench.measuring.pairs.print_goals` prints, by name.
 
     Raises:
         ValueError: the text contains no such table.

@@ -5,8 +5,8 @@ of its first query, in rounds:
 
 - over a range of numbers, which is Spark alone, without Python;
 - over a topic by Spark's own Kafka source, from the broker;
-- over as many ready Arrow batches (`bench.ready_batches`): the cost of the interface of Python data sources. Spark
-  starts Python processes one after another to look for data sources, to make one, to plan and to read;
+- over as many ready Arrow batches (`bench.measuring.ready_batches`): the cost of the interface of Python data
+  sources. Spark starts Python processes one after another to look for data sources, to make one, to plan and to read;
 - over the same topic by `kafka_segments`, from S3, with the compiled code cached;
 - the same with an empty cache of compiled code (once for each installation and machine), printed separately.
 
@@ -29,11 +29,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from bench.agent_runs import CLUSTER, ship_with_agent
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, rounds
+from bench.measuring.agent_runs import CLUSTER, ship_with_agent
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table, rounds
+from bench.measuring.topics import close_last, produce
 from bench.spark import BUCKET, scan, session
-from bench.topics import close_last, produce
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 
 SECONDS: Final = 3.0
 TOPIC: Final = "bench-cold"

@@ -20,8 +20,8 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from awscrt.checksums import crc32c
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-from bench.pairs import exit_code, gate_parser
-from bench.records import json_value, key
+from bench.measuring.pairs import exit_code, gate_parser
+from bench.measuring.records import json_value, key
 from ts_common.decode.codecs import Codec
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder

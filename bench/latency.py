@@ -20,16 +20,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
-from bench.records import json_value, key
-from bench.topics import closed_parts
+from bench.measuring.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
+from bench.measuring.records import json_value, key
+from bench.measuring.topics import closed_parts
 from ts_common.archive.commit import Commit, decode_commit
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_local.ports import LOOPBACK
-from ts_local.s3 import S3Server
+from ts_local.stores.s3 import S3Server
 
 TOPIC = "bench"
 BUCKET = "bench"

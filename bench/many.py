@@ -16,11 +16,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.agent_runs import AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
-from bench.processes import ProcessWatch
-from bench.topics import CODECS, SEGMENT_BYTES, closed_parts, produce
-from ts_local.cluster import LocalCluster, wait_for
+from bench.measuring.agent_runs import AgentLog, bench_agent, wait_committed
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from bench.measuring.processes import ProcessWatch
+from bench.measuring.topics import CODECS, SEGMENT_BYTES, closed_parts, produce
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.process import ServerDiedError
 
 BUCKET = "bench"

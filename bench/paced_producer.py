@@ -27,7 +27,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.records import json_value, key
+from bench.measuring.records import json_value, key
 
 _UNDER_WAY_SECONDS = 2.0
 _EVERY_SECONDS = 0.05

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.shipping import BUCKET, Shipping, fill
 from ts_local.cached_pages import PAGE_BYTES, cache, cached_pages, uncache
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 
 KEPT = 0.97
 LEFT = 0.01

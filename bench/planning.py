@@ -29,16 +29,16 @@ from urllib.parse import urlsplit
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
-from bench.processes import ProcessWatch
-from bench.raw_puts import RawPuts
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from bench.measuring.processes import ProcessWatch
+from bench.measuring.raw_puts import RawPuts
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.scan import scan_segment
 from ts_common.model import TopicPartition
-from ts_local.s3 import S3Server
+from ts_local.stores.s3 import S3Server
 
 BUCKET = "bench"
 CLUSTER, TOPIC = "bench", "planned"

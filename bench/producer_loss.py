@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.agent_runs import Cost
+from bench.measuring.agent_runs import Cost
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile, rounds
 from bench.paced_producer import PacedProducer, Produced
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile, rounds
 from bench.shipping import BUCKET, Shipping, fill
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 
 HOT = "hot"
 HOT_PARTITIONS = 3

@@ -23,8 +23,8 @@ from typing import Final
 
 from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 
-from bench.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_records, template_segment
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from bench.measuring.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_records, template_segment
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from ts_common.query.plan_query import plan_query
 from ts_common.query.read_split import read_split
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream

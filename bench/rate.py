@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bench.agent_runs import AgentLog, bench_agent
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from bench.measuring.agent_runs import AgentLog, bench_agent
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.shipping import BUCKET, TOPIC, fill
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.link import LinkProxy
 
 WITHIN = 0.05

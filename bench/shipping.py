@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from bench.agent_runs import Cost, ship_with_agent
-from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
-from bench.processes import ProcessWatch
-from bench.topics import CODECS, SEGMENT_BYTES, ClosedPart, closed_parts, produce
-from ts_local.cluster import LocalCluster
+from bench.measuring.agent_runs import Cost, ship_with_agent
+from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.measuring.processes import ProcessWatch
+from bench.measuring.topics import CODECS, SEGMENT_BYTES, ClosedPart, closed_parts, produce
+from ts_local.kafka.cluster import LocalCluster
 
 THROUGHPUT_RATIO = 0.90
 CPU_RATIO = 1.5

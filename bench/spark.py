@@ -6,8 +6,8 @@ the topic with a Java consumer:
 
 - `kafka_segments` from S3, and from the directory; and again with a schema of offset and timestamp only;
 - Spark's own Kafka source, from the broker;
-- ready Arrow batches (`bench.ready_batches`): the ceiling of the interface of Python data sources; and one row of them,
-  which is the fixed time of any query through that interface;
+- ready Arrow batches (`bench.measuring.ready_batches`): the ceiling of the interface of Python data sources; and one
+  row of them, which is the fixed time of any query through that interface;
 - the same `.log` objects fetched from S3 on two threads, and dropped: server and client share the cores;
 - Kafka's Java consumer without Spark, warm.
 
@@ -31,15 +31,15 @@ from pathlib import Path
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sql
 
-from bench.agent_runs import CLUSTER, ship_with_agent
-from bench.java_parts import JavaConsumer, spark_kafka_jars
-from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
-from bench.ready_batches import ReadyBatches
-from bench.topics import SEGMENT_BYTES, ClosedPart, close_last, produce
+from bench.measuring.agent_runs import CLUSTER, ship_with_agent
+from bench.measuring.java_parts import JavaConsumer, spark_kafka_jars
+from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.measuring.ready_batches import ReadyBatches
+from bench.measuring.topics import SEGMENT_BYTES, ClosedPart, close_last, produce
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 
 CEILING_RATIO = {"none": 0.75, "lz4": 0.75, "zstd": 0.65}
 NARROW_RATIO = 3.0

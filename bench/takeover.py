@@ -25,9 +25,9 @@ from functools import partial
 
 from confluent_kafka import ElectionType, TopicPartition
 
-from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
-from bench.topics import closed_parts
+from bench.measuring.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
+from bench.measuring.topics import closed_parts
 from ts_common import model
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
@@ -35,7 +35,7 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, Mode, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Mode, Record, wait_for
 from ts_uploader.log_dirs.local_log import local_epochs
 
 TOPIC = "bench"

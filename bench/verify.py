@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.measuring.processes import ProcessWatch
 from bench.planning import CLUSTER, fill, write_cache_objects
-from bench.processes import ProcessWatch
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import psutil
 
-from bench.made_archives import (
+from bench.measuring.made_archives import (
     CLUSTER,
     NONE,
     RECORDS_A_BATCH,
@@ -34,10 +34,10 @@ from bench.made_archives import (
     small_records,
     template_segment,
 )
-from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.spark import scan, session
 from ts_common.store.factory import open_store
-from ts_local.s3 import S3Server
+from ts_local.stores.s3 import S3Server
 
 BUCKET: Final = "bench"
 MEGABYTES: Final = 400.0

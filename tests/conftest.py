@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from ts_local.azurite import AzuriteServer
-from ts_local.fake_gcs import GcsServer
-from ts_local.hdfs import HdfsServer
-from ts_local.moto import MotoServer
 from ts_local.pytest_logs import pytest_runtest_makereport
+from ts_local.stores.azurite import AzuriteServer
+from ts_local.stores.fake_gcs import GcsServer
+from ts_local.stores.hdfs import HdfsServer
+from ts_local.stores.moto import MotoServer
 
 __all__ = ["pytest_runtest_makereport"]
 

@@ -2,7 +2,7 @@
 
 import os
 
-from ts_local.cluster import Record
+from ts_local.kafka.cluster import Record
 
 TIME = 1_700_000_000_000
 

@@ -9,11 +9,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bench import made_archives, page_cache, pruning
-from bench.agent_runs import AgentLog
+from bench import page_cache, pruning
+from bench.measuring import made_archives
+from bench.measuring.agent_runs import AgentLog
+from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, quantile, rounds
+from bench.measuring.processes import ProcessWatch
 from bench.paced_producer import Produced
-from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, quantile, rounds
-from bench.processes import ProcessWatch
 from bench.producer_loss import ProducerWindow, losses, window
 from ts_common.store.factory import open_store
 from ts_local.cached_pages import PAGE_BYTES, cache, uncache

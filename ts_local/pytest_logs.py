@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ts_local.cluster import running_clusters
+from ts_local.kafka.cluster import running_clusters
 
 # Of each server: a long report may be cut, and there can be five servers or more.
 _LINES = 10

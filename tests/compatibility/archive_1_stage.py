@@ -12,7 +12,7 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import Isolation, OracleRecord, dump
 
 CLUSTER_ID = "archive-1"

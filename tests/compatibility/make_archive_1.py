@@ -28,13 +28,13 @@ from tests.compatibility.archive_1_stage import (
     Stage,
 )
 from tests.every_field import TIME, every_field
-from tests.faults.java_uploader import JavaUploader
+from tests.faults.fleet.java_uploader import JavaUploader
 from tests.faults.leaders import bases, die, high_watermark, state, wait_in_sync, wait_led, zookeeper_of
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import ForeignCommit
 from ts_common.archive.object_keys import CACHE_DIRECTORY
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 
 
 def before_agents(stage: Stage) -> None:

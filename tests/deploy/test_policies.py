@@ -22,8 +22,8 @@ from ts_common.errors import AccessDenied
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
-from ts_local.moto import MotoServer
 from ts_local.ports import LOOPBACK
+from ts_local.stores.moto import MotoServer
 from ts_uploader.findings import Severity
 from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check

@@ -8,7 +8,7 @@ import pytest
 
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.proxy.s3 import S3FaultProxy
 
 TOPIC = "counted"

@@ -24,7 +24,7 @@ _RUN_BY = {
     "docs/repair.md": "tests/docs/test_runbook.py",
     "docs/runbook.md": "tests/docs/test_runbook.py",
     "docs/spark-clusters.md": "tests/spark/clusters/test_cluster_page.py",
-    "docs/upgrade.md": "tests/faults/test_upgrade_page.py",
+    "docs/upgrade.md": "tests/faults/fleet/test_upgrade_page.py",
     "docs/verify.md": "tests/operator/test_broken_archives.py",
 }
 _NOT_RUN = {

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from tests.docs.conftest import Beside, produce
 from ts_common.archive.object_keys import CACHE_DIRECTORY
-from ts_local.cluster import wait_for
+from ts_local.kafka.cluster import wait_for
 from ts_local.proxy.journal import Request
 
 PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"

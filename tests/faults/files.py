@@ -27,7 +27,7 @@ from ts_common.log_format.index_files import AbortedTransaction, read_transactio
 from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
 from ts_common.model import TopicPartition
 from ts_local.agent import AgentProcess
-from ts_local.cluster import Record, wait_for
+from ts_local.kafka.cluster import Record, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.process import Server
 

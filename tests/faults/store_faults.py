@@ -14,7 +14,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord, dump
 from ts_local.proxy.s3 import Request, S3FaultProxy
 

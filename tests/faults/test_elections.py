@@ -24,7 +24,7 @@ from tests.faults.leaders import (
     wait_led,
 )
 from ts_common.archive.commit import LogStart, decode_log_start
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import CutBefore, Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 

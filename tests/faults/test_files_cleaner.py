@@ -29,7 +29,7 @@ from tests.faults.files import (
 from tests.uploader.beside import Archive
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import Trailing
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 COMPACTED = {

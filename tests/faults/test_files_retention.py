@@ -16,7 +16,7 @@ from tests.faults.files import (
 )
 from ts_common.archive.plan import Hole
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 
 SMALL = {"segment.bytes": "20000"}
 

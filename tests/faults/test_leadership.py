@@ -28,7 +28,7 @@ from tests.faults.leaders import (
 )
 from tests.uploader.beside import BUCKET, PREFIX, Archive
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership

@@ -31,7 +31,7 @@ from tests.faults.store_faults import (
 )
 from tests.uploader.beside import BUCKET, Archive
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Answer, CutBefore, Delay, Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.agent import STOP_SECONDS

@@ -27,7 +27,7 @@ from tests.faults.store_faults import (
     wait_shipped,
 )
 from tests.matrix import cases
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import (
     Action,
     Answer,

@@ -20,7 +20,7 @@ from ts_common.archive.catalog import read_catalog
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.proxy.s3 import S3FaultProxy
 

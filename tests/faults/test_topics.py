@@ -21,7 +21,7 @@ from tests.uploader.beside import BUCKET, Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import dump
 
 SMALL = {"segment.bytes": "20000"}

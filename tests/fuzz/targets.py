@@ -28,14 +28,14 @@ TARGETS = {
     "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384),
     "decompression": Entry("tests.fuzz.decompression:Decompression"),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),
-    "answers-s3": Entry("tests.fuzz.s3_answers:S3Answers", seconds=20.0, mib=512),
-    "answers-azure": Entry("tests.fuzz.azure_answers:AzureAnswers", seconds=20.0, mib=512),
-    "answers-google": Entry("tests.fuzz.google_answers:GoogleAnswers", seconds=20.0, mib=512),
-    "answers-hdfs": Entry("tests.fuzz.hdfs_answers:HdfsAnswers", seconds=20.0, mib=512),
-    "zookeeper": Entry("tests.fuzz.zookeeper_nodes:ZookeeperNodes", guided=True),
+    "answers-s3": Entry("tests.fuzz.answers.s3:S3Answers", seconds=20.0, mib=512),
+    "answers-azure": Entry("tests.fuzz.answers.azure:AzureAnswers", seconds=20.0, mib=512),
+    "answers-google": Entry("tests.fuzz.answers.google:GoogleAnswers", seconds=20.0, mib=512),
+    "answers-hdfs": Entry("tests.fuzz.answers.hdfs:HdfsAnswers", seconds=20.0, mib=512),
+    "zookeeper": Entry("tests.fuzz.answers.zookeeper_nodes:ZookeeperNodes", guided=True),
     # librdkafka trusts its broker: a count of -1 (rd_kafka_parse_Metadata0) or of 2^31 ends the process.
     "broker": Entry(
-        "tests.fuzz.broker_answers:BrokerAnswers", seconds=20.0, known=("died: signal SIGSEGV", "died: signal SIGABRT")
+        "tests.fuzz.answers.broker:BrokerAnswers", seconds=20.0, known=("died: signal SIGSEGV", "died: signal SIGABRT")
     ),
-    "tokens": Entry("tests.fuzz.tokens:Tokens", seconds=30.0, mib=512),
+    "tokens": Entry("tests.fuzz.answers.tokens:Tokens", seconds=30.0, mib=512),
 }

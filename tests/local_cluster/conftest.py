@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ts_local.cluster import LocalCluster
-from ts_local.s3 import S3Server
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.stores.s3 import S3Server
 
 __all__ = ["kraft", "s3", "zookeeper_pair"]
 

@@ -5,9 +5,9 @@ import shutil
 import psutil
 import pytest
 
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.topics import NotDeliveredError
 from ts_local.process import ServerDiedError
-from ts_local.topics import NotDeliveredError
 
 
 def test_two_brokers_with_zookeeper_replicate_and_survive_kill_and_restart(zookeeper_pair: LocalCluster) -> None:

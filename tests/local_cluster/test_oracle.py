@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.oracle import OracleFailedError, OracleRecord, dump
 
 RECORDS = [

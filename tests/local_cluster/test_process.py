@@ -124,7 +124,7 @@ def test_a_server_outlives_the_thread_that_started_it(script: Callable[..., Scri
 def test_servers_die_with_a_parent_that_is_killed() -> None:
     """After kill -9 of the process that holds a cluster, none of its servers is left."""
     code = (
-        "from ts_local.cluster import LocalCluster\n"
+        "from ts_local.kafka.cluster import LocalCluster\n"
         "import time\n"
         "with LocalCluster(brokers=0, s3=True, name='orphan') as cluster:\n"
         "    print(cluster.logs, *(server.pid for server in cluster.servers), flush=True)\n"
@@ -143,7 +143,7 @@ def test_servers_die_with_a_parent_that_is_killed() -> None:
 def test_ctrl_c_ends_the_servers_and_removes_their_data() -> None:
     """SIGINT inside the block leaves neither a process nor the data directory."""
     code = (
-        "from ts_local.cluster import LocalCluster\n"
+        "from ts_local.kafka.cluster import LocalCluster\n"
         "import signal, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores SIGINT
         "with LocalCluster(brokers=0, name='interrupted') as cluster:\n"

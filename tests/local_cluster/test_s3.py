@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError
 
-from ts_local.s3 import S3Server
+from ts_local.stores.s3 import S3Server
 
 
 def test_an_object_is_read_with_its_metadata(s3: S3Server) -> None:

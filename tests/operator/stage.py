@@ -16,7 +16,7 @@ from tests.operator.broker_host import Host
 from tests.uploader.beside import BUCKET, Archive, archives
 from tests.uploader.produced import records
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_local.prometheus import PrometheusServer
 from ts_local.proxy.s3 import S3FaultProxy
 

@@ -23,7 +23,7 @@ from tests.operator.breaking import flip_a_bit, make_hole, make_orphan, make_ove
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "verify.md"

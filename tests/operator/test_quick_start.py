@@ -20,8 +20,8 @@ from tests.tsctl.running import Run, runner
 from tests.uploader.beside import archives
 from tests.uploader.produced import records
 from ts_local.agent import AgentProcess
-from ts_local.cluster import wait_for
 from ts_local.dist import build as build_release
+from ts_local.kafka.cluster import wait_for
 from ts_local.ports import free_port
 from ts_local.proxy.actions import CutBefore, Hold
 from ts_local.proxy.rules import Rule

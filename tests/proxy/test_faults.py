@@ -27,7 +27,7 @@ from ts_local.proxy.actions import (
 )
 from ts_local.proxy.rules import Throttle
 from ts_local.proxy.s3 import Rule, S3FaultProxy
-from ts_local.s3 import S3Server
+from ts_local.stores.s3 import S3Server
 from ts_local.waiting import wait_for
 
 if TYPE_CHECKING:

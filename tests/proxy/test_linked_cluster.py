@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from ts_local.process import ServerDiedError
 
 

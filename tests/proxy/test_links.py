@@ -14,10 +14,10 @@ from kazoo.client import KazooClient
 
 from tests.proxy.conftest import ClientOf
 from tests.proxy.objects import BUCKET, stored
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_local.ports import free_port
 from ts_local.proxy.link import LinkProxy
-from ts_local.s3 import S3Server
+from ts_local.stores.s3 import S3Server
 from ts_local.waiting import wait_for
 
 if TYPE_CHECKING:

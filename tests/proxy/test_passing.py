@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from tests.proxy.conftest import ClientOf
 from tests.proxy.objects import BUCKET
 from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.s3 import REGION, S3Server
+from ts_local.stores.s3 import REGION, S3Server
 from ts_local.waiting import wait_for
 
 if TYPE_CHECKING:

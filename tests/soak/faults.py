@@ -17,10 +17,10 @@ from kazoo.exceptions import KazooException, NoNodeError
 from tests.soak.stage import ASSIGNMENTS, PARTITIONS, UNCLEAN, Stage
 from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
-from ts_local.kafka import ZooKeeperBroker
+from ts_local.kafka.broker import ZooKeeperBroker
+from ts_local.kafka.zookeeper import PartitionState
 from ts_local.process import Server, ServerNotRunningError
 from ts_local.waiting import WaitTimedOutError, wait_for
-from ts_local.zookeeper import PartitionState
 
 # The agent's own, and the resolution of ZooKeeper's clock.
 _AGENT_SESSION_SECONDS = 10.0

@@ -21,11 +21,11 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.proxy.link import LinkProxy
 from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.s3 import S3Server
-from ts_local.zookeeper import ZooKeeper
+from ts_local.stores.s3 import S3Server
 
 BUCKET = "archive"
 LOCATION = f"s3://{BUCKET}/soak"

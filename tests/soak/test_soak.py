@@ -22,7 +22,7 @@ from tests.soak.load import Load, id_of
 from tests.soak.runner import FAULTS, Runner, revive
 from tests.soak.stage import ASSIGNMENTS, COMPACTED, PARTITIONS, STRICT, UNCLEAN, Stage, staged
 from ts_common.model import TopicPartition
-from ts_local.cluster import wait_for
+from ts_local.kafka.cluster import wait_for
 from ts_local.oracle import OracleRecord, dump
 
 _SAYINGS = ("agent_started", "leadership_given_up", "committed_records_lost", "task_failed", "segment_changed")

@@ -17,7 +17,7 @@ from ts_common.query.plan_query import plan_query
 from ts_common.query.query import Query
 from ts_common.query.wanted import EVERYTHING
 from ts_common.store.options import AddressingStyle, Connection, Endpoint
-from ts_local.moto import MotoServer
+from ts_local.stores.moto import MotoServer
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.options.spark_query import Kind

@@ -10,7 +10,7 @@ from tests.every_field import every_field
 from tests.spark.archives import Archive as HandMade
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
 
 CODECS = ("none", "gzip", "zstd")

@@ -8,7 +8,7 @@ import pytest
 from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
-from ts_local.moto import MotoServer
+from ts_local.stores.moto import MotoServer
 from tsctl.exit_codes import ExitCode
 
 BUCKET = "outside-names"

@@ -16,7 +16,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.oracle import OracleRecord, dump
 from ts_local.proxy.s3 import S3FaultProxy
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.uploader.beside import BUCKET
 from ts_local.agent import write_config
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 
 URL = "storage.service.endpoint.url"
 

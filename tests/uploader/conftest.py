@@ -12,7 +12,7 @@ from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, SMALL_SEGMENTS, 
 from tests.uploader.local_directory import LocalDirectory
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]

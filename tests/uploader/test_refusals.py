@@ -6,7 +6,7 @@ import pytest
 
 from tests.uploader.beside import BUCKET
 from tests.uploader.commands import Command
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.cli import EXIT_BROKEN, EXIT_TRY_AGAIN
 
 URL = "storage.service.endpoint.url"

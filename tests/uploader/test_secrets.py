@@ -17,7 +17,7 @@ from tests.uploader.beside import BUCKET, PREFIX
 from tests.uploader.produced import records
 from ts_common.model import TopicPartition
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.events import Leadership
 from ts_uploader.findings import as_text, error
 from ts_uploader.status.last_errors import LastErrors

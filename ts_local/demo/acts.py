@@ -12,7 +12,6 @@ from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys
 from ts_common.errors import TieredStorageError
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, WaitTimedOutError
 from ts_local.demo.answers import DemoFailedError, tell_answer
 from ts_local.demo.ending import raise_if_ended
 from ts_local.demo.journal import Journal
@@ -23,9 +22,10 @@ from ts_local.demo.screen import Screen
 from ts_local.demo.shipping import Archive, Shipped, Watch, active_bases, size_of, wait_for_shipping
 from ts_local.demo.spark_runner import QueryFailedError, ask
 from ts_local.jars import BuildFailedError, ToolMissingError
+from ts_local.kafka.cluster import LocalCluster, WaitTimedOutError
+from ts_local.kafka.topics import NotDeliveredError
 from ts_local.ports import LOOPBACK, NoFreePortError
 from ts_local.process import ServerDiedError
-from ts_local.topics import NotDeliveredError
 
 TOPIC = "page_views"
 PARTITIONS = 3

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, Message
 
-from ts_local.topics import NotDeliveredError, Record
+from ts_local.kafka.topics import NotDeliveredError, Record
 
 SCHEMA = pa.schema(
     [

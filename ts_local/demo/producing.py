@@ -5,10 +5,10 @@ from functools import partial
 
 from confluent_kafka import Producer
 
-from ts_local.cluster import LocalCluster
 from ts_local.demo.journal import Journal
 from ts_local.demo.records import Day
-from ts_local.topics import Record
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.kafka.topics import Record
 
 CODECS = ("lz4", "zstd", "gzip")
 

@@ -1,6 +1,6 @@
 """The records of the demo: page views of one day, each a pure function of its number."""
 
-from ts_local.topics import Record
+from ts_local.kafka.topics import Record
 
 DAY_MS = 86_400_000
 HOUR_MS = DAY_MS // 24

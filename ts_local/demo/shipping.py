@@ -11,7 +11,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_local.demo.journal import Journal
 from ts_local.demo.screen import Bars
-from ts_local.kafka import Broker
+from ts_local.kafka.broker import Broker
 from ts_local.process import Server, ServerDiedError
 
 _LOOK_EVERY = 0.5  # seconds

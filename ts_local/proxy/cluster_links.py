@@ -13,10 +13,10 @@ its own requests, unlike with a cut cable. Clients and tools use PLAINTEXT direc
 
 from pathlib import Path
 
-from ts_local.kafka import ZooKeeperBroker
+from ts_local.kafka.broker import ZooKeeperBroker
+from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.proxy.link import LinkProxy
-from ts_local.zookeeper import ZooKeeper
 
 INTERNAL = "INTERNAL"
 

@@ -34,7 +34,7 @@ from ts_local.proxy.exchange import DropRequest, Exchange, Hook, Surroundings
 from ts_local.proxy.journal import Request
 from ts_local.proxy.rules import Rule, Script
 from ts_local.proxy.wire import Peer, PeerGoneError
-from ts_local.s3 import Identity, S3Server
+from ts_local.stores.s3 import Identity, S3Server
 from ts_local.waiting import wait_for
 
 __all__ = ["DropRequest", "Request", "Rule", "S3FaultProxy"]

@@ -24,7 +24,7 @@ from tests.every_field import TIME, every_field
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.log_format.framing import Trailing
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import dump
 
 SMALL = {"segment.bytes": "30000", "index.interval.bytes": "1000"}

@@ -12,11 +12,11 @@ from tests.common.store.servers import FakeServer
 from tests.conftest import empty_place
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.azurite import AzuriteServer
-from ts_local.fake_gcs import GcsServer
-from ts_local.hdfs import HdfsServer
-from ts_local.moto import MotoServer
-from ts_local.s3 import S3Server
+from ts_local.stores.azurite import AzuriteServer
+from ts_local.stores.fake_gcs import GcsServer
+from ts_local.stores.hdfs import HdfsServer
+from ts_local.stores.moto import MotoServer
+from ts_local.stores.s3 import S3Server
 
 BUCKET = "contract"
 CLOSED_BUCKET = "closed"
@@ -39,7 +39,7 @@ MOTO_DOES_NOT = {
 }
 
 # The emulator of Google has no permissions. That of Azure has only the account's key, so
-# tests/common/store/test_azure.py has another test.
+# tests/common/store/http/test_azure.py has another test.
 OTHERS_DO_NOT = {"test_a_place_that_is_closed_to_this_identity_is_access_denied"}
 # Many single puts take seconds there.
 SLOW_ELSEWHERE = {

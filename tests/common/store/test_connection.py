@@ -26,9 +26,9 @@ from ts_common.store.options import AddressingStyle, Connection, StorageOptions
 from ts_common.store.s3.errors import translate
 from ts_common.store.wrappers.bandwidth import Allowance
 from ts_local.certificates import Certificates
-from ts_local.moto import MotoServer
 from ts_local.ports import LOOPBACK, free_port
-from ts_local.s3 import S3Server
+from ts_local.stores.moto import MotoServer
+from ts_local.stores.s3 import S3Server
 
 ROLE = "arn:aws:iam::123456789012:role/archive"
 SECRET = "hunter2"

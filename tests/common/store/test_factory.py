@@ -11,9 +11,9 @@ from tests.conftest import AZURE_CONTAINER, GCS_BUCKET
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.store.factory import Location, Scheme, open_store, parse_location
 from ts_common.store.options import StorageOptions, Storing
-from ts_local.azurite import AzuriteServer
-from ts_local.fake_gcs import GcsServer
-from ts_local.s3 import S3Server
+from ts_local.stores.azurite import AzuriteServer
+from ts_local.stores.fake_gcs import GcsServer
+from ts_local.stores.s3 import S3Server
 
 
 @pytest.mark.parametrize(

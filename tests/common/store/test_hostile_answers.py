@@ -16,7 +16,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.gcs.tokens import default_tokens
 from ts_common.store.http.bodies import MOST_BYTES
 from ts_common.store.options import Connection, StorageOptions
-from ts_local.azurite import ACCOUNT, KEY
+from ts_local.stores.azurite import ACCOUNT, KEY
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
 FAR = "Sun, 22 Nov 99999999999999999999 02:33:34 GMT"

@@ -18,7 +18,7 @@ def named_in(path: Path) -> set[str]:
 
 
 CONTRACT = {name for path in HERE.glob("test_contract_*.py") for name in named_in(path)}
-ALL = {name for path in HERE.glob("test_*.py") for name in named_in(path)}
+ALL = {name for path in HERE.rglob("test_*.py") for name in named_in(path)}
 
 
 def table() -> list[list[str]]:

@@ -17,8 +17,8 @@ from ts_common.store.checksums import ChecksumAlgorithm
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
-from ts_local.moto import MotoServer
-from ts_local.s3 import S3Server
+from ts_local.stores.moto import MotoServer
+from ts_local.stores.s3 import S3Server
 
 PARTITION = "prod/t-0/"
 SEGMENT = [f"{PARTITION}{100:020d}{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".log")]

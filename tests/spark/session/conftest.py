@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.every_field import every_field
 from tests.spark.archives import Archive
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
 
 BUCKET = "history"

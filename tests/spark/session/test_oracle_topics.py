@@ -28,7 +28,7 @@ from ts_common.log_format.framing import BatchHeader
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import Isolation, OracleRecord, dump
 
 CODECS = (*OLD_CODECS, "zstd")

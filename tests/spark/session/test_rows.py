@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.archives import oracle_records
 from tests.spark.session.conftest import NAMES, Shipped
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 
 
 @pytest.mark.parametrize("topic", ["fields", "appended"])

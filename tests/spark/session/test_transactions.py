@@ -19,7 +19,7 @@ from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.log_format.index_files import read_transaction_index
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
 
 SECONDS = 60

@@ -12,7 +12,7 @@ from tests.made_archive import CLUSTER
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from ts_common.archive.object_keys import SegmentName
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from tsctl.verify import audit
 
 SMALL = {"segment.bytes": "20000"}

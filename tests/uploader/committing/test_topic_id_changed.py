@@ -166,8 +166,8 @@ def test_an_operator_says_that_it_is_another_topic(life: Life, tsctl: Run) -> No
     ("arguments", "said"),
     [
         (("t", "short"), "a topic id has 22 characters"),
-        (("a/b", OTHER), "no topic can have this name"),
-        (("unknown", OTHER), "knows no topic id of unknown"),
+        (("a/b", OTHER), "not a valid topic name"),
+        (("unknown", OTHER), "has no topic id of unknown"),
     ],
 )
 def test_what_cannot_be_adopted_is_refused(life: Life, tsctl: Run, arguments: tuple[str, str], said: str) -> None:

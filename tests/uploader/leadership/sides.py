@@ -11,9 +11,9 @@ from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as TheirPartition
 
 from ts_common.model import TopicPartition
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.process import Server
-from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.kraft.listener import client_settings

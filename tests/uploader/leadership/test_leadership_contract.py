@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.sides import OTHER, OURS, KRaftSide, Side, ZooKeeperSide
-from tests.uploader.listening import Listener
 from ts_common.model import TopicPartition
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.waiting import wait_for
 from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata

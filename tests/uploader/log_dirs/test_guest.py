@@ -16,7 +16,7 @@ from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
 from tests.uploader.log_dirs.page_reader import READER
 from tests.uploader.produced import records
 from ts_local.cached_pages import cached_pages, uncache
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import CutBefore
 from ts_local.proxy.rules import Rule
 from ts_local.proxy.s3 import S3FaultProxy

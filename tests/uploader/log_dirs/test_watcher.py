@@ -15,7 +15,7 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_local.cluster import wait_for
+from ts_local.kafka.cluster import wait_for
 from ts_uploader.events import (
     DirectoryGone,
     EpochFile,

@@ -10,7 +10,7 @@ from tests.uploader.checking import URL, Check
 from tests.wrong_clock import wrong_clock
 from ts_common.archive.object_keys import PROBE_NAME
 from ts_common.wording import counted
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.environment import Environment
 from ts_uploader.findings import (
     EXIT_ACT,

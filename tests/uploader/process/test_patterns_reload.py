@@ -10,7 +10,7 @@ from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 
 INCLUDE = PREFIX + "kafka.topics.include"
 EXCLUDE = PREFIX + "kafka.topics.exclude"
@@ -49,7 +49,7 @@ def test_topics_come_in_and_go_with_their_patterns(cluster: LocalCluster, archiv
     wait_for_led(agent, "stays-here")
     configure(archive, agent, {INCLUDE: ".*", EXCLUDE: "stays-here,(unclosed"})
     wait_for(lambda: "configuration_rejected" in agent.tail(), "the refusal", SECONDS)
-    assert "'(unclosed' is not a regular expression" in agent.tail()
+    assert "'(unclosed' is not a regular expression" in agent.log.read_text()
     assert led(agent) == {"stays-here"}
     configure(archive, agent, {INCLUDE: ".*", EXCLUDE: "stays-here|__.*"})
     wait_for(lambda: "stays-here" not in led(agent), "the excluded topic to go", SECONDS, state=agent.tail)

@@ -15,7 +15,7 @@ from tests.uploader.conftest import ArchiveOf
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.process.priority import lower_priority
 
 IDLE, LEAST = (3,), (2, 7)

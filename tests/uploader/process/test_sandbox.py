@@ -9,8 +9,8 @@ from tests.uploader.conftest import ArchiveOf
 from tests.uploader.process.confined import CONFINED
 from tests.uploader.produced import records
 from ts_local.certificates import Certificates
-from ts_local.cluster import LocalCluster, wait_for
-from ts_local.s3 import S3Server
+from ts_local.kafka.cluster import LocalCluster, wait_for
+from ts_local.stores.s3 import S3Server
 
 S3 = "storage.service.endpoint.s3."
 

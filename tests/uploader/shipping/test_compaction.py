@@ -2,7 +2,7 @@
 
 from tests.uploader.beside import ON_BOTH
 from tests.uploader.conftest import ArchiveOf
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 
 
 @ON_BOTH

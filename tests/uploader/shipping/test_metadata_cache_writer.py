@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
-from tests.faults.crashes import Moment, Step, Victim
+from tests.faults.crashes.runs import Moment, Step, Victim
 from tests.made_archive import batches
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
@@ -22,7 +22,7 @@ from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, St
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.s3 import S3FaultProxy
 from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CACHE_OBJECT_WRITE, CacheWriter, write_cache_object
 

@@ -12,7 +12,7 @@ from tests.uploader.produced import records
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.local_log import closed_at
 
 pytestmark = ON_BOTH
@@ -221,7 +221,7 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
 
 def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """It names the worker and the partition; once the worker makes progress again, it is healthy and ships."""
-    still = {"storage.service.endpoint.provider.class": "tests.uploader.standing_still:StandingStill"}
+    still = {"storage.service.endpoint.provider.class": "tests.uploader.shipping.standing_still:StandingStill"}
     archive = archive_of("held-up", properties=still)
     cluster.create_topic("held-up", assignment=[[1]])
     cluster.produce("held-up", records(1000), partition=0)

@@ -9,7 +9,7 @@ from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
 from ts_common.store.wrappers.bandwidth import CREDIT_SECONDS, PIECE_SECONDS
 from ts_local.agent import AgentProcess, write_config
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 
 KEY = PREFIX + "upload.max.bytes.per.second"
 SECONDS = 120.0

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from tests.uploader.statuses import status_of
+from tests.uploader.status.statuses import status_of
 from ts_local.waiting import wait_for
 from ts_uploader.status.bounded_server import MOST_CONNECTIONS
 from ts_uploader.status.http_server import HealthServer

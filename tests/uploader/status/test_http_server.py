@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from tests.hostile_text import ESCAPES, raw_in
-from tests.uploader.statuses import status_of, waiting
+from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader.events import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector

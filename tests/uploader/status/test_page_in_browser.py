@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import complaints, look
-from tests.uploader.statuses import status_of, waiting
+from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader.events import Leadership
 from ts_uploader.metrics.counters import Metrics

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from tests.uploader.statuses import status_of, waiting
+from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader import progress
 from ts_uploader.events import Leadership

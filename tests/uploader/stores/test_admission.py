@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.uploader.conftest import ArchiveOf
 from tests.wrong_clock import wrong_clock
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Answer
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 

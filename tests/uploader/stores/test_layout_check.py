@@ -19,7 +19,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.stores.layout_check import settle_layout
 from ts_uploader.stores.topic_stores import Stores
 

@@ -14,7 +14,7 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.cluster import LocalCluster, Record
+from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.proxy.actions import WebPage
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.committing.commit_log import CommitLog

@@ -14,8 +14,8 @@ from tests.uploader.produced import records
 from ts_common.archive.object_keys import PROBE_NAME
 from ts_common.store.option_table import OPTIONS
 from ts_common.store.options import PREFIX as S3
-from ts_local.cluster import LocalCluster, wait_for
-from ts_local.moto import MotoServer
+from ts_local.kafka.cluster import LocalCluster, wait_for
+from ts_local.stores.moto import MotoServer
 
 URL = "storage.service.endpoint.url"
 

@@ -16,7 +16,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.lifecycle import LifecycleRule, parse_rules
 from ts_common.store.options import Endpoint, StorageOptions, Storing
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.moto import MotoServer
+from ts_local.stores.moto import MotoServer
 from ts_uploader.findings import Finding, Severity
 from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from tests.common.log_format import build
 from tests.uploader.beside import PREFIX
-from tests.uploader.led_here import EPOCH
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
+from tests.uploader.tracking.led_here import EPOCH
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.config.cluster_config import load_config
@@ -36,7 +36,7 @@ class Beside:
         self.local = local
         self.store = open_store(location)
         properties = {
-            PREFIX + "leadership.watcher.class": "tests.uploader.led_here:LedHere",
+            PREFIX + "leadership.watcher.class": "tests.uploader.tracking.led_here:LedHere",
             PREFIX + "stuck.after.ms": "1000",
             PREFIX + "s3.prefix.entropy.bits": str(CLUSTER.entropy_bits),
             "storage.service.endpoint.url": location,

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
 from ts_local.ports import LOOPBACK, free_port
 
 PASSWORD = "hush, hush"

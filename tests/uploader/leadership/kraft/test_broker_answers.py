@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fuzz.broker_answers import FakeBroker
+from tests.fuzz.answers.broker import FakeBroker
 from ts_uploader.leadership.kraft.broker_client import BrokerAway, BrokerClient
 
 

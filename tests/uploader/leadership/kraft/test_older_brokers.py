@@ -6,7 +6,7 @@ import pytest
 
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from tests.uploader.produced import records
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 
 

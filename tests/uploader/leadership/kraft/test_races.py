@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.listening import Listener
+from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
 from ts_local.certificates import Certificates
 from ts_local.waiting import wait_for

@@ -21,7 +21,7 @@ from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, make_certificates, secured
 from tests.uploader.leadership.kraft_records import records
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 
 

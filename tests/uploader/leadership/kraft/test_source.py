@@ -10,7 +10,7 @@ from tests.uploader.beside import BUCKET, archives
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.leadership.kraft_records import records
 from ts_common.model import TopicPartition as Partition
-from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.leadership.kraft.broker_client import BrokerClient
 
 # Kafka 4 rejects segments below 1 MiB, and a follower appends a whole fetch at once.

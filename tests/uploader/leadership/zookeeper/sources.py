@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Set
 
+from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER
-from tests.uploader.listening import Listener
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led

@@ -9,9 +9,9 @@ import pytest
 from tests.uploader.checking import CHECKOUT, URL, Check
 from tests.uploader.leadership.zookeeper.jaas_files import JAAS
 from ts_common.config.zookeeper_options import PREFIX
-from ts_local.cluster import LocalCluster
-from ts_local.kerberos import Kerberos
-from ts_local.zookeeper_security import ZooKeeperSecurity
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.kafka.kerberos import Kerberos
+from ts_local.kafka.zookeeper_security import ZooKeeperSecurity
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE
 
 pytestmark = pytest.mark.full

@@ -20,8 +20,8 @@ from tests.uploader.leadership.zookeeper.kafka_nodes import (
 )
 from tests.uploader.leadership.zookeeper.sources import Listen
 from ts_common.model import TopicPartition
+from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.zookeeper.check import zookeeper_findings

@@ -18,9 +18,9 @@ from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     wait_trouble,
 )
 from ts_common.errors import ConfigurationError
+from ts_local.kafka.zookeeper import ZooKeeper
+from ts_local.kafka.zookeeper_security import ZooKeeperSecurity, client_jaas
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
-from ts_local.zookeeper_security import ZooKeeperSecurity, client_jaas
 
 __all__ = ["listen"]  # a fixture
 

@@ -9,8 +9,8 @@ from kazoo.client import KazooClient
 
 from tests.uploader.leadership.zookeeper.kafka_nodes import SETTINGS, STATE, TOPIC, TP, all_of, create, settings, state
 from tests.uploader.leadership.zookeeper.sources import Impatient, Listen, Quick, led
+from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
 from ts_uploader.events import NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 

@@ -7,9 +7,9 @@ from kazoo.client import KazooClient
 from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER, EVERYONES, SETTINGS, all_of, create, settings
 from tests.uploader.leadership.zookeeper.sources import Listen
 from ts_common.model import TopicPartition
-from ts_local.cluster import LocalCluster
 from ts_local.jvm import java_command
-from ts_local.zookeeper import ZooKeeper
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.kafka.zookeeper import ZooKeeper
 
 
 def test_a_change_of_a_topics_settings_is_said_by_its_watch(

@@ -7,9 +7,9 @@ from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER, STATE, TOPIC
 from tests.uploader.leadership.zookeeper.sources import Listen, listener_of
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
-from ts_local.cluster import LocalCluster
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
 from ts_uploader.events import Led, NotLed
 
 

@@ -19,9 +19,9 @@ from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     wait_trouble,
 )
 from ts_common.errors import ConfigurationError
+from ts_local.kafka.zookeeper import ZooKeeper
+from ts_local.kafka.zookeeper_security import PASSWORD, TYPES, KeyStores, ZooKeeperSecurity, broker_properties
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
-from ts_local.zookeeper_security import PASSWORD, TYPES, KeyStores, ZooKeeperSecurity, broker_properties
 from ts_uploader.findings import Severity
 
 __all__ = ["listen"]  # a fixture
