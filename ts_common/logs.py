@@ -80,6 +80,32 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
         log_format: form of a line.
         level: lowest level that is logged, as in `logging`.
     """
+    shared, renderers = configure_structlog(log_format, level)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    # kazoo repeats what ts_uploader/leadership logs once.
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+
+
+_Processors = list[structlog.typing.Processor]
+
+
+def configure_structlog(log_format: LogFormat, level: int) -> tuple[_Processors, _Processors]:
+    """Configure structlog alone, for a library in a program that configures `logging` itself.
+
+    Args:
+        log_format: form of a line.
+        level: lowest level that is logged, as in `logging`.
+
+    Returns:
+        the processors that complete an event, and those that write it.
+    """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -96,13 +122,4 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    # kazoo repeats what ts_uploader/leadership logs once.
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    return shared, renderers

@@ -25,6 +25,7 @@ _TYPES: Final = {
 }
 COLUMNS: Final = tuple(name for name in _TYPES if name != HEADERS)  # without the option includeHeaders
 COLUMNS_WITH_HEADERS: Final = tuple(_TYPES)
+CONSTANT: Final = frozenset({"topic", "partition"})  # of one partition's rows
 # Beyond the year 294,246 microseconds do not fit in 64 bits. A later timestamp is shown as the latest one that does.
 _LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
 
@@ -63,10 +64,8 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
             arrays.append(_binary(columns.keys, name))
         elif name == "value":
             arrays.append(_binary(columns.values, name))
-        elif name == "topic":
-            arrays.append(_topic(topic, _capacity(rows)).slice(0, rows))
-        elif name == "partition":
-            arrays.append(_partition(partition, _capacity(rows)).slice(0, rows))
+        elif name in CONSTANT:
+            arrays.append(constant_column(name, topic, partition, rows))
         elif name == "timestamp":
             microseconds = np.clip(columns.timestamps, -_LATEST_MILLISECONDS, _LATEST_MILLISECONDS) * 1000
             arrays.append(pa.Array.from_buffers(_TYPES[name], rows, [None, pa.py_buffer(microseconds)]))
@@ -100,6 +99,13 @@ def _headers(column: HeadersColumn | None, rows: int) -> pa.Array:
     return pa.Array.from_buffers(
         list_type, rows, [validity, pa.py_buffer(column.offsets)], null_count=null_count, children=[entries]
     )
+
+
+def constant_column(name: str, topic: str, partition: int, rows: int) -> pa.Array:
+    """Return the column `topic` or `partition` of one partition's rows, on memory that other batches share."""
+    if name == "topic":
+        return _topic(topic, _capacity(rows)).slice(0, rows)
+    return _partition(partition, _capacity(rows)).slice(0, rows)
 
 
 def _capacity(rows: int) -> int:

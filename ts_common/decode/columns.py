@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ts_common.decode.compiled import Bytes
 from ts_common.decode.kernel_arrays import STATE_SIZE, Int32s, Int64s, State
+from ts_common.decode.memory import HEAP, Carve, Memory, rounded
 from ts_common.errors import BatchTooLarge
 
 POOLED_BUFFERS: Final = 3  # one being filled, one with the caller, one with the consumer of its last one
@@ -102,18 +103,28 @@ class ColumnBuffers:
     Memory is committed at its first write, so large sizes cost only address space.
     """
 
-    def __init__(self, projection: Projection, max_rows: int, max_bytes: int) -> None:
+    def __init__(self, projection: Projection, max_rows: int, max_bytes: int, memory: Memory = HEAP) -> None:
         self._projection = projection
         key_bytes, value_bytes = max_bytes * projection.key, max_bytes * projection.value
         header_bytes, headers = max_bytes * projection.headers, 4 * max_rows * projection.headers
-        self.offsets = np.empty(max_rows, np.int64)
-        self.timestamps = np.empty(max_rows, np.int64)
-        self.timestamp_types = np.empty(max_rows, np.int32)
-        self.keys = _Room(max_rows * projection.key, key_bytes)
-        self.values = _Room(max_rows * projection.value, value_bytes)
-        self.header_lists = np.zeros(max_rows * projection.headers + 1, np.int32)
-        self.names = _Room(headers, header_bytes)
-        self.header_values = _Room(headers, header_bytes)
+        rows_of_lists = max_rows * projection.headers + 1
+        rooms = (
+            (max_rows * projection.key, key_bytes),
+            (max_rows * projection.value, value_bytes),
+            (headers, header_bytes),
+            (headers, header_bytes),
+        )
+        carve = memory.room(
+            2 * rounded(8 * max_rows)
+            + rounded(4 * max_rows)
+            + rounded(4 * rows_of_lists)
+            + sum(_Room.size_of(count, size) for count, size in rooms)
+        )
+        self.offsets = carve(np.int64, max_rows)
+        self.timestamps = carve(np.int64, max_rows)
+        self.timestamp_types = carve(np.int32, max_rows)
+        self.header_lists = carve(np.int32, rows_of_lists)
+        self.keys, self.values, self.names, self.header_values = (_Room(count, size, carve) for count, size in rooms)
         self._first_bytes = key_bytes + value_bytes + 2 * header_bytes
         self._idle_references = 0
         self._idle_references = self._references()
@@ -190,10 +201,15 @@ class _Room:
 
     __slots__ = ("data", "offsets", "validity")
 
-    def __init__(self, count: int, size: int) -> None:
-        self.offsets = np.zeros(count + 1, np.int32)
-        self.data = np.empty(size, np.uint8)
-        self.validity = np.empty((count + 7) // 8, np.uint8)
+    def __init__(self, count: int, size: int, carve: Carve) -> None:
+        self.offsets = carve(np.int32, count + 1)
+        self.data = carve(np.uint8, size)
+        self.validity = carve(np.uint8, (count + 7) // 8)
+
+    @staticmethod
+    def size_of(count: int, size: int) -> int:
+        """Return the bytes of the three arrays."""
+        return rounded(4 * (count + 1)) + rounded(size) + rounded((count + 7) // 8)
 
     def grow(self, count: int, size: int) -> None:
         if count >= len(self.offsets):
@@ -211,8 +227,8 @@ class _Room:
 class BufferPool:
     """Buffers of one shape, used again when they are idle."""
 
-    def __init__(self, projection: Projection, max_rows: int, max_bytes: int) -> None:
-        self._shape = (projection, max_rows, max_bytes)
+    def __init__(self, projection: Projection, max_rows: int, max_bytes: int, memory: Memory = HEAP) -> None:
+        self._shape = (projection, max_rows, max_bytes, memory)
         self._buffers: list[ColumnBuffers] = []
 
     def take(self) -> ColumnBuffers:

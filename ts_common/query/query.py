@@ -70,10 +70,12 @@ class SplitLimits:
     Attributes:
         least: the minimum number of splits, if there are enough offsets; None for no minimum.
         most_offsets: the maximum number of offsets of one split; None for no maximum.
+        packed_bytes: small segments are packed into splits of so many bytes; None for the size of other splits.
     """
 
     least: int | None = None
     most_offsets: int | None = None
+    packed_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

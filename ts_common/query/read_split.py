@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from ts_common.archive.plan import ReadRange
 from ts_common.decode.arrow import arrow_schema
+from ts_common.decode.memory import HEAP, Memory
 from ts_common.query.policies import View
 from ts_common.query.split import Split
 from ts_common.reading.damage_map import Corruption
@@ -18,8 +19,16 @@ from ts_common.store.contract import ByteRange, ObjectStore
 RAW_BYTES: Final = 64 << 10
 
 
-def read_split(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_split(
+    store: ObjectStore, split: Split, names: Sequence[str], memory: Memory = HEAP
+) -> Iterator[pa.RecordBatch]:
     """Return the rows of a split with the named columns, in the order of offsets.
+
+    Args:
+        store: of the split.
+        split: what to read.
+        names: of the columns.
+        memory: of columns that need no further work after they are decoded; other columns are on the heap.
 
     Raises:
         CorruptData: naming the object and the place; not from a tolerant query.
@@ -30,7 +39,9 @@ def read_split(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterat
     if split.view is View.LATEST:
         return read_newest(split.ranges, names, _reader(store, split))
     if split.tolerance.fails:
-        return read_ranges(store, split.ranges, names, split.aborted, way_out=split.way_out, limit=split.limit)
+        return read_ranges(
+            store, split.ranges, names, split.aborted, way_out=split.way_out, limit=split.limit, memory=memory
+        )
     return _read_tolerantly(store, split, names)
 
 

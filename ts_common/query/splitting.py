@@ -56,6 +56,7 @@ def make_splits(
     if limits.least is not None:
         limit = max(1, min(limit, sum(size for parts in weighed for _, size in parts) // limits.least))
     cut_at = limit if tolerance.fails or limits.least is not None else sys.maxsize
+    packed_limit = limit if limits.packed_bytes is None else min(limit, limits.packed_bytes)
     large = [part for parts in weighed for part, size in parts if size > cut_at]
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
     splits: list[Split] = []
@@ -68,7 +69,7 @@ def make_splits(
         )
         splits += [
             Split(store.location, packed, _reaching(packed, partition.aborted), tolerance)
-            for packed in _pack(pieces, limit, limits.most_offsets)
+            for packed in _pack(pieces, packed_limit, limits.most_offsets)
         ]
     return tuple(splits)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.decode.arrow import projection_of, to_arrow
+from ts_common.decode.memory import HEAP, Memory
 from ts_common.decode.segment_decoder import MAX_ROWS
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -36,6 +37,7 @@ def read_ranges(
     max_rows: int = MAX_ROWS,
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
+    memory: Memory = HEAP,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ranges of one partition in the order of offsets; damage ends the read.
 
@@ -47,13 +49,16 @@ def read_ranges(
         max_rows: of one batch; fewer than a scan wants, if the caller may stop early.
         way_out: as of `SegmentReader`.
         limit: of the memory that one record batch may use.
+        memory: of the columns that are decoded; other columns are on the heap.
 
     Raises:
         CorruptData, BatchTooLarge: naming the object and the place.
         ObjectNotFound: retention deleted an object since the ranges were planned.
         StoreUnavailable, AccessDenied: from the store.
     """
-    reader = SegmentReader(store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit)
+    reader = SegmentReader(
+        store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit, memory=memory
+    )
     for part in ranges:
         yield from _rows(reader, part, names)
 

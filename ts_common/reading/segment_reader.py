@@ -20,6 +20,7 @@ from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.stored_indexes import read_index
 from ts_common.decode.columns import BufferPool, Projection, RecordColumns
+from ts_common.decode.memory import HEAP, Memory
 from ts_common.decode.salvage import Damage, Stretch
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
@@ -48,6 +49,7 @@ class SegmentReader:
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         limit: of the memory that one record batch may use.
         damage_map: of the copies; None if damage ends the read.
+        memory: of the columns.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class SegmentReader:
         way_out: str = "",
         limit: BatchLimit = DEFAULT_LIMIT,
         damage_map: DamageMap | None = None,
+        memory: Memory = HEAP,
     ) -> None:
         self._limit = limit
         self._store = store
@@ -68,7 +71,7 @@ class SegmentReader:
         self._max_rows = max_rows
         self._way_out = way_out
         self._damage_map = damage_map
-        self._pool = BufferPool(projection, max_rows, MAX_BYTES)
+        self._pool = BufferPool(projection, max_rows, MAX_BYTES, memory)
 
     def read(
         self, copy: SegmentCopy, start: int, end: int, *, chunk_bytes: int | None = None

@@ -44,6 +44,21 @@ class Acl(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Credentials:
+    """Keys of S3 that a program passes itself; no file contains them, and no message shows them.
+
+    Attributes:
+        access_key_id: the key's id.
+        secret_access_key: the key.
+        session_token: of temporary keys.
+    """
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """How the driver connects to S3. With None the SDK reads the setting from the environment, like every AWS tool.
 
@@ -60,6 +75,7 @@ class Connection:
         role_arn: the role that the driver assumes with the credentials of the environment or the profile.
         external_id: the external id that the role's trust policy requires.
         role_session_name: name of the sessions, for the account's audit log.
+        credentials: keys that a program passes; None for those of the profile or the environment.
     """
 
     addressing_style: AddressingStyle = AddressingStyle.AUTO
@@ -74,6 +90,7 @@ class Connection:
     role_arn: str | None = None
     external_id: str | None = field(default=None, repr=False)
     role_session_name: str | None = None
+    credentials: Credentials | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,8 @@ def _session(connection: Connection) -> botocore.session.Session:
     for name, value in (("region", region), ("ca_bundle", connection.ca_bundle)):
         if value is not None:
             session.set_config_variable(name, value)
+    if (keys := connection.credentials) is not None:
+        session.set_credentials(keys.access_key_id, keys.secret_access_key, keys.session_token)
     if connection.proxy is not None:
         proxies = {"http": connection.proxy, "https": connection.proxy}
         session.set_default_client_config(Config(proxies=proxies))

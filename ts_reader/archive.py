@@ -1,0 +1,284 @@
+"""`Archive`: the entry of the Python API. It names an archive, lists its topics, and makes scans."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ts_common.archive.directories import list_topics
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.view import open_view
+from ts_common.errors import ConfigurationError, QueryError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.logs import LogFormat, configure_structlog
+from ts_common.query.query import Locations, Query, Subscription, settled
+from ts_common.query.shared_stores import shared_store
+from ts_common.query.subscription import find_topics
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.topics import nothing_under
+from ts_common.store.contract import ObjectStore
+from ts_common.store.options import Endpoint
+from ts_reader.arguments import (
+    CORRUPT_COLUMN,
+    LEAST_MEMORY,
+    Arguments,
+    OffsetsArgument,
+    PartitionsArgument,
+    TimestampArgument,
+    TopicArgument,
+    columns_of,
+    query_of,
+)
+from ts_reader.place import SOURCE, place_of_arguments, place_of_file
+from ts_reader.planned_query import PlannedQuery
+from ts_reader.scan import Scan
+
+MEMORY_LIMIT = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """What an archive holds of a partition.
+
+    Attributes:
+        topic: its name.
+        partition: its number.
+        start: the first offset that readers see.
+        end: the offset after the last one.
+        segments: the number of committed `.log` objects.
+        bytes: of these objects.
+        topic_id: of the incarnation; None if no topic id was ever seen.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    segments: int
+    bytes: int
+    topic_id: str | None
+
+
+class Archive:
+    """An archive of one Kafka cluster on object storage.
+
+    It can be pickled, and used after a fork. It opens connections when it first needs them.
+
+    Args:
+        location: of the store, a URL: `s3://bucket/base/prefix`, `gs://`, `az://` or `file:///directory`.
+        cluster: the cluster's id, its part of the keys.
+        config: path of an agent's `<clusterId>.properties`, instead of location, cluster and entropy bits. Topics may
+            then be in several locations.
+        prefix_entropy_bits: of the keys; None reads it from the archive.
+        storage_options: of the connection to S3: `endpoint_url`, `region`, `addressing_style`, `profile`, `role_arn`,
+            `ca_bundle`, `proxy` and so on, as in `ts_common.store.options.Connection`; also `access_key_id`,
+            `secret_access_key` and `session_token`. Without it, the SDK's environment applies.
+        workers: the number of processes that a large scan uses; None for the number of processors. With 1, all
+            decoding is done in this process.
+
+    Raises:
+        ConfigurationError: with every problem of the arguments or the file.
+    """
+
+    def __init__(
+        self,
+        location: str | None = None,
+        cluster: str | None = None,
+        *,
+        config: str | PathLike[str] | None = None,
+        prefix_entropy_bits: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        workers: int | None = None,
+    ) -> None:
+        if workers is not None and not (isinstance(workers, int) and workers >= 1):
+            raise ConfigurationError(SOURCE, [f"workers={workers!r}: a number above 0, or None, is expected"])
+        if config is not None:
+            given = {
+                "location": location,
+                "cluster": cluster,
+                "prefix_entropy_bits": prefix_entropy_bits,
+                "storage_options": storage_options,
+            }
+            if several := [name for name, value in given.items() if value is not None]:
+                raise ConfigurationError(SOURCE, [f"config sets {', '.join(several)} too: give one of the two"])
+            self._place = place_of_file(Path(config))
+        else:
+            self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options or {})
+        self._workers = workers
+        if not structlog.is_configured():  # its own default writes every event to standard output
+            configure_structlog(LogFormat.TEXT, logging.WARNING)
+
+    def __repr__(self) -> str:
+        locations = ", ".join(endpoint.location for endpoint in self._place.endpoints)
+        return f"Archive({locations!r}, cluster={self._place.cluster!r})"
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's id."""
+        return self._place.cluster
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted.
+
+        Raises:
+            QueryError: the archive has no objects of the cluster under these entropy bits.
+            AccessDenied, BucketMissing, CorruptData, StoreUnavailable: from the store.
+        """
+        found = {name for endpoint in self._place.endpoints for name in self._topics_at(endpoint)}
+        return sorted(found)
+
+    def partitions(self, topic: str, *, incarnation: str = "newest") -> list[PartitionInfo]:
+        """Return the partitions of a topic, by number; empty for a topic without data.
+
+        Args:
+            topic: its name.
+            incarnation: as of `scan`.
+
+        Raises:
+            QueryError: the archive has no such topic or incarnation.
+            AccessDenied, BucketMissing, CorruptData, ObjectNotFound, StoreUnavailable: from the store.
+        """
+        query = self.scan(topic, incarnation=incarnation).query
+        store = shared_store(query.location, query.connection)
+        query = settled(store, query)
+        infos = []
+        for found in find_topics(store, query):
+            entry = next((each for each in found.incarnations.entries if each.directory == found.directory), None)
+            views = in_threads(lambda catalog: open_view(store, catalog), found.partitions)
+            infos += [
+                PartitionInfo(
+                    found.name,
+                    view.partition.partition,
+                    view.start,
+                    view.end,
+                    len(catalog.committed),
+                    sum(segment.size for segment in catalog.committed),
+                    None if entry is None else entry.topic_id,
+                )
+                for catalog, view in zip(found.partitions, views, strict=True)
+            ]
+        return sorted(infos, key=lambda info: info.partition)
+
+    def scan(
+        self,
+        topic: TopicArgument,
+        *,
+        partitions: PartitionsArgument = None,
+        columns: Sequence[str] | None = None,
+        starting_offsets: OffsetsArgument = "earliest",
+        ending_offsets: OffsetsArgument = "latest",
+        starting_timestamp: TimestampArgument = None,
+        ending_timestamp: TimestampArgument = None,
+        starting_without_match: str = "error",
+        isolation_level: str = "read_uncommitted",
+        include_headers: bool = False,
+        incarnation: str = "newest",
+        view: str = "log",
+        mode: str = "FAILFAST",
+        corrupt_column: str = CORRUPT_COLUMN,
+        fail_on_data_loss: bool = True,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> Scan:
+        """Return a scan of topics: lazy, and an Arrow stream each time it is read.
+
+        Args:
+            topic: a name, several names, or a compiled pattern that matches any part of a name.
+            partitions: numbers, of each topic or by topic; None for all.
+            columns: of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType` and `headers`.
+            starting_offsets: "earliest", or the first offset of each partition: `{0: 4711, 1: "earliest"}`, with
+                several topics `{"orders": {0: 4711}}`. Each partition of the scan is named.
+            ending_offsets: "latest", or the offset after the last one, as above.
+            starting_timestamp: the scan starts at the first record, in the order of offsets, with this timestamp or a
+                later one. A `datetime` or ISO 8601 text, UTC without an offset; or milliseconds; or by partition.
+            ending_timestamp: the scan ends before the first record with this timestamp or a later one.
+            starting_without_match: what a partition without a record at or after `starting_timestamp` does: "error",
+                or "latest": it returns no rows.
+            isolation_level: "read_committed" leaves out aborted transactions and ends at the last stable offset.
+            include_headers: whether there is a column `headers`.
+            incarnation: of a topic that was deleted and created again: "newest", "oldest", a number from 1, or a
+                topic id.
+            view: "latest" returns the newest record of each key, unless it is a tombstone.
+            mode: what corrupt batches do: "FAILFAST", "DROPMALFORMED", or "PERMISSIVE": one row each, with the bytes
+                in `corrupt_column`.
+            corrupt_column: name of that column.
+            fail_on_data_loss: whether offsets that are lost end the scan; otherwise they are logged.
+            max_batch_bytes: of memory that one record batch may use.
+            memory_limit: bytes that the scan uses for objects, decoding and batches that wait, in all processes. What
+                the caller holds does not count.
+
+        Raises:
+            ConfigurationError: with every problem of the arguments.
+        """
+        arguments = Arguments()
+        query = query_of(
+            arguments,
+            self._place.query(self._place.endpoints[0]),
+            topic=topic,
+            partitions=partitions,
+            starting_offsets=starting_offsets,
+            ending_offsets=ending_offsets,
+            starting_timestamp=starting_timestamp,
+            ending_timestamp=ending_timestamp,
+            starting_without_match=starting_without_match,
+            isolation_level=isolation_level,
+            incarnation=incarnation,
+            view=view,
+            mode=mode,
+            corrupt_column=corrupt_column,
+            fail_on_data_loss=fail_on_data_loss,
+            max_batch_bytes=max_batch_bytes,
+        )
+        names = columns_of(
+            columns,
+            include_headers=arguments.boolean("include_headers", include_headers),
+            corrupt_column=query.tolerance.column,
+            arguments=arguments,
+        )
+        memory = arguments.number("memory_limit", memory_limit, LEAST_MEMORY)
+        arguments.check()
+        return Scan(PlannedQuery(self._located(query), names, memory_limit=memory, workers=self._workers))
+
+    def _located(self, query: Query) -> Query:
+        """Return the query with the endpoints of its topics."""
+        if len(self._place.endpoints) == 1:
+            return query
+        subscription = query.subscription
+        if subscription.pattern is not None:  # a pattern is matched in each location, to the names of its topics
+            matches = [name for name in self.topics() if subscription.pattern.search(name)]
+            subscription = Subscription(topics=tuple(matches)) if matches else subscription
+        by_endpoint: dict[Endpoint, list[str]] = {}
+        homeless = []
+        for name in subscription.assigned or subscription.topics:
+            endpoint = self._place.endpoint(name)
+            if endpoint is None:
+                homeless.append(name)
+            else:
+                by_endpoint.setdefault(endpoint, []).append(name)
+        if homeless:
+            raise QueryError(f"topics {', '.join(homeless)}: the configuration places them in no location")
+        if not by_endpoint:
+            return query
+        (first, _), *others = by_endpoint.items()
+        elsewhere: Locations = tuple((endpoint, tuple(names)) for endpoint, names in others)
+        return replace(
+            query,
+            location=first.location,
+            connection=first.options.connection,
+            topics_elsewhere=elsewhere,
+            subscription=subscription,
+        )
+
+    def _topics_at(self, endpoint: Endpoint) -> Iterator[str]:
+        store: ObjectStore = shared_store(endpoint.location, endpoint.options.connection)
+        store.check()
+        query = settled(store, self._place.query(endpoint))
+        keys: ClusterKeys = query.keys
+        listed = list_topics(store, keys)
+        if not listed and len(self._place.endpoints) == 1:
+            raise QueryError(nothing_under(store, keys, query.wording.entropy_bits))
+        return (name for name in listed if self._place.endpoint(name) == endpoint)

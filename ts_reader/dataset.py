@@ -1,0 +1,317 @@
+"""A scan as a `pyarrow.dataset.Dataset`: columns and filters of DuckDB and polars are applied here.
+
+Both engines take an Arrow dataset's word for a filter and do not apply it again, so it is applied exactly, by Arrow's
+own scanner. Arrow also decides which parts of the plan can hold matching rows: for each part there is a fragment with
+an expression of what is certain of it (topic, partition, offsets, greatest timestamp; the least one where it is known),
+and Arrow simplifies the filter by it. No expression is taken apart here.
+
+`Dataset` has methods that read memory which a subclass in Python does not have, and would end the process. All of them
+are overridden.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
+
+from ts_common.archive.plan import ReadRange
+from ts_common.query.policies import Mode
+from ts_common.query.split import Split
+from ts_reader.planned_query import Estimate, PlannedQuery
+
+_LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
+_NO_TIMESTAMP: Final = -1
+_LEAST_OFFSETS: Final = 1 << 12  # narrower ranges save nothing
+_MOST_NARROWED: Final = 32  # parts: with more, a filter is not a narrow one
+
+Columns = Sequence[str] | Mapping[str, pc.Expression] | None
+
+
+class ScanDataset(ds.Dataset):
+    """A scan that takes columns and filters; `Scan.dataset` returns it.
+
+    Args:
+        planned: the scan's query; it is planned when the dataset is first read.
+        observe: as of `Scan.dataset`.
+        yields_rows: as of `Scan.dataset`.
+    """
+
+    def __init__(
+        self, planned: PlannedQuery, observe: Callable[[Estimate], None] = lambda _: None, *, yields_rows: bool = True
+    ) -> None:
+        # Dataset.__init__ is not called: it raises for every subclass that is not Arrow's own.
+        self._planned = planned
+        self._observe = observe
+        self._yields_rows = yields_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the scan."""
+        return self._planned.schema
+
+    def scanner(
+        self,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,
+        **_: Any,
+    ) -> "ScanScanner":
+        """Return a scanner of some columns, and of the rows that match a filter.
+
+        Args:
+            columns: names, or names and expressions; None for all.
+            filter: an expression; None for all rows.
+
+        Raises:
+            as `Scan.plan`; pyarrow.ArrowInvalid: columns or filter name a column that the scan does not have.
+        """
+        return ScanScanner(self, columns, filter)
+
+    def batches_for(self, columns: Columns, filter: pc.Expression | None) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the columns that columns and filter use, of the parts of the plan that may have matching rows."""
+        read = self._columns_needed(columns, filter)
+        splits = self.splits_for(filter)
+        self._observe(self._planned.estimate(splits))
+        if not self._yields_rows:
+            splits = ()
+        yield from self._planned.run(splits, read)
+
+    def schema_for(self, columns: Columns, filter: pc.Expression | None) -> pa.Schema:
+        """Return the schema of the batches of `batches_for`."""
+        return pa.schema([self.schema.field(name) for name in self._columns_needed(columns, filter)])
+
+    def splits_for(self, filter: pc.Expression | None) -> tuple[Split, ...]:
+        """Return the parts of the plan that may have rows which match a filter."""
+        splits = self._planned.plan.splits
+        if filter is None:
+            return splits
+        parts = [(place, part) for place, split in enumerate(splits) for part in split.ranges]
+        kept = _matching([_certain(splits[place], part, self.schema) for place, part in parts], filter, self.schema)
+        if len(kept) <= _MOST_NARROWED:
+            narrowed = [(parts[at][0], self._narrowed(splits[parts[at][0]], parts[at][1], filter)) for at in kept]
+        else:
+            narrowed = [parts[at] for at in kept]
+        by_split: dict[int, list[ReadRange]] = {}
+        for place, part in narrowed:
+            by_split.setdefault(place, []).append(part)
+        return tuple(replace(splits[place], ranges=tuple(ranges)) for place, ranges in sorted(by_split.items()))
+
+    def _narrowed(self, split: Split, part: ReadRange, filter: pc.Expression) -> ReadRange:
+        """Return the part without offsets at its ends that cannot match, by halving it."""
+
+        def may_match(start: int, end: int) -> bool:
+            certain = _certain(split, replace(part, start=start, end=end), self.schema)
+            return bool(_matching([certain], filter, self.schema))
+
+        start, step = part.start, part.end - part.start
+        while step > _LEAST_OFFSETS:  # the first offsets
+            step //= 2
+            while start + step < part.end and not may_match(start, start + step):
+                start += step
+        end, step = part.end, part.end - start
+        while step > _LEAST_OFFSETS:  # the last ones
+            step //= 2
+            while end - step > start and not may_match(end - step, end):
+                end -= step
+        return replace(part, start=start, end=end)
+
+    def _columns_needed(self, columns: Columns, filter: pc.Expression | None) -> list[str]:
+        """Return the columns that columns and filter use, in the order of the scan.
+
+        Arrow does not name the fields of an expression, so each one is left out in turn: if the expression can then not
+        be bound, it uses the field.
+        """
+        if columns is None:
+            return list(self.schema.names)
+        used = set() if isinstance(columns, Mapping) else set(columns)
+        expressions = [
+            *(columns.values() if isinstance(columns, Mapping) else ()),
+            *([filter] if filter is not None else []),
+        ]
+        for name in self.schema.names:
+            rest = self.schema.remove(self.schema.get_field_index(name))
+            if name not in used and not all(_binds(expression, rest) for expression in expressions):
+                used.add(name)
+        if unknown := used - set(self.schema.names):
+            raise pa.ArrowInvalid(f"no columns {sorted(unknown)}; the scan has {', '.join(self.schema.names)}")
+        return [name for name in self.schema.names if name in used]
+
+    def to_batches(
+        self, columns: Columns = None, filter: pc.Expression | None = None, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows as record batches."""
+        return self.scanner(columns, filter, **options).to_batches()
+
+    def to_table(self, columns: Columns = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+        """Return the matching rows in memory."""
+        return self.scanner(columns, filter, **options).to_table()
+
+    def head(
+        self, num_rows: int, columns: Columns = None, filter: pc.Expression | None = None, **options: Any
+    ) -> pa.Table:
+        """Return the first matching rows."""
+        return self.scanner(columns, filter, **options).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """Return the number of matching rows."""
+        return int(self.scanner([], filter, **options).count_rows())
+
+    def take(
+        self, indices: Any, columns: Columns = None, filter: pc.Expression | None = None, **options: Any
+    ) -> pa.Table:
+        """Return rows by their place in the result."""
+        return self.scanner(columns, filter, **options).take(indices)
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """An expression that is true of every row."""
+        return pc.scalar(True)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> NoReturn:
+        """Reject the call: a scan has no files that Arrow could read."""
+        self._reject("get_fragments", "scanner(columns=..., filter=...)")
+
+    def filter(self, expression: pc.Expression) -> NoReturn:
+        """Reject the call."""
+        self._reject("filter", "scanner(filter=...)")
+
+    def replace_schema(self, schema: pa.Schema) -> NoReturn:
+        """Reject the call."""
+        self._reject("replace_schema", "Archive.scan(columns=...)")
+
+    def sort_by(self, sorting: object, **_: Any) -> NoReturn:
+        """Reject the call."""
+        self._reject("sort_by", "to_table().sort_by(...)")
+
+    def join(self, *_: Any, **__: Any) -> NoReturn:
+        """Reject the call."""
+        self._reject("join", "to_table().join(...)")
+
+    def join_asof(self, *_: Any, **__: Any) -> NoReturn:
+        """Reject the call."""
+        self._reject("join_asof", "to_table().join_asof(...)")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScanDataset, (self._planned,)
+
+    def _reject(self, method: str, instead: str) -> NoReturn:
+        raise NotImplementedError(f"{method} is not supported by the dataset of a scan; use {instead}")
+
+
+class ScanScanner:
+    """One query of a scan's dataset, with the methods of `pyarrow.dataset.Scanner`; each of them runs it again.
+
+    Arrow's own scanner reads a stream ahead on a thread of its own, also when its consumer has gone, and then ends the
+    interpreter with a crash. This one reads a batch when it is asked for it, and has Arrow filter it.
+    """
+
+    def __init__(self, dataset: ScanDataset, columns: Columns, filter: pc.Expression | None) -> None:
+        self._dataset = dataset
+        self._columns = columns
+        self._filter = filter
+        self._read_schema = dataset.schema_for(columns, filter)
+        self.projected_schema: pa.Schema = self._applied(pa.RecordBatch.from_pylist([], self._read_schema)).schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The schema of the dataset."""
+        return self._dataset.schema
+
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the matching rows as record batches; raise as `Scan.to_batches`."""
+        with closing(self._dataset.batches_for(self._columns, self._filter)) as batches:
+            for batch in batches:
+                yield from self._applied(batch).to_batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of the matching rows."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Return the matching rows in memory."""
+        with closing(self.to_batches()) as batches:
+            return pa.Table.from_batches(batches, self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first matching rows."""
+        found: list[pa.RecordBatch] = []
+        with closing(self.to_batches()) as batches:
+            while num_rows > 0 and (batch := next(batches, None)) is not None:
+                found.append(batch.slice(0, num_rows))
+                num_rows -= found[-1].num_rows
+        return pa.Table.from_batches(found, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """Return the number of matching rows."""
+        with closing(self.to_batches()) as batches:
+            return sum(batch.num_rows for batch in batches)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Return rows by their place in the result."""
+        return self.to_table().take(indices)
+
+    def _applied(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the matching rows of a batch with the columns of the query, by Arrow's scanner."""
+        if self._filter is None and not isinstance(self._columns, Mapping):
+            columns = self._read_schema.names if self._columns is None else list(self._columns)
+            return pa.Table.from_batches([batch]).select(columns)
+        columns = self._columns if isinstance(self._columns, Mapping) or self._columns is None else list(self._columns)
+        return ds.Scanner.from_batches([batch], schema=batch.schema, columns=columns, filter=self._filter).to_table()
+
+
+def _binds(expression: pc.Expression, schema: pa.Schema) -> bool:
+    """Return whether an expression needs only the fields of a schema."""
+    try:
+        ds.Scanner.from_batches(pa.RecordBatchReader.from_batches(schema, []), columns={"bound": expression})
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _certain(split: Split, part: ReadRange, schema: pa.Schema) -> pc.Expression:
+    """Return an expression that is true of every row of a part of the plan."""
+    partition = part.copies[0].keys.partition
+    facts = {
+        "topic": [pc.field("topic") == partition.topic],
+        "partition": [pc.field("partition") == pa.scalar(partition.partition, pa.int32())],
+        "offset": [pc.field("offset") >= part.start, pc.field("offset") < part.end],
+        "timestamp": _times(split, part),
+    }
+    certain = pc.scalar(True)
+    for name in schema.names:
+        for fact in facts.get(name, ()):
+            certain = certain & fact
+    return certain
+
+
+def _times(split: Split, part: ReadRange) -> list[pc.Expression]:
+    """Return what is certain of the timestamps of a part; nothing if a copy could not be scanned."""
+    metadata = [copy.metadata for copy in part.copies]
+    latest = [_NO_TIMESTAMP if each.time_max is None else each.time_max for each in metadata]
+    unknown = any(each.records is None or each.corruptions for each in metadata)
+    if unknown or max(latest) >= _LATEST_MILLISECONDS or split.tolerance.mode is not Mode.FAILFAST:
+        return []
+    facts = [pc.field("timestamp") <= _moment(max(latest))]
+    earliest = [each.time_min for each in metadata]
+    if all(each is not None for each in earliest):
+        facts.append(pc.field("timestamp") >= _moment(min(each for each in earliest if each is not None)))
+    return facts
+
+
+def _moment(milliseconds: int) -> pa.Scalar:
+    return pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
+
+
+def _matching(certain: Sequence[pc.Expression], filter: pc.Expression, schema: pa.Schema) -> list[int]:
+    """Return the places of the expressions under which a filter can be true, by Arrow's own simplification."""
+    nowhere, form = pyarrow.fs.LocalFileSystem(), ds.IpcFileFormat()
+    fragments = [
+        form.make_fragment(str(place), nowhere, partition_expression=expression)
+        for place, expression in enumerate(certain)
+    ]
+    dataset = ds.FileSystemDataset(fragments, schema, form, nowhere)
+    return sorted(int(fragment.path) for fragment in dataset.get_fragments(filter))

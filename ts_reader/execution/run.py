@@ -1,0 +1,96 @@
+"""How a plan is run: in this process, on threads, or on worker processes."""
+
+import os
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from ts_common.decode.arrow import CONSTANT, arrow_schema, constant_column
+from ts_common.decode.memory import RecycledMemory
+from ts_common.query.shared_stores import shared_store
+from ts_common.query.split import Split, bytes_of
+from ts_reader.execution.scheduler import Progress, run_splits
+
+# Starting a worker costs half a second of a processor, which is what decoding so much takes.
+PROCESSES_FROM_BYTES: Final = 192 << 20
+# Of a worker: its imports are not counted; two chunks of 4 MiB, the decoder's buffers, decompressed bytes.
+_WORKER_BYTES: Final = 112 << 20
+_THREADS: Final = 8  # each waits for the network
+_DIRECTORY: Final = "file://"
+MEMORY: Final = RecycledMemory()
+
+
+def run(
+    splits: Sequence[Split],
+    names: Sequence[str],
+    *,
+    memory_limit: int,
+    workers: int | None,
+    done: Progress,
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches of a plan: of each partition in the order of offsets.
+
+    Args:
+        splits: of the plan.
+        names: of the columns, in their order.
+        memory_limit: bytes, see `ts_reader.Archive.scan`.
+        workers: the number of worker processes; None for the number of processors.
+        done: called with the number of splits that were read to their end.
+
+    Raises:
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: as
+            `ts_common.query.read_split.read_split`.
+    """
+    if workers is None:
+        workers = len(os.sched_getaffinity(0))
+    total = sum(bytes_of(part) for split in splits for part in split.ranges)
+    processes = min(workers, len(splits), (memory_limit - _WORKER_BYTES // 2) // _WORKER_BYTES)
+    if processes > 1 and total >= PROCESSES_FROM_BYTES and sys.executable:
+        from ts_reader.execution.process_pool import read_in_worker  # noqa: PLC0415  (starts no process yet)
+
+        sent = [name for name in names if name not in CONSTANT]
+        schema = _schema(sent, splits)
+
+        def read_there(split: Split) -> Iterator[pa.RecordBatch]:
+            for batch in read_in_worker(split, sent, schema):
+                yield _with_constants(batch, split, names)
+
+        waiting = memory_limit - processes * _WORKER_BYTES
+        yield from run_splits(splits, read_there, workers=processes, memory=waiting, done=done)
+        return
+
+    from ts_common.query.read_split import read_split  # noqa: PLC0415  (numba)
+
+    def read_here(split: Split) -> Iterator[pa.RecordBatch]:
+        return read_split(shared_store(split.location, split.connection), split, names, MEMORY)
+
+    is_remote = any(not split.location.startswith(_DIRECTORY) for split in splits)
+    threads = min(_THREADS, len(splits), memory_limit // _WORKER_BYTES) if is_remote else 1
+    if threads > 1:
+        waiting = memory_limit - threads * _WORKER_BYTES
+        yield from run_splits(splits, read_here, workers=threads, memory=waiting, done=done)
+        return
+    for split in splits:
+        yield from read_here(split)
+        done(1)
+
+
+def _schema(names: Sequence[str], splits: Sequence[Split]) -> pa.Schema:
+    corrupt = splits[0].tolerance.column
+    known = arrow_schema([name for name in names if name != corrupt])
+    return pa.schema([pa.field(name, pa.binary()) if name == corrupt else known.field(name) for name in names])
+
+
+def _with_constants(batch: pa.RecordBatch, split: Split, names: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows with the columns that the worker did not send."""
+    partition = split.ranges[0].copies[0].keys.partition
+    sent = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = [
+        sent[name] if name in sent else constant_column(name, partition.topic, partition.partition, batch.num_rows)
+        for name in names
+    ]
+    if not arrays:
+        return batch
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))

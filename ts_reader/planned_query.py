@@ -1,0 +1,136 @@
+"""A scan's plan and its runs: what `Scan` and its dataset share."""
+
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import structlog
+
+from ts_common.decode.arrow import arrow_schema
+from ts_common.printable import printable
+from ts_common.query.locations import plan_everywhere
+from ts_common.query.plan_query import QueryPlan
+from ts_common.query.query import Query
+from ts_common.query.split import Split, bytes_of
+from ts_reader.execution.run import run
+from ts_reader.execution.scheduler import Progress
+
+log = structlog.get_logger("ts_reader")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a scan reads, by its plan.
+
+    Attributes:
+        segments: the number of `.log` objects.
+        bytes: to fetch, at most.
+        all_segments: the number of `.log` objects of the topics.
+        all_bytes: of these.
+        partitions: the number of partitions with something to read.
+        offsets: the number of offsets; records are fewer where compaction or filters removed some.
+    """
+
+    segments: int
+    bytes: int
+    all_segments: int
+    all_bytes: int
+    partitions: int
+    offsets: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.segments:,} of {self.all_segments:,} segments, {self.bytes:,} of {self.all_bytes:,} bytes, "
+            f"{self.offsets:,} offsets of {self.partitions:,} partitions"
+        )
+
+
+class PlannedQuery:
+    """A query that is planned when it is first needed, and run any number of times by that plan. It can be pickled.
+
+    Attributes:
+        query: what it reads.
+        names: of its columns.
+        schema: of its rows.
+
+    Args:
+        query: what to read.
+        names: of the columns.
+        memory_limit: see `ts_reader.Archive.scan`.
+        workers: see `ts_reader.Archive`.
+    """
+
+    def __init__(self, query: Query, names: tuple[str, ...], *, memory_limit: int, workers: int | None) -> None:
+        self.query = query
+        self.names = names
+        self.schema = _schema(names, query.tolerance.column)
+        self._memory_limit = memory_limit
+        self._workers = workers
+        self._plan: QueryPlan | None = None
+        self._planning = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_planning"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._planning = threading.Lock()
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The plan, made when it is first needed.
+
+        Raises:
+            QueryError: the archive does not have a topic, a partition or offsets of the query.
+            DataLoss: offsets of the query are lost, and it fails on data loss.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        with self._planning:
+            if self._plan is None:
+                plan = plan_everywhere(self.query)
+                for warning in plan.warnings:
+                    log.warning("query_warning", message=printable(warning))
+                self._plan = plan
+            return self._plan
+
+    def unplanned(self) -> "PlannedQuery":
+        """Return the same query without its plan."""
+        return PlannedQuery(self.query, self.names, memory_limit=self._memory_limit, workers=self._workers)
+
+    def run(
+        self, splits: Sequence[Split], names: Sequence[str], done: Progress = lambda _: None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of some splits of the plan; closing the generator ends the run.
+
+        Args:
+            splits: of the plan, or parts of them.
+            names: of the query's columns.
+            done: called with the number of splits that were read to their end.
+
+        Raises:
+            CorruptData, BatchTooLarge: naming the object and the place.
+            ObjectNotFound: retention deleted an object since the query was planned.
+            StoreUnavailable, AccessDenied: from the store.
+        """
+        return run(splits, names, memory_limit=self._memory_limit, workers=self._workers, done=done)
+
+    def estimate(self, splits: Sequence[Split] | None = None) -> Estimate:
+        """Return what some splits of the plan read; None for all; raise as `plan`."""
+        plan = self.plan
+        parts = [part for split in (plan.splits if splits is None else splits) for part in split.ranges]
+        copies = {copy.key: copy for part in parts for copy in part.copies}
+        return Estimate(
+            segments=len(copies),
+            bytes=sum(bytes_of(part) for part in parts),
+            all_segments=plan.all_segments,
+            all_bytes=plan.all_bytes,
+            partitions=len({copy.keys.prefix for copy in copies.values()}),
+            offsets=sum(part.end - part.start for part in parts),
+        )
+
+
+def _schema(names: Sequence[str], corrupt_column: str | None) -> pa.Schema:
+    known = arrow_schema([name for name in names if name != corrupt_column])
+    return pa.schema([pa.field(name, pa.binary()) if name == corrupt_column else known.field(name) for name in names])
