@@ -94,7 +94,7 @@ class Archive:
         storage_options: Mapping[str, Any] | None = None,
         workers: int | None = None,
     ) -> None:
-        if workers is not None and not (isinstance(workers, int) and workers >= 1):
+        if workers is not None and workers not in range(1, 1 << 16):
             raise ConfigurationError(SOURCE, [f"workers={workers!r}: a number above 0, or None, is expected"])
         if config is not None:
             given = {

@@ -43,6 +43,8 @@ OffsetsArgument = OffsetArgument | Mapping[int, OffsetArgument] | Mapping[str, M
 Moment = datetime | str | int
 TimestampArgument = Moment | Mapping[int, Moment] | Mapping[str, Mapping[int, Moment]] | None
 
+_NO_PARTITIONS: Final[tuple[int, ...]] = ()
+
 _T = TypeVar("_T")
 
 
@@ -100,19 +102,19 @@ def subscription_of(topic: TopicArgument, partitions: PartitionsArgument, argume
     if not names:
         arguments.problems.append("topic: a name, several names or a compiled pattern is expected")
     for name in names:
-        if not isinstance(name, str) or not is_topic_name(name):
+        if not is_topic_name(str(name)):
             arguments.problems.append(
                 f"topic={name!r}: not a legal name of a topic; for a pattern pass re.compile({name!r})"
             )
     if partitions is None:
         return Subscription(topics=names)
     if not isinstance(partitions, Mapping):
-        numbers = arguments.read("partitions", partitions, _partitions, ())
+        numbers = arguments.read("partitions", partitions, _partitions, _NO_PARTITIONS)
         return Subscription(assigned=dict.fromkeys(names, numbers))
     if unknown := sorted(set(partitions) - set(names), key=str):
         arguments.problems.append(f"partitions: {unknown} are not topics of this scan")
     assigned = {
-        name: arguments.read(f"partitions[{name!r}]", partitions[name], _partitions, ())
+        name: arguments.read(f"partitions[{name!r}]", partitions[name], _partitions, _NO_PARTITIONS)
         for name in names
         if name in partitions
     }
@@ -246,7 +248,7 @@ def query_of(
     )
     chosen_view = arguments.one_of("view", view, {each.value: each for each in View}, View.LOG)
     chosen_mode = arguments.one_of("mode", mode, {each.value.lower(): each for each in Mode}, Mode.FAILFAST)
-    if not isinstance(corrupt_column, str) or not corrupt_column or corrupt_column in COLUMNS_WITH_HEADERS:
+    if not str(corrupt_column) or corrupt_column in COLUMNS_WITH_HEADERS:
         arguments.problems.append(f"corrupt_column={corrupt_column!r}: a name is expected that no other column has")
     if chosen_view is View.LATEST:
         if start is not Edge.EARLIEST:

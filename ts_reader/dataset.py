@@ -32,7 +32,7 @@ _MOST_NARROWED: Final = 32  # parts: with more, a filter is not a narrow one
 Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
 
-class ScanDataset(ds.Dataset):
+class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """A scan that takes columns and filters; `Scan.dataset` returns it.
 
     Args:

@@ -91,7 +91,7 @@ def place_of_arguments(
         problems.append(
             f"cluster={cluster!r}: the cluster's part of the keys is expected: letters, digits, '.', '_' and '-'"
         )
-    if entropy_bits is not None and not (isinstance(entropy_bits, int) and 0 <= entropy_bits <= MAX_ENTROPY_BITS):
+    if entropy_bits is not None and entropy_bits not in range(MAX_ENTROPY_BITS + 1):
         problems.append(f"prefix_entropy_bits={entropy_bits!r}: a number from 0 to {MAX_ENTROPY_BITS} is expected")
     connection = _connection(options, problems)
     if problems or not isinstance(location, str) or not isinstance(cluster, str):

@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 import structlog
@@ -79,12 +80,12 @@ class _Worker:
     def _receive(self) -> object:
         """Wait for a message, and take releases meanwhile."""
         while not self._is_pending():
-            select.select([self._channel, self._releases], [], [])
+            select.select([self._channel.fileno(), self._releases], [], [])
             self._take_releases()
         return self._channel.receive()[0]
 
     def _is_pending(self) -> bool:
-        return bool(select.select([self._channel], [], [], 0)[0])
+        return bool(select.select([self._channel.fileno()], [], [], 0)[0])
 
     def _send_blocks(self) -> None:
         for added, descriptors, dropped in self._memory.take_changes():
@@ -109,7 +110,7 @@ class _Worker:
 def _forward_logs(channel: Channel) -> None:
     """Send log events to the reader's process, which decides where they are written."""
 
-    def forward(_: object, level: str, event: dict[str, Any]) -> Any:
+    def forward(_: object, level: str, event: MutableMapping[str, Any]) -> Any:
         fields = {name: value if isinstance(value, int | float) else str(value) for name, value in event.items()}
         channel.send(Logged(level, str(fields.pop("event", "")), fields))
         raise structlog.DropEvent
