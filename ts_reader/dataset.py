@@ -9,7 +9,7 @@ and Arrow simplifies the filter by it. No expression is taken apart here.
 are overridden.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final, NoReturn
@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 
 from ts_common.archive.plan import ReadRange
+from ts_common.errors import TieredStorageError
 from ts_common.query.policies import Mode
 from ts_common.query.split import Split
 from ts_reader.planned_query import Estimate, PlannedQuery
@@ -32,21 +33,29 @@ _MOST_NARROWED: Final = 32  # parts: with more, a filter is not a narrow one
 Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
 
+class Observer:
+    """Is told what an engine does with a dataset; this one does nothing."""
+
+    def reads(self, estimate: Estimate) -> None:
+        """Note what the engine is about to read."""
+
+    def failed(self, error: TieredStorageError) -> None:
+        """Note the error that ended a read: an engine shows only its text, in a message of its own."""
+
+
 class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """A scan that takes columns and filters; `Scan.dataset` returns it.
 
     Args:
         planned: the scan's query; it is planned when the dataset is first read.
-        observe: as of `Scan.dataset`.
+        observer: as of `Scan.dataset`.
         yields_rows: as of `Scan.dataset`.
     """
 
-    def __init__(
-        self, planned: PlannedQuery, observe: Callable[[Estimate], None] = lambda _: None, *, yields_rows: bool = True
-    ) -> None:
+    def __init__(self, planned: PlannedQuery, observer: Observer | None = None, *, yields_rows: bool = True) -> None:
         # Dataset.__init__ is not called: it raises for every subclass that is not Arrow's own.
         self._planned = planned
-        self._observe = observe
+        self._observer = observer or Observer()
         self._yields_rows = yields_rows
 
     @property
@@ -74,11 +83,13 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     def batches_for(self, columns: Columns, filter: pc.Expression | None) -> Generator[pa.RecordBatch, None, None]:
         """Yield the columns that columns and filter use, of the parts of the plan that may have matching rows."""
         read = self._columns_needed(columns, filter)
-        splits = self.splits_for(filter)
-        self._observe(self._planned.estimate(splits))
-        if not self._yields_rows:
-            splits = ()
-        yield from self._planned.run(splits, read)
+        try:
+            splits = self.splits_for(filter)
+            self._observer.reads(self._planned.estimate(splits))
+            yield from self._planned.run(splits if self._yields_rows else (), read)
+        except TieredStorageError as error:
+            self._observer.failed(error)
+            raise
 
     def schema_for(self, columns: Columns, filter: pc.Expression | None) -> pa.Schema:
         """Return the schema of the batches of `batches_for`."""

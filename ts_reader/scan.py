@@ -1,12 +1,12 @@
 """`Scan`: a lazy query of an archive, and an Arrow stream each time it is read."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 import pyarrow as pa
 
 from ts_common.query.query import Query
-from ts_reader.dataset import ScanDataset
+from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.execution.scheduler import Progress
 from ts_reader.planned_query import Estimate, PlannedQuery
 
@@ -90,11 +90,11 @@ class Scan:
         """Return the schema; without it, DuckDB opens three streams for a query."""
         return self.schema.__arrow_c_schema__()
 
-    def dataset(self, observe: Callable[[Estimate], None] = lambda _: None, *, yields_rows: bool = True) -> ScanDataset:
+    def dataset(self, observer: Observer | None = None, *, yields_rows: bool = True) -> ScanDataset:
         """Return the scan as a `pyarrow.dataset.Dataset`, to which DuckDB and polars pass columns and filters.
 
         Args:
-            observe: called before each read of the dataset with what it reads, for the explanation of a query.
+            observer: is told what an engine reads, and what error ended a read.
             yields_rows: False to plan only: no row is yielded.
         """
-        return ScanDataset(self._planned, observe, yields_rows=yields_rows)
+        return ScanDataset(self._planned, observer, yields_rows=yields_rows)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -30,6 +30,9 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store, parse_location
 from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
+
+if TYPE_CHECKING:
+    from ts_reader import Archive as ReaderArchive
 
 SOURCE: Final = "command line"
 _PARTITIONS: Final = re.compile(r"\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*", re.ASCII)
@@ -146,6 +149,20 @@ def name_archive(
     if problems or url is None or cluster is None:
         raise ConfigurationError(SOURCE, problems)
     return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),), bits_are_set=entropy_bits is not None)
+
+
+def open_reader(config: Path | None, url: str | None, cluster: str | None, entropy_bits: int | None) -> "ReaderArchive":
+    """Return the archive that the options name, for scans.
+
+    Raises:
+        ConfigurationError: as `name_archive`.
+    """
+    from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow and numba, only for commands that decode)
+
+    name = name_archive(config, url, cluster, entropy_bits)
+    if name.file is not None:
+        return ReaderArchive(config=name.file.path)
+    return ReaderArchive(url, cluster, prefix_entropy_bits=entropy_bits)
 
 
 def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:

@@ -25,6 +25,7 @@ from tsctl.commands.gaps import gaps
 from tsctl.commands.get import get
 from tsctl.commands.ls import ls
 from tsctl.commands.report import report
+from tsctl.commands.sql import sql
 from tsctl.commands.status import status
 from tsctl.commands.verify import verify
 from tsctl.exit_codes import ExitCode
@@ -54,6 +55,7 @@ app.command()(report)
 app.command()(gaps)
 app.command()(cat)
 app.command()(get)
+app.command()(sql)
 app.command()(status)
 app.command()(adopt_topic_id)
 

@@ -1,0 +1,1 @@
+"""SQL over an archive: DuckDB with the topics as tables."""

@@ -1,0 +1,156 @@
+r"""Results of SQL as a table, CSV, JSON lines or Parquet.
+
+Bytes are shown as text if they are UTF-8, else as hexadecimal digits after `\x`. Parquet keeps them, and all types.
+"""
+
+import csv
+import io
+import math
+import os
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ts_common.errors import ConfigurationError
+from ts_common.printable import printable
+from tsctl.json_lines import json_line
+from tsctl.output import Output
+
+TABLE_ROWS: Final = 1000  # a table is for people
+_ROWS: Final = 4096  # converted at once
+
+
+class Format(StrEnum):
+    """The form of a result."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+Batches = Generator[pa.RecordBatch, None, None]
+
+
+def write_table(schema: pa.Schema, batches: Batches, output: Output) -> None:
+    """Write the first rows as a table, and warn if there are more."""
+    rows: list[list[Any]] = []
+    for row in _rows(batches):
+        if len(rows) == TABLE_ROWS:
+            output.warn(f"only the first {TABLE_ROWS} rows are shown; --format csv, json or parquet writes all")
+            break
+        rows.append([_cell(value) for value in row])
+    output.table(list(schema.names), rows)
+
+
+def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) -> None:
+    """Write all rows as CSV with a header, or as JSON lines."""
+    if form is Format.CSV:
+        writer = csv.writer(to, lineterminator="\n")
+        writer.writerow(schema.names)
+        for row in _rows(batches):
+            writer.writerow(["" if value is None else _text(value) for value in row])
+        return
+    names = [printable(name) for name in schema.names]
+    for row in _rows(batches):
+        to.writelines(json_line({name: _json(value) for name, value in zip(names, row, strict=True)}))
+
+
+def write_parquet(schema: pa.Schema, batches: Batches, path: Path) -> int:
+    """Write all rows as a Parquet file, which has its name when it is complete; return their number."""
+    count = 0
+    with complete_file(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it at the end, and remove it after an error.
+
+    Raises:
+        ConfigurationError: the directory does not exist or is not writable, or the file exists.
+    """
+    if path.exists():
+        raise ConfigurationError("command line", [f"--output={path}: the file exists; it is not overwritten"])
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise ConfigurationError("command line", [f"--output={path}: {error.strerror}"]) from error
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        os.link(temporary, path)  # unlike a rename, it does not replace a file that appeared meanwhile
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _rows(batches: Batches) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS):
+            columns = [column.to_pylist() for column in batch.slice(start, _ROWS).columns]
+            yield from zip(*columns, strict=True)
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int) else _text(value)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bytes():
+            return _bytes(value)
+        case datetime():
+            return value.isoformat(sep=" ")
+        case dict() | list():
+            buffer = io.StringIO()
+            for piece in json_line(_json(value)):
+                buffer.write(piece)
+            return buffer.getvalue().rstrip("\n")
+        case _:
+            return str(value)
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return _bytes(value)
+        case datetime() | date() | time():
+            return value.isoformat().replace("+00:00", "Z")
+        case Decimal() | timedelta():
+            return str(value)
+        case dict():
+            return {str(name): _json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_json(inner) for inner in value]
+        case _:
+            return str(value)
+
+
+def _bytes(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"\\x{value.hex()}"

@@ -1,0 +1,154 @@
+"""One DuckDB connection whose tables are the topics of an archive.
+
+A topic becomes a table when a statement contains its name: a scan costs nothing before it is read. DuckDB passes
+columns and filters to the scan's dataset, so a query reads what it needs. A statement cannot reach files, other
+databases and extensions, unless the session allows it.
+"""
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from ts_common.errors import QueryError, TieredStorageError
+from ts_common.printable import printable
+from ts_common.reading.topics import some
+from ts_common.suggestions import nearest
+from ts_reader import Archive, Estimate, Observer, Scan
+
+_SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false")
+_CONFINED: Final = ("enable_external_access = false", "lock_configuration = true")
+_NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
+_BATCH_ROWS: Final = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read of a topic that DuckDB made for a statement.
+
+    Attributes:
+        topic: its name.
+        estimate: what it reads.
+    """
+
+    topic: str
+    estimate: Estimate
+
+
+class Session:
+    """Runs SQL statements over the topics of an archive; not thread-safe.
+
+    Args:
+        archive: the archive.
+        scan: returns the scan of a topic.
+        files: whether statements may read and write files and load extensions.
+        yields_rows: False to plan the reads of statements, and read no record.
+    """
+
+    def __init__(
+        self, archive: Archive, scan: Callable[[str], Scan], *, files: bool = False, yields_rows: bool = True
+    ) -> None:
+        self._archive = archive
+        self._scan = scan
+        self._yields_rows = yields_rows
+        self._topics = archive.topics()
+        self._registered: dict[str, str] = {}  # by the name that DuckDB compares
+        self._reads: list[Read] = []
+        self._failures: list[TieredStorageError] = []
+        self._connection = duckdb.connect()
+        for setting in (*_SETTINGS, *(() if files else _CONFINED)):
+            self._connection.execute(f"SET {setting}")
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of the topics, sorted."""
+        return list(self._topics)
+
+    def statements(self, text: str) -> list[str]:
+        """Return the statements of a text.
+
+        Raises:
+            QueryError: the text is not SQL.
+        """
+        with self._translated():
+            return [statement.query for statement in self._connection.extract_statements(text)]
+
+    def run(self, statement: str) -> tuple[pa.Schema, Generator[pa.RecordBatch, None, None]] | None:
+        """Start a statement; return the schema and the batches of its result, None if it has none.
+
+        Raises:
+            QueryError: the statement is wrong, or names what the archive does not have.
+            TieredStorageError: a topic cannot be read; also while the batches are read.
+        """
+        self._reads.clear()
+        self._failures.clear()
+        self._register(statement)
+        with self._translated():
+            relation = self._connection.sql(statement)
+            if relation is None:
+                return None
+            reader = relation.to_arrow_reader(_BATCH_ROWS)
+        return reader.schema, self._batches(reader)
+
+    def reads(self) -> list[Read]:
+        """Return what the last statement has read of topics so far."""
+        return list(self._reads)
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Generator[pa.RecordBatch, None, None]:
+        with self._translated(), closing(reader):
+            yield from reader
+
+    def _register(self, statement: str) -> None:
+        """Make a table of each topic whose name the statement contains."""
+        folded = statement.lower()
+        for topic in self._topics:
+            name = topic.lower()
+            if name not in folded or self._registered.get(name) == topic:
+                continue
+            if name in self._registered and topic not in statement:
+                continue  # SQL does not distinguish capitals; this statement has the other topic
+            self._connection.register(
+                topic, self._scan(topic).dataset(self._observer(topic), yields_rows=self._yields_rows)
+            )
+            self._registered[name] = topic
+
+    def _observer(self, topic: str) -> Observer:
+        reads, failures = self._reads, self._failures
+
+        class Noting(Observer):
+            def reads(self, estimate: Estimate) -> None:
+                reads.append(Read(topic, estimate))
+
+            def failed(self, error: TieredStorageError) -> None:
+                failures.append(error)
+
+        return Noting()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise errors of DuckDB as this project's, and the error of a topic's read instead of DuckDB's about it."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if self._failures:
+                raise self._failures[0] from error
+            if isinstance(error, duckdb.Error):
+                raise QueryError(self._explained(error)) from error
+            raise
+
+    def _explained(self, error: duckdb.Error) -> str:
+        """Return an error of DuckDB as one line."""
+        text = str(error)
+        if (match := _NO_TABLE.search(text)) is not None:
+            name = match[1]
+            hint = nearest(name, self._topics) or f"; it has {some(self._topics)}"
+            quoted = "" if re.fullmatch(r"\w+", name) else f'; write "{name}" with its quotation marks'
+            return f"table {name}: cluster {self._archive.cluster} has no such topic{hint}{quoted}"
+        lines = [line.strip() for line in text.split("\n\n", maxsplit=1)[0].splitlines()]
+        if "disabled by configuration" in text or "disabled through configuration" in text:
+            lines.append("--files allows it")
+        return printable("; ".join(line for line in lines if line))
