@@ -27,7 +27,8 @@ CLUSTER: Final = "bench"
 TIME: Final = 1_700_000_000_000
 RECORDS_A_BATCH: Final = 51  # of 11 + 300 bytes and the fields around them: 16 KiB
 NONE: Final = 0
-ZSTD: Final = 4  # Kafka's number of the codec
+LZ4: Final = 3  # Kafka's numbers of the codecs
+ZSTD: Final = 4
 
 
 def small_records(count: int, codec: int = NONE) -> bytes:
@@ -63,9 +64,15 @@ def template_segment(
     return bytes(log), bytes(index), bytes(timeindex)
 
 
-def ship(store: ObjectStore, topic: str, segments: Sequence[tuple[int, tuple[bytes, ...]]], end: int) -> int:
+def ship(
+    store: ObjectStore,
+    topic: str,
+    segments: Sequence[tuple[int, tuple[bytes, ...]]],
+    end: int,
+    partition: int = 0,
+) -> int:
     """Put a partition as the agent does, and return the bytes of its `.log` objects. An empty index is omitted."""
-    keys = ClusterKeys(CLUSTER).partition(TopicPartition(topic, 0))
+    keys = ClusterKeys(CLUSTER).partition(TopicPartition(topic, partition))
     store.put(keys.log_start, encode_log_start(0))
 
     def put(one: tuple[int, tuple[bytes, ...]]) -> int:
