@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.measuring.pairs import print_table, rounds
 
 _GOAL = re.compile(
-    r"^(?P<what>.+?)  +(?P<found>[0-9.]+)(?P<unit>[ \w]*?)  +(?P<bound>[<>]=) .*(?:met|MISSED)$", re.MULTILINE
+    r"^(?P<what>.+?)  +(?P<found>[0-9.]+)(?P<unit>[^<>]*?)  +(?P<bound>[<>]=) .*(?:met|MISSED)$", re.MULTILINE
 )
 _HERE = Path(__file__).resolve().parent.parent
 

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bench import page_cache, pruning
+from bench.against import figures
 from bench.measuring import made_archives
 from bench.measuring.agent_runs import AgentLog
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, quantile, rounds
@@ -47,6 +48,15 @@ def test_goals_are_met_on_their_bound_and_counted_beyond_it(capsys: pytest.Captu
     ]
     assert print_goals(goals) == 1
     assert capsys.readouterr().out.count("MISSED") == 1
+
+
+def test_a_comparison_reads_every_goal_that_a_benchmark_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever its unit, for instance a percentage."""
+    print_goals([Goal(f"in{unit}", 1.5, 2.0, at_least=False, unit=unit) for unit in ("", " %", " MiB", " s")])
+    found = figures(capsys.readouterr().out)
+    assert [(figure.found, figure.unit, figure.at_least) for figure in found.values()] == [
+        (1.5, unit, False) for unit in ("", "%", "MiB", "s")
+    ]
 
 
 @pytest.mark.parametrize(("missed", "arguments", "code"), [(0, [], 0), (2, [], 1), (2, ["--no-gate"], 0)])

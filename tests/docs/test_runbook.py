@@ -2,7 +2,7 @@
 
 Stand-ins: `journalctl` prints the agent's own log and rejects a priority, because no line of an agent has one;
 `systemctl` does nothing; Kafka's tools are its classes. Commands that need an operator's host (`dmesg`, `nc`, the
-controller's log, an authorizer) are excluded by name. tests/deploy/test_policies.py runs the `aws` commands,
+controller's log) are excluded by name. tests/deploy/test_policies.py runs the `aws` commands,
 tests/docs/test_hidden_records.py the writes by hand.
 """
 
@@ -29,7 +29,7 @@ _KAFKA = {
     "kafka-dump-log.sh": "kafka.tools.DumpLogSegments",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
-_NOT_HERE = ("dmesg ", "nc ", "grep -i unclean /var/log/kafka/", "kafka-acls.sh ", "aws ", "sed ", "diff ")
+_NOT_HERE = ("dmesg ", "nc ", "grep -i unclean /var/log/kafka/", "aws ", "sed ", "diff ")
 # No line of an agent has a priority, so `journalctl -p` would find nothing.
 _JOURNALCTL = """case " $* " in *" -p"* | *" --priority"*) echo "no priorities" >&2; exit 1 ;; esac
 cat {log}"""

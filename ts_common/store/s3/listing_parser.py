@@ -48,8 +48,9 @@ def read_quickly(session: "Session", client: "S3Client") -> None:
         client: the client that lists.
     """
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp_of)
-    # The SDK searches for errors in a handler of this very name, and the first one registered is called first.
-    client.meta.events.register_first("before-parse.s3.*", cast("Callable[..., None]", _take_listing))
+    # The SDK searches for errors in a handler of `before-parse.s3.*`, which parses the whole body, and which it
+    # registers first. It calls handlers of a wildcard before those of a name.
+    client.meta.events.register_first("before-parse.*.*", cast("Callable[..., None]", _take_listing))
 
 
 def _take_listing(

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import botocore.session
@@ -145,6 +146,23 @@ def test_a_server_that_always_says_more_is_not_asked_for_ever(fake: FakeServer) 
     ):
         list(store.list())
     assert len(fake.requests) == 2
+
+
+def test_the_sdk_does_not_parse_a_page(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It searches each response for an error; for a page of a thousand objects that doubles the work."""
+    parsed: list[int] = []
+
+    class Counting(ElementTree.XMLParser):
+        def feed(self, data: str | bytes, /) -> None:
+            parsed.append(len(data))
+            super().feed(data)
+
+    monkeypatch.setattr("botocore.handlers.ETree.XMLParser", Counting)
+    body = page([(f"base/{number:04d}", 1, '"e"') for number in range(1000)])
+    fake.answers = [answer("200 OK", body)]
+    with open_store("s3://archive/base", timeout_seconds=5) as store:
+        assert len(list(store.list())) == 1000
+    assert sum(parsed) < len(body) / 10
 
 
 def test_an_error_that_comes_as_a_listing_is_one(fake: FakeServer) -> None:
