@@ -26,7 +26,8 @@ from typing import Any
 
 from bench.measuring.made_archives import CLUSTER, LZ4, NONE, TIME, ZSTD, ship, small_records, template_segment
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
-from ts_common.decode.arrow import COLUMNS, to_arrow
+from ts_common.decode.arrow import to_arrow
+from ts_common.decode.arrow_schema import COLUMNS
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.store.factory import open_store

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from ts_common.decode.arrow import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS
+from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name

@@ -10,7 +10,6 @@ from ts_common.model import is_cluster_id
 from ts_common.query.query import Query, Subscription
 from ts_common.reading.cluster_file import SUFFIX, ClusterFile, read_cluster_file
 from ts_common.store.factory import parse_location
-from ts_common.store.option_table import parse_options
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Credentials, Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 
@@ -103,6 +102,8 @@ def _connection(given: Mapping[str, Any], problems: list[str]) -> Connection:
     """Return the connection of `storage_options`, named as the attributes of `Connection` and `Credentials`."""
     if not given:
         return BY_ENVIRONMENT
+    from ts_common.store.option_table import parse_options  # noqa: PLC0415  (pydantic)
+
     known = [name for name in Connection.__dataclass_fields__ if name != "credentials"]
     for name in given:
         if name not in known and name not in _CREDENTIALS:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from ts_common.decode.arrow import arrow_schema
+from ts_common.decode.arrow_schema import arrow_schema
 from ts_common.printable import printable
 from ts_common.query.locations import plan_everywhere
 from ts_common.query.plan_query import QueryPlan

@@ -20,7 +20,7 @@ import typer
 from ts_common.archive.directories import TopicDirectories, list_topics
 from ts_common.archive.layout import check_layout, keys_of
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys
-from ts_common.config.cluster_config import ENTROPY_BITS_KEY
+from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file

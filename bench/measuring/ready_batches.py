@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bench.measuring.records import json_value, key
-from ts_common.decode.arrow import arrow_schema
+from ts_common.decode.arrow_schema import arrow_schema
 from ts_spark.options.schema import full_schema
 
 ROWS = 32_768

@@ -15,7 +15,7 @@ from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.decode.arrow import COLUMNS_WITH_HEADERS
+from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
 from ts_common.model import TopicPartition
 from ts_common.reading.rows import read_ranges
 from ts_common.reading.transactions import find_hidden, stable_end

@@ -20,7 +20,8 @@ from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.decode.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
+from ts_common.decode.arrow import projection_of, to_arrow
+from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index

@@ -25,7 +25,8 @@ from tests.fuzz.reference import Header, Row, judge
 from tests.fuzz.segments import with_crcs
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.decode import columns
-from ts_common.decode.arrow import COLUMNS_WITH_HEADERS, to_arrow
+from ts_common.decode.arrow import to_arrow
+from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
 from ts_common.decode.columns import BinaryColumn, Projection, RecordColumns, java_utf8
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData

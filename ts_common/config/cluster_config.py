@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.config import zookeeper_options
 from ts_common.config.java_keys import find_java_key
+from ts_common.config.keys import ENTROPY_BITS_KEY, STUCK_AFTER_MS
 from ts_common.config.setting_types import UPPER_CASE, HostNames, IoClass, Leadership, Patterns, Reporter
 from ts_common.errors import ConfigurationError
 from ts_common.store.option_table import OPTIONS, options_of, parse_options
@@ -25,9 +26,7 @@ from ts_common.suggestions import nearest
 
 KAFKA_CLIENT: Final = "ts.segment.uploader.kafka.client."
 REPORTER: Final = "metrics.reporter."
-ENTROPY_BITS_KEY: Final = "ts.segment.uploader.s3.prefix.entropy.bits"
 ALLOWED_HOSTS_KEY: Final = "ts.segment.uploader.http.allowed.hosts"
-STUCK_AFTER_MS: Final = 900_000  # default of `stuck_after_ms`
 _UNIT: Final = "unit"  # in a field's `json_schema_extra`: the unit of a number
 _MILLISECONDS: Final = 1000
 _CHANGEABLE: Final[dict[str, JsonValue]] = {"changeable": True}  # in `json_schema_extra`, see `is_changeable`

@@ -4,39 +4,16 @@ Source of the schema: Spark's `KafkaRecordToRowConverter`. A record without head
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from ts_common.decode.arrow_schema import COLUMNS, CONSTANT, HEADERS, TYPES, arrow_schema, constant_column
 from ts_common.decode.columns import BinaryColumn, HeadersColumn, Projection, RecordColumns
 
-HEADERS: Final = "headers"
-_TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}
-COLUMNS: Final = tuple(name for name in _TYPES if name != HEADERS)  # without the option includeHeaders
-COLUMNS_WITH_HEADERS: Final = tuple(_TYPES)
-CONSTANT: Final = frozenset({"topic", "partition"})  # of one partition's rows
 # Beyond the year 294,246 microseconds do not fit in 64 bits. A later timestamp is shown as the latest one that does.
 _LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
-
-
-def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
-    """Return the schema of the named columns, in that order.
-
-    Raises:
-        KeyError: a column does not exist.
-    """
-    return pa.schema([(name, _TYPES[name]) for name in names])
 
 
 def projection_of(names: Sequence[str]) -> Projection:
@@ -68,18 +45,18 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
             arrays.append(constant_column(name, topic, partition, rows))
         elif name == "timestamp":
             microseconds = np.clip(columns.timestamps, -_LATEST_MILLISECONDS, _LATEST_MILLISECONDS) * 1000
-            arrays.append(pa.Array.from_buffers(_TYPES[name], rows, [None, pa.py_buffer(microseconds)]))
+            arrays.append(pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(microseconds)]))
         elif name == HEADERS:
             arrays.append(_headers(columns.headers, rows))
         else:
             plain = {"offset": columns.offsets, "timestampType": columns.timestamp_types}[name]
-            arrays.append(pa.Array.from_buffers(_TYPES[name], rows, [None, pa.py_buffer(plain)]))
+            arrays.append(pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(plain)]))
     if not names:  # a count needs rows and no column
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(names))
 
 
-def _binary(column: BinaryColumn | None, name: str, arrow_type: pa.DataType = _TYPES["key"]) -> pa.Array:
+def _binary(column: BinaryColumn | None, name: str, arrow_type: pa.DataType = TYPES["key"]) -> pa.Array:
     if column is None:
         raise ValueError(f"column {name} was not decoded")
     validity = pa.py_buffer(column.validity) if column.null_count else None
@@ -91,7 +68,7 @@ def _headers(column: HeadersColumn | None, rows: int) -> pa.Array:
     if column is None:
         raise ValueError(f"column {HEADERS} was not decoded")
     names, values = _binary(column.names, HEADERS, pa.string()), _binary(column.values, HEADERS)
-    list_type = _TYPES[HEADERS]
+    list_type = TYPES[HEADERS]
     entries = pa.Array.from_buffers(list_type.value_type, len(names), [None], children=[names, values])
     present = np.diff(column.offsets) > 0
     null_count = rows - int(np.count_nonzero(present))
@@ -99,25 +76,3 @@ def _headers(column: HeadersColumn | None, rows: int) -> pa.Array:
     return pa.Array.from_buffers(
         list_type, rows, [validity, pa.py_buffer(column.offsets)], null_count=null_count, children=[entries]
     )
-
-
-def constant_column(name: str, topic: str, partition: int, rows: int) -> pa.Array:
-    """Return the column `topic` or `partition` of one partition's rows, on memory that other batches share."""
-    if name == "topic":
-        return _topic(topic, _capacity(rows)).slice(0, rows)
-    return _partition(partition, _capacity(rows)).slice(0, rows)
-
-
-def _capacity(rows: int) -> int:
-    """Return a power of two at or above `rows`, so that the caches have few lengths."""
-    return 1 << max(rows - 1, 0).bit_length()
-
-
-@lru_cache(maxsize=64)
-def _topic(topic: str, rows: int) -> pa.Array:
-    return pa.array([topic], pa.string()).take(pa.array(np.zeros(rows, np.int32)))
-
-
-@lru_cache(maxsize=64)
-def _partition(partition: int, rows: int) -> pa.Array:
-    return pa.array(np.full(rows, partition, np.int32))

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from ts_common.archive.plan import ReadRange
-from ts_common.decode.arrow import arrow_schema
+from ts_common.decode.arrow_schema import arrow_schema
 from ts_common.decode.memory import HEAP, Memory
 from ts_common.query.policies import View
 from ts_common.query.split import Split

@@ -6,12 +6,15 @@ setting once. Readers use locations and connections, and ignore the settings for
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.config.cluster_config import STUCK_AFTER_MS, load_config
-from ts_common.endpoints.provider import EndpointProvider, open_provider
+from ts_common.config.keys import STUCK_AFTER_MS
 from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint, StorageOptions
+
+if TYPE_CHECKING:
+    from ts_common.endpoints.provider import EndpointProvider
 
 SUFFIX = ".properties"
 STUCK_AFTER_SECONDS = STUCK_AFTER_MS / 1000  # without a file
@@ -30,7 +33,7 @@ class ClusterFile:
 
     path: Path
     keys: ClusterKeys
-    provider: EndpointProvider
+    provider: "EndpointProvider"
     stuck_after_seconds: float = STUCK_AFTER_SECONDS
 
     def endpoint(self, topic: str) -> Endpoint:
@@ -52,6 +55,10 @@ def read_cluster_file(path: Path) -> ClusterFile:
     Raises:
         ConfigurationError: the file is missing, or settings in it are wrong; the error lists all of them.
     """
+    # pydantic: most readers name a location and have no file.
+    from ts_common.config.cluster_config import load_config  # noqa: PLC0415
+    from ts_common.endpoints.provider import open_provider  # noqa: PLC0415
+
     config, _ = load_config(path)
     provider = open_provider(config.endpoint_provider, path.stem, path.parent, config.endpoint_properties)
     keys = ClusterKeys(path.stem, max(0, config.entropy_bits))

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ts_common.decode.arrow import CONSTANT, arrow_schema, constant_column
+from ts_common.decode.arrow_schema import CONSTANT, arrow_schema, constant_column
 from ts_common.decode.memory import RecycledMemory
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.split import Split, bytes_of

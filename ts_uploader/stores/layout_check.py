@@ -10,7 +10,7 @@ import time
 from ts_common.archive.directories import entropy_widths
 from ts_common.archive.layout import Layout, contradiction, read_layout
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.config.cluster_config import ENTROPY_BITS_KEY
+from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.store.contract import IfAbsent, ObjectStore
 

@@ -167,7 +167,7 @@ class _Rows:
 
     def _found(self, start: int, end: int) -> Iterator[list[dict[str, Any]] | Missing]:
         # Import numba, numpy and pyarrow (0.5 s) only in commands that decode.
-        from ts_common.decode.arrow import COLUMNS_WITH_HEADERS  # noqa: PLC0415
+        from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS  # noqa: PLC0415
         from ts_common.decode.segment_decoder import MAX_ROWS  # noqa: PLC0415
         from ts_common.reading.rows import read_ranges  # noqa: PLC0415
         from ts_common.reading.transactions import Hidden, find_hidden  # noqa: PLC0415

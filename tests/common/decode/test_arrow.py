@@ -4,13 +4,8 @@ import pyarrow as pa
 import pytest
 
 from tests.common.log_format.build import SEGMENTS, batch, record
-from ts_common.decode.arrow import (
-    COLUMNS,
-    COLUMNS_WITH_HEADERS,
-    arrow_schema,
-    projection_of,
-    to_arrow,
-)
+from ts_common.decode.arrow import projection_of, to_arrow
+from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, arrow_schema
 from ts_common.decode.columns import Projection, RecordColumns
 from ts_common.decode.segment_decoder import SegmentDecoder
 
