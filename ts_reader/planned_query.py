@@ -9,13 +9,13 @@ import pyarrow as pa
 import structlog
 
 from ts_common.decode.arrow_schema import arrow_schema
+from ts_common.execution.run import run
+from ts_common.execution.scheduler import Progress
 from ts_common.printable import printable
 from ts_common.query.locations import plan_everywhere
 from ts_common.query.plan_query import QueryPlan
 from ts_common.query.query import Query
 from ts_common.query.split import Split, bytes_of
-from ts_reader.execution.run import run
-from ts_reader.execution.scheduler import Progress
 
 log = structlog.get_logger("ts_reader")
 

@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pyarrow as pa
 
+from ts_common.execution.scheduler import Progress
 from ts_common.query.query import Query
 from ts_reader.dataset import Observer, ScanDataset
-from ts_reader.execution.scheduler import Progress
 from ts_reader.planned_query import Estimate, PlannedQuery
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from ts_common.decode.arrow_schema import CONSTANT, arrow_schema, constant_column
 from ts_common.decode.memory import RecycledMemory
+from ts_common.execution.process_pool import POOL, read_in_worker
+from ts_common.execution.scheduler import Progress, run_splits
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.split import Split, bytes_of
-from ts_reader.execution.scheduler import Progress, run_splits
 
 # Starting a worker costs half a second of a processor, which is what decoding so much takes.
 PROCESSES_FROM_BYTES: Final = 192 << 20
@@ -47,9 +48,8 @@ def run(
         workers = len(os.sched_getaffinity(0))
     total = sum(bytes_of(part) for split in splits for part in split.ranges)
     processes = min(workers, len(splits), (memory_limit - _WORKER_BYTES // 2) // _WORKER_BYTES)
-    if processes > 1 and total >= PROCESSES_FROM_BYTES and sys.executable:
-        from ts_reader.execution.process_pool import read_in_worker  # noqa: PLC0415  (starts no process yet)
-
+    is_large = processes > 1 and total >= PROCESSES_FROM_BYTES and bool(sys.executable)
+    if is_large or (splits and POOL.has_idle):
         sent = [name for name in names if name not in CONSTANT]
         schema = _schema(sent, splits)
 
@@ -58,7 +58,9 @@ def run(
                 yield _with_constants(batch, split, names)
 
         waiting = memory_limit - processes * _WORKER_BYTES
-        yield from run_splits(splits, read_there, workers=processes, memory=waiting, done=done)
+        yield from run_splits(
+            splits, read_there, workers=max(processes, 1) if is_large else 1, memory=waiting, done=done
+        )
         return
 
     from ts_common.query.read_split import read_split  # noqa: PLC0415  (numba)

@@ -12,16 +12,20 @@ import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import structlog
 
 from ts_common.errors import StoreUnavailable
+from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop, error_of
 from ts_common.query.split import Split
-from ts_reader.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop, error_of
-from ts_reader.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ts_common.execution.shared_memory import MappedBlocks
 
 _ROOT: Final = str(Path(__file__).parents[2])
 _LEVELS: Final = {"warning", "error", "info", "debug", "critical"}
@@ -39,7 +43,7 @@ class WorkerProcess:
         path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
         with there:
             self._process = subprocess.Popen(  # noqa: S603  (this interpreter, with this module)
-                [sys.executable, "-m", "ts_reader.execution.worker", str(there.fileno()), str(readable)],
+                [sys.executable, "-m", "ts_common.execution.worker", str(there.fileno()), str(readable)],
                 pass_fds=(there.fileno(), readable),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -47,10 +51,17 @@ class WorkerProcess:
             )
         os.close(readable)
         self._channel = Channel(here)
-        self._blocks = MappedBlocks(ReleasePipe(writable))
+        self._releases = writable
         self.is_broken = False
 
-    def read(self, split: Split, names: Sequence[str], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    @cached_property
+    def _blocks(self) -> "MappedBlocks":
+        # pyarrow: a worker is started while this process still imports what it needs.
+        from ts_common.execution.shared_memory import MappedBlocks, ReleasePipe  # noqa: PLC0415
+
+        return MappedBlocks(ReleasePipe(self._releases))
+
+    def read(self, split: Split, names: Sequence[str], schema: "pa.Schema") -> "Generator[pa.RecordBatch, None, None]":
         """Yield the batches of a split on the worker's memory; raise what the worker raised.
 
         Closing the generator waits until the worker has stopped.
@@ -58,6 +69,8 @@ class WorkerProcess:
         Raises:
             StoreUnavailable: the worker process ended, for instance because the kernel killed it.
         """
+        from ts_common.execution.shared_memory import SharedBatch  # noqa: PLC0415  (pyarrow)
+
         ended = False
         try:
             self._channel.send(ReadSplit(split, tuple(names)))
@@ -92,15 +105,16 @@ class WorkerProcess:
                 message, descriptors = self._channel.receive()
                 if isinstance(message, SplitEnd):
                     return
-                if isinstance(message, SharedBatch):
-                    self._blocks.release(message)
-                else:
-                    self._handle(message, descriptors)
+                self._handle(message, descriptors)
         except PeerGone:
             self.is_broken = True
 
     def _handle(self, message: object, descriptors: Sequence[int]) -> None:
+        from ts_common.execution.shared_memory import SharedBatch  # noqa: PLC0415  (pyarrow)
+
         match message:
+            case SharedBatch():
+                self._blocks.release(message)
             case Blocks(added, dropped):
                 self._blocks.change(added, descriptors, dropped)
             case Logged(level, event, fields) if level in _LEVELS:
@@ -125,6 +139,19 @@ class ProcessPool:
         self._all: set[WorkerProcess] = set()
         self._process = os.getpid()
         atexit.register(self.end)
+
+    def start(self) -> None:
+        """Start a worker, unless there is one, that imports what it needs while this process does the same."""
+        with self._lock:
+            if self._all and self._process == os.getpid():
+                return
+        self.give_back(self.take())
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a worker waits for a split."""
+        with self._lock:
+            return bool(self._idle) and self._process == os.getpid()
 
     def take(self) -> WorkerProcess:
         """Return an idle worker, or a new one."""
@@ -161,7 +188,7 @@ class ProcessPool:
 POOL: Final = ProcessPool()
 
 
-def read_in_worker(split: Split, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_in_worker(split: Split, names: Sequence[str], schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
     """Yield the batches of a split, read by a worker process of the pool."""
     worker = POOL.take()
     try:

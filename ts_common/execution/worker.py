@@ -1,4 +1,4 @@
-"""The worker process: reads splits for a reader's process, which starts it as `python -m ts_reader.execution.worker`.
+"""The worker process: reads splits for a reader's process, which starts it as `python -m ts_common.execution.worker`.
 
 ::
 
@@ -23,7 +23,10 @@ from typing import Any, Final
 
 import structlog
 
-from ts_reader.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
+from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
+from ts_common.execution.shared_memory import SharedMemory
+from ts_common.query.read_split import read_split
+from ts_common.query.shared_stores import shared_store
 
 _AHEAD: Final = 2  # batches: one is on its way while the next one is decoded
 _RELEASE_BYTES: Final = 8
@@ -31,8 +34,6 @@ _RELEASE_BYTES: Final = 8
 
 class _Worker:
     def __init__(self, channel: Channel, releases: int) -> None:
-        from ts_reader.execution.shared_memory import SharedMemory  # noqa: PLC0415  (with pyarrow)
-
         self._channel = channel
         self._releases = releases
         self._memory = SharedMemory()
@@ -46,9 +47,6 @@ class _Worker:
                 self._read(message)
 
     def _read(self, asked: ReadSplit) -> None:
-        from ts_common.query.read_split import read_split  # noqa: PLC0415  (with numba)
-        from ts_common.query.shared_stores import shared_store  # noqa: PLC0415  (as above)
-
         split, credit, stopped = asked.split, _AHEAD, False
         try:
             store = shared_store(split.location, split.connection)
