@@ -88,7 +88,7 @@ class Session:
         self._failures.clear()
         self._register(statement)
         with self._translated():
-            relation = self._connection.sql(statement)
+            relation: duckdb.DuckDBPyRelation | None = self._connection.sql(statement)
             if relation is None:
                 return None
             reader = relation.to_arrow_reader(_BATCH_ROWS)
