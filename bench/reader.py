@@ -1,4 +1,4 @@
-"""`python -m bench.reader`: full scans by the Python reader, beside what they consist of.
+"""`python -m bench.reader`: full scans by the Python reader, and their parts alone.
 
 A topic of two partitions for each codec, in a directory and on S3: segments of 64 MiB, values of 300 bytes, batches of
 16 KiB that differ. Each round measures, for each codec:
@@ -6,7 +6,7 @@ A topic of two partitions for each codec, in a directory and on S3: segments of 
 - the reader with one worker, from the directory; and the same files read into one buffer and decoded, in this process;
 - the reader with two workers, from the directory; and two processes that scan one partition each, with one worker;
 - the reader with two workers, from S3; and the same objects fetched from S3 on two threads, and dropped. Without a
-  loss, the reader takes the sum of fetching alone and decoding alone.
+  loss, the reader needs the sum of fetching alone and decoding alone.
 
 Exits with 1 if a goal is missed; `--no-gate` only prints.
 """
@@ -95,7 +95,7 @@ def bare(root: Path, topic: str) -> Callable[[], int]:
 
 
 class Halves:
-    """Two processes that scan one partition each when they are told."""
+    """Two processes that scan one partition each, again and again."""
 
     def __init__(self, location: str) -> None:
         self._processes = [

@@ -21,6 +21,7 @@ _RUN_BY = {
     "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
+    "docs/reader.md": "tests/reader/test_page.py",
     "docs/repair.md": "tests/docs/test_runbook.py",
     "docs/runbook.md": "tests/docs/test_runbook.py",
     "docs/spark-clusters.md": "tests/spark/clusters/test_cluster_page.py",

@@ -66,7 +66,7 @@ class RecycledMemory:
         self._idle: dict[int, list[Block]] = defaultdict(list)
 
     def room(self, size: int) -> Carve:
-        """Return a function that carves arrays out of a block; it is used again when the last array is gone."""
+        """Return a function that carves arrays out of a block; it is used again after the last array is freed."""
         _, use = self._block(size)
         position = 0
 

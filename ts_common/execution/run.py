@@ -14,7 +14,7 @@ from ts_common.execution.scheduler import Progress, run_splits
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.split import Split, bytes_of
 
-# Starting a worker costs half a second of a processor, which is what decoding so much takes.
+# Starting a worker costs half a second of a processor: as much as decoding so many bytes.
 PROCESSES_FROM_BYTES: Final = 192 << 20
 # Of a worker: its imports are not counted; two chunks of 4 MiB, the decoder's buffers, decompressed bytes.
 _WORKER_BYTES: Final = 112 << 20

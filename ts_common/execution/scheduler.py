@@ -1,9 +1,9 @@
 """Runs splits on several workers, and yields their batches: in order in each partition, with bounded memory.
 
 A partition's splits begin in their order. The first of them that is not yielded yet is its head: only batches of heads
-are yielded. A worker chooses a partition that no worker reads; then every split is a head. If there is none, it reads
-ahead in a partition, and its batches wait. Waiting batches have at most `memory` bytes. If that is reached, only a head
-without a waiting batch may add one, so heads always progress.
+are yielded. A worker chooses a partition that no worker reads; then every split is a head. Without such a partition it
+reads ahead in a partition, and its batches wait. Waiting batches have at most `memory` bytes. If that is reached, only a
+head without a waiting batch may add one, so heads always progress.
 """
 
 import atexit
@@ -119,7 +119,7 @@ class _Scheduler:
             thread.join(seconds)
 
     def work(self) -> None:
-        """Read splits until none is left; a thread's main function."""
+        """Read the splits that are left; a thread's main function."""
         while (found := self._next()) is not None:
             lane, piece = found
             try:

@@ -1,8 +1,8 @@
 """Arrow batches between processes without a copy of keys, values and headers.
 
 A worker decodes into blocks of anonymous shared memory (memfd). It describes a batch as places in these blocks, and the
-reader's process builds Arrow arrays on the same memory. Columns on the worker's heap are small (timestamps), or come
-from a merge of several copies; they are copied into a block.
+reader's process builds Arrow arrays on the same memory. Columns on the worker's heap are small (timestamps), or the
+result of a merge of several copies; they are copied into a block.
 
 A worker keeps a batch until the reader's process has dropped all arrays of it. Then the decoder uses the buffers again.
 """
@@ -145,7 +145,7 @@ class _Lease:
 
 
 class ReleasePipe:
-    """The end of a pipe that tells a worker about released leases; closed when the last lease is gone."""
+    """The end of a pipe for released leases; closed after the last lease is freed."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -164,7 +164,7 @@ class MappedBlocks:
     """The reader's side of one worker's blocks.
 
     Args:
-        releases: tells the worker about released leases.
+        releases: the worker reads released leases from it.
     """
 
     def __init__(self, releases: ReleasePipe) -> None:

@@ -40,7 +40,7 @@ class _Worker:
         self._unread = b""  # of a lease's number
 
     def run(self) -> None:
-        """Read splits until the reader's process is gone."""
+        """Read splits until the reader's process ends."""
         while True:
             message = self._receive()
             if isinstance(message, ReadSplit):
@@ -76,7 +76,7 @@ class _Worker:
             stopped = isinstance(message, Stop)
 
     def _receive(self) -> object:
-        """Wait for a message, and take releases meanwhile."""
+        """Wait for a message, and read releases meanwhile."""
         while not self._is_pending():
             select.select([self._channel.fileno(), self._releases], [], [])
             self._take_releases()

@@ -111,7 +111,7 @@ class _Runner:
         self._explain = explain
 
     def run_and_report(self, text: str) -> None:
-        """Run statements of a prompt, which goes on after an error."""
+        """Run statements of a prompt, which continues after an error."""
         try:
             self.run(text)
         except TieredStorageError as error:

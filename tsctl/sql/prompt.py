@@ -18,13 +18,13 @@ _HELP: Final = (
 )
 
 
-def converse(topics: Sequence[str], run: Callable[[str], None], say: Callable[[str], None]) -> None:
+def converse(topics: Sequence[str], run: Callable[[str], None], write: Callable[[str], None]) -> None:
     """Read statements from the terminal until the user ends it.
 
     Args:
         topics: of the archive.
         run: runs a text that ends with `;`, and reports its errors.
-        say: writes a line.
+        write: writes a line.
     """
     session: PromptSession[str] = PromptSession(
         history=_history(),
@@ -32,7 +32,7 @@ def converse(topics: Sequence[str], run: Callable[[str], None], say: Callable[[s
         completer=WordCompleter([*topics, *_COLUMNS], ignore_case=True),
         complete_while_typing=False,
     )
-    say(_HELP)
+    write(_HELP)
     pending = ""
     while True:
         try:
@@ -47,7 +47,7 @@ def converse(topics: Sequence[str], run: Callable[[str], None], say: Callable[[s
             return
         if not pending and word == ".topics":
             for topic in topics:
-                say(topic)
+                write(topic)
             continue
         pending = f"{pending}\n{line}".strip()
         if pending.endswith(";"):

@@ -48,7 +48,7 @@ def write_table(schema: pa.Schema, batches: Batches, output: Output) -> None:
             output.warn(f"only the first {TABLE_ROWS} rows are shown; --format csv, json or parquet writes all")
             break
         rows.append([_cell(value) for value in row])
-    output.table(list(schema.names), rows)
+    output.table([printable(name) for name in schema.names], rows)
 
 
 def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) -> None:
@@ -76,7 +76,7 @@ def write_parquet(schema: pa.Schema, batches: Batches, path: Path) -> int:
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it at the end, and remove it after an error.
+    """Yield a temporary path next to `path`; rename it at the end, and remove it after an error.
 
     Raises:
         ConfigurationError: the directory does not exist or is not writable, or the file exists.

@@ -39,6 +39,19 @@ class Read:
     estimate: Estimate
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement.
+
+    Attributes:
+        text: its SQL.
+        has_result: whether it returns rows; a view, a table or a setting does not.
+    """
+
+    text: str
+    has_result: bool
+
+
 class Session:
     """Runs SQL statements over the topics of an archive; not thread-safe.
 
@@ -68,16 +81,19 @@ class Session:
         """The names of the topics, sorted."""
         return list(self._topics)
 
-    def statements(self, text: str) -> list[str]:
+    def statements(self, text: str) -> list[Statement]:
         """Return the statements of a text.
 
         Raises:
             QueryError: the text is not SQL.
         """
         with self._translated():
-            return [statement.query for statement in self._connection.extract_statements(text)]
+            return [
+                Statement(found.query, found.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT])
+                for found in self._connection.extract_statements(text)
+            ]
 
-    def run(self, statement: str) -> tuple[pa.Schema, Generator[pa.RecordBatch, None, None]] | None:
+    def run(self, statement: Statement) -> tuple[pa.Schema, Generator[pa.RecordBatch, None, None]] | None:
         """Start a statement; return the schema and the batches of its result, None if it has none.
 
         Raises:
@@ -86,12 +102,12 @@ class Session:
         """
         self._reads.clear()
         self._failures.clear()
-        self._register(statement)
+        self._register(statement.text)
         with self._translated():
-            relation: duckdb.DuckDBPyRelation | None = self._connection.sql(statement)
-            if relation is None:
+            if not statement.has_result:
+                self._connection.execute(statement.text)
                 return None
-            reader = relation.to_arrow_reader(_BATCH_ROWS)
+            reader = self._connection.sql(statement.text).to_arrow_reader(_BATCH_ROWS)
         return reader.schema, self._batches(reader)
 
     def reads(self) -> list[Read]:

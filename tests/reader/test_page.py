@@ -1,0 +1,54 @@
+"""docs/reader.md: its Python blocks run from top to bottom, and its commands on the same archive."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.docs.commands import CHECKOUT, blocks, commands
+from tests.made_archive import MadeArchive, batches
+from tests.tsctl.running import runner
+from ts_common.query.moments import milliseconds_of
+
+PAGE = CHECKOUT / "docs/reader.md"
+PLACE = "s3://bucket/base/prefix"
+CONFIG = "--config /etc/ts-uploader/conf"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    """The topic `page_views`: two partitions of five views each, the last one in 2026."""
+    archive = MadeArchive(tmp_path / "store")
+    for partition in range(2):
+        values = batches((0, 5), value=b'{"user": "ada"}', time=milliseconds_of("2025-12-31T23:59:59.996Z"))
+        archive.put_segment("page_views", 0, values, partition=partition)
+        archive.commit("page_views", 5, partition=partition)
+    return archive
+
+
+def test_the_pages_python_runs(archive: MadeArchive, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one namespace, as a reader pastes it; the first query shows both partitions."""
+    namespace: dict[str, object] = {}
+    printed = []
+    for block in blocks(PAGE, language="python"):
+        text = block.text.replace(PLACE, archive.location)
+        if "storage_options" in text:  # for S3 only
+            text = block.text
+        exec(compile("\n" * block.line + text, str(PAGE), "exec"), namespace)
+        printed.append(capsys.readouterr().out)
+    assert "count_star" in printed[0]
+    assert "5" in printed[0]
+
+
+def test_the_pages_commands_run(
+    archive: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each ends with 0 and prints something."""
+    monkeypatch.chdir(tmp_path)
+    found = [command for block in blocks(PAGE, "tsctl sql", language="sh") for command in commands(block)]
+    assert len(found) == 4
+    for command in found:
+        _, *arguments = shlex.split(command.replace(CONFIG, f"--url {archive.location} --cluster prod"))
+        ended = runner(capfd)(*arguments)
+        assert ended.code == 0, ended
+        assert ended.out

@@ -1,0 +1,187 @@
+"""`tsctl sql` on a made archive: results in each format, what a statement may reach, and messages."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.made_archive import MadeArchive, batches, steps
+from tests.tsctl.running import Ended, Run, runner
+from ts_common.archive.object_keys import SegmentName
+
+TIME = 1_767_222_000_000  # 2025-12-31T23:00:00Z
+MINUTE = 60_000
+CONFINED = [
+    pytest.param("select * from read_csv('{file}')", id="a function that reads a file"),
+    pytest.param("select * from '{file}'", id="a file as a table"),
+    pytest.param("copy (select 1) to '{file}.copy'", id="COPY"),
+    pytest.param("attach '{file}.db'", id="ATTACH"),
+    pytest.param("install httpfs", id="INSTALL"),
+    pytest.param("load httpfs", id="LOAD"),
+    pytest.param("set enable_external_access = true", id="the setting itself"),
+    pytest.param("select * from glob('{directory}/*')", id="names of files"),
+    pytest.param("select * from archive", id="a variable of the program"),
+]
+MISTAKES = [
+    pytest.param(["select * from click"], "no such topic; did you mean clicks?", id="topic"),
+    pytest.param(["select * from nothing_like_it"], "it has a-b, broken, clicks", id="a topic like none"),
+    pytest.param(["selec 1"], 'syntax error at or near "selec"', id="SQL"),
+    pytest.param(["select nope from clicks"], 'column "nope" not found', id="a column"),
+    pytest.param([""], "no statement: give SQL", id="no statement"),
+    pytest.param(["select 1", "--from", "yesterday"], "--from=yesterday: expected a time", id="a time"),
+    pytest.param(["select 1", "--to", "4711"], "--to=4711: a time is expected", id="an offset"),
+    pytest.param(["select 1", "--format", "xml"], "--format=xml: accepted are table, csv,", id="a format"),
+    pytest.param(["select 1", "--format", "parquet"], "--output FILE is needed", id="Parquet on a terminal"),
+    pytest.param(["select 1", "--format", "csv", "--output", "taken"], "the file exists", id="a file that exists"),
+    pytest.param(
+        ["select 1", "--format", "csv", "--output", "no/such"], "No such file or directory", id="no directory"
+    ),
+    pytest.param(["from clicks", "--partition", "7"], "no partition 7 of topic clicks, only 0, 1", id="a partition"),
+    pytest.param(
+        ["select 1", "--entropy-bits", "3"], "holds nothing of cluster prod|has no objects of cluster prod", id="bits"
+    ),
+]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    """Two partitions of `clicks`, a record each second in segments of a minute; `a-b`; and a damaged topic."""
+    archive = MadeArchive(tmp_path / "store")
+    for partition in range(2):
+        for base in range(0, 300, 60):
+            log = b"".join(
+                batches(step, value=b"\xff" if step[0] == 0 else b'{"n":1}', time=TIME + 1000 * step[0] - step[0])
+                for step in steps(base, base + 60, 1)
+            )
+            archive.put_segment("clicks", base, log, partition=partition)
+        archive.commit("clicks", 300, partition=partition, highest_base=240)
+    archive.put_segment("a-b", 0, batches((0, 3)))
+    archive.commit("a-b", 3)
+    log = bytearray(batches((0, 5), (5, 10)))
+    archive.put_segment("broken", 0, bytes(log), body=bytes([*log[:-1], log[-1] ^ 1]))
+    archive.commit("broken", 10)
+    return archive
+
+
+@pytest.fixture
+def sql(
+    archive: MadeArchive, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Run `tsctl sql` on the archive, in a directory with a file `taken`."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "work" / "taken").write_text("mine")
+    run = runner(capfd)
+
+    def ended(*arguments: object) -> Ended:
+        return run("sql", "--url", archive.location, "--cluster", "prod", *arguments)
+
+    return ended
+
+
+def test_a_topic_is_a_table_in_every_format(sql: Run) -> None:
+    """The same rows as a table, CSV, JSON lines and Parquet; bytes that are not UTF-8 are digits, but in Parquet."""
+    statement = 'select "offset", value, timestamp from clicks where partition = 1 and "offset" < 2 order by 1'
+    expected = [(0, "\\xff", "2025-12-31T23:00:00Z"), (1, '{"n":1}', "2025-12-31T23:00:01Z")]
+    table = sql(statement).out.splitlines()
+    assert table[0].split() == ["offset", "value", "timestamp"]
+    assert table[1].split() == ["0", "\\xff", "2025-12-31", "23:00:00+00:00"]
+    rows = list(csv.reader(io.StringIO(sql(statement, "--format", "csv").out)))
+    assert rows[0] == ["offset", "value", "timestamp"]
+    assert [row[:2] for row in rows[1:]] == [[str(offset), value] for offset, value, _ in expected]
+    lines = sql(statement, "--format", "json").lines
+    assert [tuple(line.values()) for line in lines] == expected
+    ended = sql(statement, "--format", "parquet", "--output", "rows.parquet")
+    assert ended.out == "rows.parquet: 2 rows\n"
+    assert pq.read_table("rows.parquet").column("value").to_pylist() == [b"\xff", b'{"n":1}']
+    assert pq.read_table("rows.parquet").column("timestamp")[0].as_py() == datetime(2025, 12, 31, 23, tzinfo=UTC)
+
+
+def test_a_name_with_a_hyphen_needs_quotation_marks(sql: Run) -> None:
+    """And the message of a name without them shows them."""
+    assert sql('select count(*) from "a-b"').out.split() == ["count_star()", "3"]
+    assert sql('select count(*) from "A-B"').out.split() == ["count_star()", "3"]
+
+
+def test_conditions_and_bounds_leave_out_segments(sql: Run) -> None:
+    """`--explain` shows what a statement reads; it reads no record, not even of a damaged topic."""
+
+    def segments(*arguments: str) -> str:
+        return " ".join(sql("--explain", *arguments).out.splitlines()[1].split()[2:5])
+
+    assert segments("select count(*) from clicks") == "10 of 10"
+    assert segments("select count(*) from clicks where timestamp >= '2025-12-31T23:04:00Z'") == "2 of 10"
+    assert segments('select count(*) from clicks where partition = 0 and "offset" between 70 and 80') == "1 of 10"
+    assert segments("--from", "2025-12-31T23:04:00Z", "select count(*) from clicks") == "2 of 10"
+    assert segments("--to", f"@{TIME + MINUTE}", "--partition", "0", "select count(*) from clicks") == "1 of 5"
+    assert sql("--explain", "select count(*) from broken").code == 0
+    assert sql("--from", "2025-12-31T23:04:00Z", "select count(*) from clicks").out.split()[-1] == "120"
+
+
+@pytest.mark.parametrize("statement", CONFINED)
+def test_a_statement_reaches_nothing_but_topics(sql: Run, statement: str, tmp_path: Path) -> None:
+    """No file, no other database, no extension, and no variable; `--files` allows files."""
+    file = tmp_path / "secret.csv"
+    file.write_text("a\n1\n")
+    ended = sql(statement.format(file=file, directory=tmp_path))
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.csv", "store", "work"]
+
+
+def test_files_are_read_if_they_are_allowed(sql: Run, tmp_path: Path) -> None:
+    """A join of a topic with a local file."""
+    (tmp_path / "wanted.csv").write_text("number\n5\n7\n")
+    statement = f"select count(*) from clicks join '{tmp_path}/wanted.csv' on \"offset\" = number"
+    assert sql("--files", statement).out.split()[-1] == "4"
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_a_mistake_is_a_message_with_code_2(sql: Run, arguments: list[str], message: str, tmp_path: Path) -> None:
+    """One line for each problem, and nothing is written."""
+    ended = sql(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert any(part in ended.err for part in message.split("|")), ended.err
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["taken"]
+    assert Path("taken").read_text() == "mine"
+
+
+def test_r04_a_damaged_topic_is_this_projects_error(sql: Run, archive: MadeArchive) -> None:
+    """It names the object, and no file is left of a result that was not complete."""
+    ended = sql("select max(key) from broken")
+    assert ended.code == 1
+    key = archive.partition("broken").segment(SegmentName(0))
+    assert ended.err.startswith(f"tsctl: broken-0: {key} in {archive.location}: ")
+    assert len(ended.err.splitlines()) == 1
+    for form in ("parquet", "csv"):
+        assert sql("from broken", "--format", form, "--output", f"out.{form}").code == 1
+    assert [path.name for path in Path().iterdir()] == ["taken"]
+
+
+def test_several_statements_run_in_turn(sql: Run) -> None:
+    """A view of one is a table of the next; a statement without a result prints nothing."""
+    ended = sql("create view few as from clicks limit 5; select count(*) from few; select 2")
+    assert ended.out.split() == ["count_star()", "5", "2", "2"]
+
+
+def test_a_long_table_is_cut_with_a_warning(sql: Run) -> None:
+    """The other formats have every row."""
+    statement = "from clicks, range(3)"
+    ended = sql(statement)
+    assert len(ended.out.splitlines()) == 1001
+    assert "only the first 1000 rows are shown" in ended.err
+    assert len(sql(statement, "--format", "json").lines) == 1800
+
+
+def test_r16_control_characters_of_values_do_not_reach_a_terminal(sql: Run, archive: MadeArchive) -> None:
+    """They are escaped, in cells and in names of columns."""
+    archive.put_segment("odd", 0, batches((0, 1), value=b"\x1b]0;owned\x07"))
+    archive.commit("odd", 1)
+    ended = sql('select value as "\x1b[31mred" from odd')
+    assert "\x1b" not in ended.out
+    assert "\x07" not in ended.out
+    assert json.loads(sql("select value from odd", "--format", "json").out) == {"value": "\x1b]0;owned\x07"}
