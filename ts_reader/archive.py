@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -12,7 +11,7 @@ import structlog
 from ts_common.archive.directories import list_topics
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.view import open_view
-from ts_common.errors import ConfigurationError, QueryError
+from ts_common.errors import QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
 from ts_common.query.query import Locations, Query, Subscription, settled
@@ -33,7 +32,7 @@ from ts_reader.arguments import (
     columns_of,
     query_of,
 )
-from ts_reader.place import SOURCE, place_of_arguments, place_of_file
+from ts_reader.place import is_whole, place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery
 from ts_reader.scan import Scan
 
@@ -94,8 +93,9 @@ class Archive:
         storage_options: Mapping[str, Any] | None = None,
         workers: int | None = None,
     ) -> None:
-        if workers is not None and workers not in range(1, 1 << 16):
-            raise ConfigurationError(SOURCE, [f"workers={workers!r}: a number above 0, or None, is expected"])
+        problems: list[str] = []
+        if workers is not None and not is_whole(workers, 1):
+            problems.append(f"workers={workers!r}: a number above 0, or None, is expected")
         if config is not None:
             given = {
                 "location": location,
@@ -104,10 +104,10 @@ class Archive:
                 "storage_options": storage_options,
             }
             if several := [name for name, value in given.items() if value is not None]:
-                raise ConfigurationError(SOURCE, [f"config sets {', '.join(several)} too: give one of the two"])
-            self._place = place_of_file(Path(config))
+                problems.append(f"config sets {', '.join(several)} too: give one of the two")
+            self._place = place_of_file(config, problems)
         else:
-            self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options or {})
+            self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options, problems)
         self._workers = workers
         if not structlog.is_configured():  # its own default writes every event to standard output
             configure_structlog(LogFormat.TEXT, logging.WARNING)
