@@ -24,11 +24,11 @@ from tests.reader.shapes import COMMIT, SHAPES, damaged_in_the_middle, fill, row
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import BatchTooLarge, BucketMissing, CorruptData, DataLoss, ObjectNotFound, QueryError
+from ts_common.execution import run
 from ts_common.query.locations import plan_everywhere
 from ts_common.query.query import Query
 from ts_local.waiting import wait_for
 from ts_reader import Archive, Scan
-from ts_reader.execution import run
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 MIB = 1 << 20

@@ -1,1 +1,0 @@
-"""Tests of how a plan is run: on threads and on worker processes."""
