@@ -1,18 +1,16 @@
 """`Archive`: the entry of the Python API. It names an archive, lists its topics, and makes scans."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from ts_common.archive.directories import list_topics
-from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.view import open_view
-from ts_common.errors import ConfigurationError, QueryError
+from ts_common.errors import QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
 from ts_common.query.query import Locations, Query, Subscription, settled
@@ -33,7 +31,7 @@ from ts_reader.arguments import (
     columns_of,
     query_of,
 )
-from ts_reader.place import SOURCE, place_of_arguments, place_of_file
+from ts_reader.place import is_whole, place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery
 from ts_reader.scan import Scan
 
@@ -94,8 +92,9 @@ class Archive:
         storage_options: Mapping[str, Any] | None = None,
         workers: int | None = None,
     ) -> None:
-        if workers is not None and workers not in range(1, 1 << 16):
-            raise ConfigurationError(SOURCE, [f"workers={workers!r}: a number above 0, or None, is expected"])
+        problems: list[str] = []
+        if workers is not None and not is_whole(workers, 1):
+            problems.append(f"workers={workers!r}: a number above 0, or None, is expected")
         if config is not None:
             given = {
                 "location": location,
@@ -104,10 +103,10 @@ class Archive:
                 "storage_options": storage_options,
             }
             if several := [name for name, value in given.items() if value is not None]:
-                raise ConfigurationError(SOURCE, [f"config sets {', '.join(several)} too: give one of the two"])
-            self._place = place_of_file(Path(config))
+                problems.append(f"config sets {', '.join(several)} too: give one of the two")
+            self._place = place_of_file(config, problems)
         else:
-            self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options or {})
+            self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options, problems)
         self._workers = workers
         if not structlog.is_configured():  # its own default writes every event to standard output
             configure_structlog(LogFormat.TEXT, logging.WARNING)
@@ -128,8 +127,14 @@ class Archive:
             QueryError: the archive has no objects of the cluster under these entropy bits.
             AccessDenied, BucketMissing, CorruptData, StoreUnavailable: from the store.
         """
-        found = {name for endpoint in self._place.endpoints for name in self._topics_at(endpoint)}
-        return sorted(found)
+        listed = {endpoint: self._listed(endpoint) for endpoint in self._place.endpoints}
+        if not any(listed.values()):
+            query = self._place.query(self._place.endpoints[0])
+            store = shared_store(query.location, query.connection)
+            raise QueryError(nothing_under(store, settled(store, query).keys, query.wording.entropy_bits))
+        return sorted(
+            {name for endpoint, names in listed.items() for name in names if self._place.endpoint(name) == endpoint}
+        )
 
     def partitions(self, topic: str, *, incarnation: str = "newest") -> list[PartitionInfo]:
         """Return the partitions of a topic, by number; empty for a topic without data.
@@ -241,7 +246,12 @@ class Archive:
         )
         memory = arguments.number("memory_limit", memory_limit, LEAST_MEMORY)
         arguments.check()
-        return Scan(PlannedQuery(self._located(query), names, memory_limit=memory, workers=self._workers))
+        locate = None
+        if query.subscription.pattern is not None and len(self._place.endpoints) > 1:
+            locate = self._located  # when the scan is planned, because that lists the topics of all locations
+        else:
+            query = self._located(query)
+        return Scan(PlannedQuery(query, names, memory_limit=memory, workers=self._workers, locate=locate))
 
     def _located(self, query: Query) -> Query:
         """Return the query with the endpoints of its topics."""
@@ -273,12 +283,8 @@ class Archive:
             subscription=subscription,
         )
 
-    def _topics_at(self, endpoint: Endpoint) -> Iterator[str]:
+    def _listed(self, endpoint: Endpoint) -> Collection[str]:
+        """Return the names of the topics that an endpoint has objects of."""
         store: ObjectStore = shared_store(endpoint.location, endpoint.options.connection)
         store.check()
-        query = settled(store, self._place.query(endpoint))
-        keys: ClusterKeys = query.keys
-        listed = list_topics(store, keys)
-        if not listed and len(self._place.endpoints) == 1:
-            raise QueryError(nothing_under(store, keys, query.wording.entropy_bits))
-        return (name for name in listed if self._place.endpoint(name) == endpoint)
+        return list_topics(store, settled(store, self._place.query(endpoint)).keys)

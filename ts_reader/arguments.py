@@ -95,17 +95,13 @@ class Arguments:
 def subscription_of(topic: TopicArgument, partitions: PartitionsArgument, arguments: Arguments) -> Subscription:
     """Return the topics and partitions of a scan."""
     if isinstance(topic, re.Pattern):
+        text: Any = topic.pattern
+        if not isinstance(text, str):
+            arguments.problems.append(f"topic={topic!r}: a pattern of text is expected, and this one is of bytes")
         if partitions is not None:
             arguments.problems.append("partitions: a pattern reads all partitions; name the topics, or drop it")
         return Subscription(pattern=topic)
-    names = tuple(dict.fromkeys([topic] if isinstance(topic, str) else topic))
-    if not names:
-        arguments.problems.append("topic: a name, several names or a compiled pattern is expected")
-    for name in names:
-        if not is_topic_name(str(name)):
-            arguments.problems.append(
-                f"topic={name!r}: not a legal name of a topic; for a pattern pass re.compile({name!r})"
-            )
+    names = _names(topic, arguments)
     if partitions is None:
         return Subscription(topics=names)
     if not isinstance(partitions, Mapping):
@@ -121,6 +117,20 @@ def subscription_of(topic: TopicArgument, partitions: PartitionsArgument, argume
     if missing := [name for name in names if name not in partitions]:
         arguments.problems.append(f"partitions: nothing for {', '.join(missing)}")
     return Subscription(assigned=assigned)
+
+
+def _names(value: Any, arguments: Arguments) -> tuple[str, ...]:
+    """Return the names of topics, each once; those that are no text are left out."""
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    names = list(value) if is_list else [value]
+    for name in names or [value]:
+        if not isinstance(name, str):
+            arguments.problems.append(f"topic={name!r}: a name, several names or a compiled pattern is expected")
+        elif not is_topic_name(name):
+            arguments.problems.append(
+                f"topic={name!r}: not a legal name of a topic; for a pattern pass re.compile({name!r})"
+            )
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def _partitions(value: Any) -> tuple[int, ...]:
@@ -206,7 +216,7 @@ def columns_of(
         elif column not in known:
             hint = nearest(str(column), known) or f"; there are {', '.join(known)}"
             arguments.problems.append(f"columns: {column!r} is no column{hint}")
-    if len(set(columns)) < len(columns):
+    if len(set(map(str, columns))) < len(columns):
         arguments.problems.append(f"columns={list(columns)!r}: each name once")
     return tuple(columns)
 
@@ -248,8 +258,7 @@ def query_of(
     )
     chosen_view = arguments.one_of("view", view, {each.value: each for each in View}, View.LOG)
     chosen_mode = arguments.one_of("mode", mode, {each.value.lower(): each for each in Mode}, Mode.FAILFAST)
-    if not str(corrupt_column) or corrupt_column in COLUMNS_WITH_HEADERS:
-        arguments.problems.append(f"corrupt_column={corrupt_column!r}: a name is expected that no other column has")
+    raw_column = arguments.read("corrupt_column", corrupt_column, _raw_column, CORRUPT_COLUMN)
     if chosen_view is View.LATEST:
         if start is not Edge.EARLIEST:
             arguments.problems.append(
@@ -276,7 +285,7 @@ def query_of(
         incarnation=arguments.read("incarnation", incarnation, _incarnation, ""),
         topics_elsewhere=place.topics_elsewhere,
         connection=place.connection,
-        tolerance=Tolerance(chosen_mode, corrupt_column if chosen_mode is Mode.PERMISSIVE else None),
+        tolerance=Tolerance(chosen_mode, raw_column if chosen_mode is Mode.PERMISSIVE else None),
         view=chosen_view,
         limit=BatchLimit(arguments.number("max_batch_bytes", max_batch_bytes, _LEAST_BATCH_BYTES), "max_batch_bytes"),
     )
@@ -284,6 +293,12 @@ def query_of(
 
 def _incarnation(value: Any) -> str:
     return parse_incarnation(str(value))
+
+
+def _raw_column(value: Any) -> str:
+    if not isinstance(value, str) or not value or value in COLUMNS_WITH_HEADERS:
+        raise ValueError("a name is expected that no other column has")
+    return value
 
 
 def _is_number(value: object) -> bool:

@@ -21,7 +21,7 @@ import pyarrow.fs
 
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import TieredStorageError
-from ts_common.query.policies import Mode
+from ts_common.query.policies import Mode, View
 from ts_common.query.split import Split
 from ts_reader.planned_query import Estimate, PlannedQuery
 
@@ -113,6 +113,8 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     def _narrowed(self, split: Split, part: ReadRange, filter: pc.Expression) -> ReadRange:
         """Return the part without offsets at its ends that cannot match, by halving it."""
+        if split.tolerance.mode is Mode.PERMISSIVE:  # the row of a corrupt place has the first offset of the part
+            return part
 
         def may_match(start: int, end: int) -> bool:
             certain = _certain(split, replace(part, start=start, end=end), self.schema)
@@ -138,7 +140,8 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """
         if columns is None:
             return list(self.schema.names)
-        used = set() if isinstance(columns, Mapping) else set(columns)
+        used: set[Any] = set() if isinstance(columns, Mapping) else set(columns)
+        used |= {self._planned.query.tolerance.column} & {*self.schema.names}  # without it corrupt places have no rows
         expressions = [
             *(columns.values() if isinstance(columns, Mapping) else ()),
             *([filter] if filter is not None else []),
@@ -292,9 +295,11 @@ def _certain(split: Split, part: ReadRange, schema: pa.Schema) -> pc.Expression:
         "offset": [pc.field("offset") >= part.start, pc.field("offset") < part.end],
         "timestamp": _times(split, part),
     }
+    # The newest record of a key can be in any part, so only a filter of the whole partition leaves parts out.
+    known = ("topic", "partition") if split.view is View.LATEST else tuple(facts)
     certain = pc.scalar(True)
     for name in schema.names:
-        for fact in facts.get(name, ()):
+        for fact in facts[name] if name in known else ():
             certain = certain & fact
     return certain
 

@@ -1,6 +1,8 @@
 """Where an archive is: its location and connection, or an agent's properties file that says so."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +11,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
 from ts_common.query.query import Query, Subscription
 from ts_common.reading.cluster_file import SUFFIX, ClusterFile, read_cluster_file
-from ts_common.store.factory import parse_location
+from ts_common.store.factory import Location, Scheme, parse_location
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Credentials, Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 
@@ -55,51 +57,86 @@ class Place:
         )
 
 
-def place_of_file(path: Path) -> Place:
+def is_whole(value: object, least: int, most: int | None = None) -> bool:
+    """Return whether an argument is a whole number in a range; True and False are none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return value >= least and (most is None or value <= most)
+
+
+def place_of_file(path: str | PathLike[str], problems: Sequence[str] = ()) -> Place:
     """Return the place that an agent's `<clusterId>.properties` describes.
 
+    Args:
+        path: of the file.
+        problems: of other arguments.
+
     Raises:
-        ConfigurationError: the file has another name, is missing or wrong.
+        ConfigurationError: there are such problems; or the file has another name, is missing or wrong.
     """
-    if path.suffix != SUFFIX or not is_cluster_id(path.stem):
-        raise ConfigurationError(SOURCE, [f"config={str(path)!r}: a file named <clusterId>{SUFFIX} is expected"])
-    file = read_cluster_file(path)
-    endpoints = sorted(file.endpoints(), key=lambda endpoint: endpoint.location)
-    return Place(path.stem, file.keys.entropy_bits, tuple(endpoints), file)
+    given: Any = path
+    file = Path(given) if isinstance(given, str | PathLike) else Path()
+    if file.suffix != SUFFIX or not is_cluster_id(file.stem):
+        problems = [*problems, f"config={str(given)!r}: a file named <clusterId>{SUFFIX} is expected"]
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    read = read_cluster_file(file)
+    endpoints = sorted(read.endpoints(), key=lambda endpoint: endpoint.location)
+    return Place(file.stem, read.keys.entropy_bits, tuple(endpoints), read)
 
 
 def place_of_arguments(
-    location: str | None, cluster: str | None, entropy_bits: int | None, options: Mapping[str, Any]
+    location: str | None,
+    cluster: str | None,
+    entropy_bits: int | None,
+    options: Mapping[str, Any] | None,
+    problems: Sequence[str] = (),
 ) -> Place:
     """Return the place that arguments describe.
+
+    Args:
+        location: as of `ts_reader.Archive`, like the next two.
+        cluster: the cluster's id.
+        entropy_bits: of the keys.
+        options: the storage options.
+        problems: of other arguments.
 
     Raises:
         ConfigurationError: with all problems.
     """
-    problems: list[str] = []
-    if not isinstance(location, str):
+    problems = [*problems]
+    given: Any = location
+    parsed: Location | None = None
+    if not isinstance(given, str):
+        found = "missing" if given is None else f"{given!r} is no URL"
         problems.append(
-            'location: missing; as in Archive("s3://bucket/base/prefix", cluster="prod"), or file:///directory'
+            f'location: {found}; as in Archive("s3://bucket/base/prefix", cluster="prod"), or file:///directory'
         )
     else:
         try:
-            location = str(parse_location(location))
+            parsed = parse_location(given)
         except ConfigurationError as error:
             problems += error.problems
     if not isinstance(cluster, str) or not is_cluster_id(cluster):
         problems.append(
             f"cluster={cluster!r}: the cluster's part of the keys is expected: letters, digits, '.', '_' and '-'"
         )
-    if entropy_bits is not None and entropy_bits not in range(MAX_ENTROPY_BITS + 1):
+    if entropy_bits is not None and not is_whole(entropy_bits, 0, MAX_ENTROPY_BITS):
         problems.append(f"prefix_entropy_bits={entropy_bits!r}: a number from 0 to {MAX_ENTROPY_BITS} is expected")
     connection = _connection(options, problems)
-    if problems or not isinstance(location, str) or not isinstance(cluster, str):
+    if parsed is not None and parsed.scheme is not Scheme.S3 and connection != BY_ENVIRONMENT:
+        problems.append(f"storage_options: they apply to S3 only, and {parsed} is not S3; drop them")
+    if problems or parsed is None or not isinstance(cluster, str):
         raise ConfigurationError(SOURCE, problems)
-    return Place(cluster, entropy_bits, (Endpoint(location, StorageOptions(connection)),))
+    return Place(cluster, entropy_bits, (Endpoint(str(parsed), StorageOptions(connection)),))
 
 
-def _connection(given: Mapping[str, Any], problems: list[str]) -> Connection:
+def _connection(options: Mapping[str, Any] | None, problems: list[str]) -> Connection:
     """Return the connection of `storage_options`, named as the attributes of `Connection` and `Credentials`."""
+    given: Any = {} if options is None else options
+    if not isinstance(given, Mapping):
+        problems.append("storage_options: names and values are expected, as in {'region': 'eu-west-1'}")
+        return BY_ENVIRONMENT
     if not given:
         return BY_ENVIRONMENT
     from ts_common.store.option_table import parse_options  # noqa: PLC0415  (pydantic)
@@ -109,17 +146,33 @@ def _connection(given: Mapping[str, Any], problems: list[str]) -> Connection:
         if name not in known and name not in _CREDENTIALS:
             hint = nearest(str(name), [*known, *_CREDENTIALS])
             problems.append(f"storage_options: {name!r} is no option of a connection{hint}")
-    texts = {
-        name.replace("_", "."): ("true" if value is True else "insecure" if value is False else value)
-        for name, value in given.items()
-        if name in known and value is not None
-    }
-    options = parse_options(texts, "storage_options: ", problems)
+    texts = {_dotted(name): value for name, value in given.items() if name in known and value is not None}
+    if isinstance(verify := given.get("tls_verify"), bool):
+        texts["tls.verify"] = "true" if verify else "insecure"
+    found: list[str] = []
+    options_found = parse_options(texts, "storage_options: ", found)
+    problems += [_in_python(problem, known) for problem in found]
     keys = [given.get(name) for name in _CREDENTIALS]
-    if not any(keys):
-        return options.connection
-    if not all(isinstance(key, str) and key for key in keys[:2]):
+    if all(key is None for key in keys):
+        return options_found.connection
+    identity, secret, token = keys
+    if not all(isinstance(key, str) and key for key in (identity, secret)):
         problems.append("storage_options: access_key_id and secret_access_key are needed together")
-        return options.connection
-    fields = {name: getattr(options.connection, name) for name in known}
-    return Connection(**fields, credentials=Credentials(*keys))  # type: ignore[arg-type]  # checked above
+    elif token is not None and not isinstance(token, str):
+        problems.append("storage_options: session_token: a text is expected")
+    else:
+        fields = {name: getattr(options_found.connection, name) for name in known}
+        return Connection(**fields, credentials=Credentials(str(identity), str(secret), token))
+    return options_found.connection
+
+
+def _dotted(name: str) -> str:
+    """Return an option's name in a properties file."""
+    return name.replace("_", ".")
+
+
+def _in_python(problem: str, known: Sequence[str]) -> str:
+    """Return a problem with the names of options as `storage_options` has them."""
+    for name in known:
+        problem = re.sub(rf"(?<![\w.]){re.escape(_dotted(name))}(?![\w.])", name, problem)
+    return problem

@@ -1,7 +1,7 @@
 """A scan's plan and its runs: what `Scan` and its dataset share."""
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,14 +60,24 @@ class PlannedQuery:
         names: of the columns.
         memory_limit: see `ts_reader.Archive.scan`.
         workers: see `ts_reader.Archive`.
+        locate: returns the query with the locations of its topics, when it is planned; None if it has them.
     """
 
-    def __init__(self, query: Query, names: tuple[str, ...], *, memory_limit: int, workers: int | None) -> None:
+    def __init__(
+        self,
+        query: Query,
+        names: tuple[str, ...],
+        *,
+        memory_limit: int,
+        workers: int | None,
+        locate: Callable[[Query], Query] | None = None,
+    ) -> None:
         self.query = query
         self.names = names
         self.schema = _schema(names, query.tolerance.column)
         self._memory_limit = memory_limit
         self._workers = workers
+        self._locate = locate
         self._plan: QueryPlan | None = None
         self._planning = threading.Lock()
 
@@ -89,7 +99,7 @@ class PlannedQuery:
         """
         with self._planning:
             if self._plan is None:
-                plan = plan_everywhere(self.query)
+                plan = plan_everywhere(self.query if self._locate is None else self._locate(self.query))
                 for warning in plan.warnings:
                     log.warning("query_warning", message=printable(warning))
                 self._plan = plan
@@ -97,7 +107,9 @@ class PlannedQuery:
 
     def unplanned(self) -> "PlannedQuery":
         """Return the same query without its plan."""
-        return PlannedQuery(self.query, self.names, memory_limit=self._memory_limit, workers=self._workers)
+        return PlannedQuery(
+            self.query, self.names, memory_limit=self._memory_limit, workers=self._workers, locate=self._locate
+        )
 
     def run(
         self, splits: Sequence[Split], names: Sequence[str], done: Progress = lambda _: None

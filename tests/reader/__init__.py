@@ -1,0 +1,1 @@
+"""Tests of ts_reader: an archive read without Spark."""

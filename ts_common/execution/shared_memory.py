@@ -7,9 +7,11 @@ result of a merge of several copies; they are copied into a block.
 A worker keeps a batch until the reader's process has dropped all arrays of it. Then the decoder uses the buffers again.
 """
 
+import ctypes
 import mmap
 import os
 from bisect import bisect_right, insort
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +24,10 @@ from ts_common.decode.memory import Block, RecycledMemory
 _LEAST_BLOCK: Final = 1 << 16
 _HIGHEST: Final = 1 << 64
 _DESCRIPTORS: Final = 32  # of one message
+_MAP_FIXED: Final = 0x10  # of Linux; Python has no name for it
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_longlong)
 
 Place = tuple[int, int, int]  # block, offset, size
 
@@ -86,9 +92,10 @@ class SharedMemory(RecycledMemory):
             dropped = []
 
     def _map(self, size: int) -> Block:
+        block = Block(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         descriptor = os.memfd_create("ts-reader", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, size)
-        block = Block(descriptor, size)
+        _map_over(block, descriptor, mmap.PROT_READ | mmap.PROT_WRITE)
         self._unsent.append((self._next_number, size, descriptor))
         return block
 
@@ -114,6 +121,22 @@ class SharedMemory(RecycledMemory):
         block[: buffer.size] = memoryview(buffer).cast("B")
         copies.append(use)
         return (block.number, 0, buffer.size)
+
+
+def _map_over(block: mmap.mmap, descriptor: int, protection: int) -> None:
+    """Map shared memory at the address of a private block, which unmaps it at its end.
+
+    An `mmap` of a descriptor keeps a duplicate of it. A consumer that holds a large result would need more descriptors
+    than a process may have.
+
+    Raises:
+        OSError: the kernel rejected the mapping.
+    """
+    address = pa.py_buffer(block).address
+    found = _LIBC.mmap(address, len(block), protection, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0)
+    if found != address:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mmap of {len(block)} bytes of shared memory: {os.strerror(number)}")
 
 
 def _is_plain(column: pa.Array) -> bool:
@@ -145,15 +168,34 @@ class _Lease:
 
 
 class ReleasePipe:
-    """The end of a pipe for released leases; closed after the last lease is freed."""
+    """The end of a pipe for released leases; closed after the last lease is freed.
+
+    The pipe of a busy worker can become full. The other leases are written later, in `flush`.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._waiting: deque[int] = deque()  # of leases; its methods need no lock
 
     def write(self, lease: int) -> None:
         """Release a lease, unless the worker has ended."""
-        with suppress(OSError):
-            os.write(self._descriptor, lease.to_bytes(8, "little"))
+        self._waiting.append(lease)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write leases as long as the pipe accepts them."""
+        while self._waiting:
+            try:
+                lease = self._waiting.popleft()
+            except IndexError:  # another thread writes the last one
+                return
+            try:
+                os.write(self._descriptor, lease.to_bytes(8, "little"))
+            except BlockingIOError:
+                self._waiting.append(lease)
+                return
+            except OSError:  # the worker has ended
+                self._waiting.clear()
 
     def __del__(self) -> None:
         with suppress(OSError):
@@ -174,7 +216,8 @@ class MappedBlocks:
     def change(self, added: Sequence[tuple[int, int]], descriptors: Sequence[int], dropped: Sequence[int]) -> None:
         """Map new blocks, close their descriptors, and forget dropped ones."""
         for (number, size), descriptor in zip(added, descriptors, strict=True):
-            block = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+            block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+            _map_over(block, descriptor, mmap.PROT_READ)
             os.close(descriptor)
             self._blocks[number] = (block, pa.py_buffer(block).address)
         for number in dropped:
@@ -191,6 +234,7 @@ class MappedBlocks:
             shared: the worker's description.
             schema: of its columns.
         """
+        self._releases.flush()
         numbers = {place[0] for _, _, places in shared.columns for place in places if place}
         numbers |= {shared.stream[0]} if shared.stream else set()
         lease = _Lease(shared.lease, self._releases, [self._blocks[number][0] for number in numbers - {-1}])

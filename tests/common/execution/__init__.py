@@ -1,0 +1,1 @@
+"""Tests of how a plan is run: on threads and on worker processes."""

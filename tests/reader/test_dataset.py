@@ -1,0 +1,509 @@
+"""A scan as a dataset: filters are applied exactly, and what cannot match is not read."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from tests.common.log_format.build import batch, message, record
+from tests.made_archive import batches, steps
+from tests.reader.archives import ScannedArchive
+from tests.reader.shapes import damaged_in_the_middle, fill, scanned
+from ts_common.archive.object_keys import SegmentName
+from ts_common.errors import CorruptData, QueryError, TieredStorageError
+from ts_reader import Estimate, Observer, Scan, ScanDataset
+from ts_reader.planned_query import PlannedQuery
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+LONG = 9_000  # offsets of a segment that is longer than what narrowing is worth
+
+
+class Noting(Observer):
+    """Keeps what a dataset reads."""
+
+    def __init__(self) -> None:
+        self.estimates: list[Estimate] = []
+        self.failures: list[TieredStorageError] = []
+
+    def reads(self, estimate: Estimate) -> None:
+        """Keep it."""
+        self.estimates.append(estimate)
+
+    def failed(self, error: TieredStorageError) -> None:
+        """Keep it."""
+        self.failures.append(error)
+
+
+def observed(scan: Scan) -> tuple[ScanDataset, Noting]:
+    """Return a dataset and its observer."""
+    noting = Noting()
+    return scan.dataset(noting), noting
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> ScannedArchive:
+    """Return an archive with every shape of batch."""
+    made = ScannedArchive(tmp_path_factory.mktemp("shapes") / "store")
+    fill(made)
+    log = batches(*steps(0, LONG, 100))
+    made.put_segment("long", 0, log, body=damaged_in_the_middle(log, len(batches(*steps(0, 4500, 100))) + 80))
+    made.put_segment("long", LONG, batches((LONG, LONG + 10)))
+    made.commit("long", LONG + 10, highest_base=LONG)
+    keys = [record(delta, b"%d" % (delta % 5000), b"v") for delta in range(LONG)]
+    made.put_segment("long-keys", 0, batch(0, keys))
+    made.commit("long-keys", LONG)
+    return made
+
+
+def at(milliseconds: float) -> datetime:
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+NUMBERS = st.one_of(
+    st.integers(-1, 125),
+    st.integers(LONG - 2, LONG + 2),
+    st.sampled_from([4500, 4550, 4600, 4999, -(1 << 40), 1 << 40]),
+)
+MOMENTS = st.one_of(st.integers(990, 1250), st.sampled_from([-1, 0, 1500, 2000, 1000 + LONG, 1 << 40])).map(at)
+BINARY = st.one_of(st.integers(0, 130).map(lambda n: b"%d" % n), st.sampled_from([b"", b"v", b"key-7", b"v0"]))
+TEXT = st.sampled_from(["fields", "keys", "", "z", "copies", "damaged", "long", "holes"])
+VALUES: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "partition": st.one_of(st.integers(-1, 3), st.just(1 << 40)),
+    "offset": NUMBERS,
+    "timestamp": st.one_of(MOMENTS, MOMENTS.map(lambda moment: pa.scalar(moment, pa.timestamp("ns", tz="UTC")))),
+    "timestampType": st.integers(-2, 2),
+    "topic": TEXT,
+    "key": BINARY,
+    "value": BINARY,
+    "_corrupt_record": BINARY,
+}
+TYPES: Final = {"topic": pa.string(), "key": pa.binary(), "value": pa.binary(), "_corrupt_record": pa.binary()}
+OPERATORS: Final[list[Callable[[Any, Any], pc.Expression]]] = [
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+]
+
+
+@st.composite
+def leaves(draw: st.DrawFn, names: list[str]) -> pc.Expression:
+    """Draw a condition on one column."""
+    name = draw(st.sampled_from(names))
+    field = pc.field(name)
+    kinds = ["null", "valid"] if name not in VALUES else ["compare"] * 6 + ["swapped", "in", "null", "valid", "between"]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "null":
+        return field.is_null()
+    if kind == "valid":
+        return field.is_valid()
+    if kind == "in" and name != "timestamp":
+        values = draw(st.lists(VALUES[name], max_size=4)) + draw(st.sampled_from([[], [None]]))
+        return field.isin(pa.array(values, TYPES.get(name, pa.int64())))
+    if kind == "swapped":
+        return draw(st.sampled_from(OPERATORS))(pc.scalar(draw(VALUES[name])), field)
+    if kind == "between":
+        return (field >= draw(VALUES[name])) & (field < draw(VALUES[name]))
+    return draw(st.sampled_from(OPERATORS))(field, draw(VALUES[name]))
+
+
+def filters(names: list[str]) -> st.SearchStrategy[pc.Expression]:
+    """Return filters of some columns."""
+    return st.recursive(
+        leaves(names),
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
+            st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
+            inner.map(lambda each: ~each),
+        ),
+        max_leaves=5,
+    )
+
+
+FILTERED: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
+    **{name: scanned(name) for name in ("headers", "copies", "permissive", "latest", "several topics")},
+    "long": ("long", {"mode": "DROPMALFORMED"}),
+    "long, permissive": ("long", {"mode": "PERMISSIVE"}),
+    "long, latest": ("long-keys", {"view": "latest"}),
+}
+
+
+@pytest.mark.parametrize("examples", [50, pytest.param(2000, marks=pytest.mark.full)])
+def test_filters_are_applied_exactly(shapes: ScannedArchive, examples: int) -> None:
+    """A filtered dataset has the rows and columns that Arrow's filter leaves of the whole table."""
+    scans = {name: shapes.scan(topic, **arguments) for name, (topic, arguments) in FILTERED.items()}
+    with capture_logs():
+        tables = {name: scan.to_table() for name, scan in scans.items()}
+
+        @settings(max_examples=examples)
+        @given(st.data(), st.sampled_from(sorted(FILTERED)))
+        def check(data: st.DataObject, name: str) -> None:
+            scan, whole = scans[name], tables[name]
+            names = scan.schema.names
+            chosen = data.draw(filters(names), label="filter")
+            columns = data.draw(st.none() | st.lists(st.sampled_from(names), unique=True), label="columns")
+            expected = whole.filter(chosen)
+            expected = expected if columns is None else expected.select(columns)
+            dataset = scan.dataset()
+            found = dataset.to_table(columns, filter=chosen)
+            assert found.num_rows == expected.num_rows
+            assert found == expected
+            assert dataset.count_rows(filter=chosen) == expected.num_rows
+
+        check()
+
+
+def test_the_newest_record_of_a_key_is_found_before_a_filter(shapes: ScannedArchive) -> None:
+    """A part of the plan without matching rows can have the newest record of a key; a partition cannot."""
+    for topic, bound in (("keys", 60), ("long-keys", 4500)):
+        dataset, noting = observed(shapes.scan(topic, view="latest"))
+        whole = dataset.to_table()
+        for chosen in (pc.field("offset") < bound, pc.field("timestamp") < at(1000 + bound)):
+            assert dataset.to_table(filter=chosen) == whole.filter(chosen)
+        assert {estimate.segments for estimate in noting.estimates} == {noting.estimates[0].segments}
+    dataset, noting = observed(shapes.scan("keys", view="latest"))
+    assert dataset.count_rows(filter=pc.field("partition") == 1) == 17
+    assert noting.estimates[0].partitions == 1
+
+
+def test_r04_a_corrupt_place_has_its_row_whatever_is_read_of_it(shapes: ScannedArchive) -> None:
+    """Columns and filters without the raw bytes do not make it disappear, and a filter does not move it."""
+    dataset = shapes.scan("damaged", mode="PERMISSIVE", partitions=[0]).dataset()
+    assert dataset.count_rows() == 81
+    assert dataset.to_table(["key"], filter=pc.field("key").is_null()).to_pylist() == [{"key": None}]
+    assert dataset.to_table({"next": pc.field("offset") + 1}).num_rows == 81
+    assert dataset.to_table([]).num_rows == 81
+    long = shapes.scan("long", mode="PERMISSIVE").dataset()
+    for start in range(4490, 4610, 10):
+        found = long.to_table(["offset"], filter=pc.field("offset") >= start)["offset"].to_pylist()
+        assert found[0] == (start if start <= 4500 else max(start, 4600))
+
+
+@pytest.fixture
+def two(archive: ScannedArchive) -> ScannedArchive:
+    """Return topic `t` in two partitions of three segments; the record at offset `o` has the timestamp 1000 + o."""
+    for partition in range(2):
+        for base in (0, 100, 200):
+            archive.put_segment("t", base, batches(*steps(base, base + 100)), partition=partition)
+        archive.commit("t", 300, highest_base=200, partition=partition)
+    return archive
+
+
+CONDITIONS: Final = [
+    # a condition in Arrow, in SQL, in polars; segments of six; rows
+    (pc.field("partition") == 1, '"partition" = 1', pl.col("partition") == 1, 3, 300),
+    (pc.field("offset") >= 250, '"offset" >= 250', pl.col("offset") >= 250, 2, 100),
+    (pc.field("offset") == 7, '"offset" = 7', pl.col("offset") == 7, 2, 2),
+    (pc.field("offset").isin([7, 150]), '"offset" in (7, 150)', pl.col("offset").is_in([7, 150]), 4, 4),
+    (~(pc.field("offset") < 200), 'not "offset" < 200', ~(pl.col("offset") < 200), 2, 200),
+    (
+        (pc.field("partition") == 0) & (pc.field("offset") < 100),
+        '"partition" = 0 and "offset" < 100',
+        (pl.col("partition") == 0) & (pl.col("offset") < 100),
+        1,
+        100,
+    ),
+    (
+        (pc.field("offset") < 5) | (pc.field("offset") >= 299),
+        '"offset" < 5 or "offset" >= 299',
+        (pl.col("offset") < 5) | (pl.col("offset") >= 299),
+        4,
+        12,
+    ),
+    (
+        pc.field("timestamp") >= at(1200),
+        "timestamp >= '1970-01-01T00:00:01.2Z'",
+        pl.col("timestamp") >= at(1200),
+        2,
+        200,
+    ),
+    (pc.field("topic") == "x", "topic = 'x'", pl.col("topic") == "x", 0, 0),
+    (pc.field("offset").is_null(), '"offset" is null', pl.col("offset").is_null(), 0, 0),
+    (pc.field("key") == b"7", "key = '7'", pl.col("key") == b"7", 6, 2),
+]
+
+
+@pytest.mark.parametrize(("condition", "sql", "frame", "segments", "rows"), CONDITIONS)
+def test_segments_without_matching_rows_are_not_read(
+    two: ScannedArchive, condition: pc.Expression, sql: str, frame: pl.Expr, segments: int, rows: int
+) -> None:
+    """The same by Arrow's filter, and by those that DuckDB and polars pass on; each read is observed once."""
+    dataset, noting = observed(two.scan())
+    assert dataset.count_rows(filter=condition) == rows
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("clicks", dataset)
+        assert connection.execute(f"select count(key) from clicks where {sql}").fetchall() == [(rows,)]
+    assert pl.scan_pyarrow_dataset(dataset).filter(frame).select("key").collect().height == rows
+    assert [(estimate.segments, estimate.all_segments) for estimate in noting.estimates] == [(segments, 6)] * 3
+    assert all(estimate.offsets == 100 * segments for estimate in noting.estimates)
+
+
+NOT_PRUNED: Final = ["timestamp::date = '1970-01-02'", "epoch_ms(timestamp) > 999999", "key = 'x'"]
+
+
+@pytest.mark.parametrize("condition", NOT_PRUNED)
+def test_a_condition_that_prunes_nothing_is_applied(two: ScannedArchive, condition: str) -> None:
+    """All segments are read for it."""
+    dataset, noting = observed(two.scan())
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("clicks", dataset)
+        assert connection.execute(f"select count(*) from clicks where {condition}").fetchall() == [(0,)]
+    assert noting.estimates[0].segments == 6
+
+
+@contextmanager
+def columns_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+    """Note the columns of each run."""
+    noted: list[list[str]] = []
+    run = PlannedQuery.run
+
+    def noting(self: PlannedQuery, splits: Any, names: Any, *more: Any) -> Any:
+        noted.append(list(names))
+        return run(self, splits, names, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PlannedQuery, "run", noting)
+        yield noted
+
+
+def test_only_columns_that_a_query_names_are_read(two: ScannedArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its result and of its filter, by DuckDB, polars and Arrow."""
+    dataset = two.scan(include_headers=True).dataset()
+    with columns_read(monkeypatch) as noted, duckdb.connect() as connection:
+        connection.register("clicks", dataset)
+        connection.execute('select max("offset") from clicks where "partition" = 1').fetchall()
+        connection.execute("select headers, value from clicks limit 1").fetchall()
+        frame = pl.scan_pyarrow_dataset(dataset)
+        frame.filter(pl.col("timestamp") > at(1250)).select("key").collect()
+        frame.select("topic").head(1).collect()
+        dataset.to_table({"sum": pc.field("offset") + pc.field("partition")}, filter=pc.field("key").is_valid())
+        dataset.count_rows()
+    assert noted == [
+        ["partition", "offset"],
+        ["value", "headers"],
+        ["key", "timestamp"],
+        ["topic"],
+        ["key", "partition", "offset"],
+        [],
+    ]
+
+
+def test_a_narrow_filter_of_offsets_reads_few_of_a_long_segment(shapes: ScannedArchive) -> None:
+    """Its parts at both ends that cannot match are left out; rows in between are read."""
+    dataset, noting = observed(shapes.scan("fields"))
+    assert dataset.count_rows() == 200
+    long, noting = observed(shapes.scan("long", mode="DROPMALFORMED", ending_offsets={0: LONG}))
+    assert long.to_table(["offset"], filter=pc.field("offset") == 17)["offset"].to_pylist() == [17]
+    assert long.to_table(["offset"], filter=pc.field("offset") >= LONG - 3).num_rows == 3
+    assert long.to_table(["offset"], filter=pc.field("offset").isin([5, LONG - 5])).num_rows == 2
+    assert [estimate.offsets for estimate in noting.estimates] == [LONG // 4, LONG // 4, LONG]
+    assert noting.estimates[0].bytes < noting.estimates[2].bytes * 0.3
+    assert all(estimate.segments == 1 for estimate in noting.estimates)
+
+
+@pytest.mark.parametrize(("mode", "segments"), [("FAILFAST", 1), ("DROPMALFORMED", 3), ("PERMISSIVE", 3)])
+def test_r04_a_tolerant_scan_prunes_nothing_by_timestamp(two: ScannedArchive, mode: str, segments: int) -> None:
+    """The metadata that the agent wrote are not those of a damaged object."""
+    dataset, noting = observed(two.scan(mode=mode, partitions=[0]))
+    assert dataset.count_rows(filter=pc.field("timestamp") < at(0)) == 0
+    assert dataset.count_rows(filter=pc.field("timestamp") >= at(1250)) == 50
+    assert [estimate.segments for estimate in noting.estimates] == [3, segments]
+
+
+def test_segments_of_unknown_times_are_not_pruned_by_timestamp(archive: ScannedArchive) -> None:
+    """Metadata is missing or counts corruptions, compressed messages were not scanned, or a time is too late."""
+    late = batch(300, [record(0)], base_timestamp=1 << 62, max_timestamp=1 << 62)
+    one_each = b"".join(
+        batch(offset, [record(0)], base_timestamp=offset, max_timestamp=offset) for offset in range(400, 500)
+    )
+    archive.store.put(archive.partition("t").segment(SegmentName(0)), batches(*steps(0, 100)))
+    archive.put_segment("t", 100, b"".join(message(0, offset, b"v") for offset in range(100, 200)))
+    archive.put_segment("t", 200, batches(*steps(200, 300)))
+    archive.put_segment("t", 300, late, end=400)
+    archive.put_segment("t", 400, one_each)
+    archive.commit("t", 500, highest_base=400, epochs=((0, 200),))
+    dataset, noting = observed(archive.scan())
+    whole = dataset.to_table()
+    for chosen in (pc.field("timestamp") >= at(1000), pc.field("timestamp") < at(300), pc.field("timestamp") < at(0)):
+        assert dataset.to_table(filter=chosen) == whole.filter(chosen)
+    # Known of all: 200 has its greatest time, 400 its least one too, and messages of magic 0 have none.
+    assert [estimate.segments for estimate in noting.estimates[1:]] == [3, 4, 4]
+
+
+def test_a_dataset_that_yields_no_rows_is_observed(two: ScannedArchive) -> None:
+    """For the explanation of a query: all schemas, and what each read would read."""
+    noting = Noting()
+    dataset = two.scan().dataset(noting, yields_rows=False)
+    assert dataset.to_table(filter=pc.field("offset") >= 250).num_rows == 0
+    with duckdb.connect() as connection:
+        connection.register("clicks", dataset)
+        assert connection.execute('select key from clicks where "partition" = 1').fetchall() == []
+    assert [estimate.segments for estimate in noting.estimates] == [2, 3]
+
+
+def test_an_error_of_a_read_is_observed(two: ScannedArchive) -> None:
+    """An engine's own error has its text only."""
+    two.put_segment("bad", 0, log := batches((0, 10)), body=damaged_in_the_middle(log, 90))
+    two.commit("bad", 10)
+    for topic, kind in (("bad", CorruptData), ("missing", QueryError)):
+        dataset, noting = observed(two.scan(topic))
+        with pytest.raises(kind):
+            dataset.to_table()
+        with duckdb.connect() as connection:
+            connection.register("clicks", dataset)
+            with pytest.raises(duckdb.Error, match=str(noting.failures[0]).partition(":")[0]):
+                connection.execute("select count(*) from clicks").fetchall()
+        with pytest.raises(kind):
+            pl.scan_pyarrow_dataset(dataset).collect()
+        assert [type(error) for error in noting.failures] == [kind] * 3
+
+
+def test_a_wrong_column_or_filter_is_an_error_of_arrow(two: ScannedArchive) -> None:
+    """It names the column; nothing is read."""
+    dataset, noting = observed(two.scan())
+    with pytest.raises(pa.ArrowInvalid, match=r"no columns \['keys'\]; the scan has key, value"):
+        dataset.to_table(["keys"])
+    with pytest.raises(pa.ArrowInvalid, match="nothing"):
+        dataset.to_table(filter=pc.field("nothing") == 1)
+    with pytest.raises(pa.ArrowException):
+        dataset.to_table(filter=pc.field("offset") == "x")
+    assert noting.estimates == []
+
+
+def test_a_dataset_returns_rows_in_several_ways(two: ScannedArchive) -> None:
+    """Batches, a table, a reader, the first rows, rows by their place, and their number."""
+    dataset = two.scan(columns=["offset", "partition"]).dataset()
+    chosen = pc.field("offset") >= 290
+    table = dataset.to_table(filter=chosen)
+    assert table.num_rows == 20
+    assert pa.Table.from_batches(list(dataset.to_batches(filter=chosen))) == table
+    scanner = dataset.scanner(["offset"], filter=chosen, batch_size=5)
+    assert scanner.to_reader().read_all() == scanner.to_table() == table.select(["offset"])
+    assert scanner.projected_schema.names == ["offset"]
+    assert scanner.dataset_schema == dataset.schema
+    assert dataset.head(12, filter=chosen) == table.slice(0, 12)
+    assert dataset.head(0).num_rows == 0
+    assert dataset.head(10_000).num_rows == 600
+    assert dataset.take([19, 0, 0], filter=chosen) == table.take([19, 0, 0])
+    assert dataset.count_rows(filter=chosen) == 20
+
+
+def test_a_dataset_can_be_copied_and_pickled(two: ScannedArchive) -> None:
+    """A copy has the plan of the first read."""
+    dataset = two.scan().dataset()
+    dataset.count_rows()
+    two.put_segment("t", 300, batches((300, 310)))
+    two.commit("t", 310, highest_base=300)
+    for again in (pickle.loads(pickle.dumps(dataset)), copy.copy(dataset), copy.deepcopy(dataset)):
+        assert again.count_rows() == 600
+
+
+METHODS: Final = {
+    "count_rows": "dataset.count_rows()",
+    "filter": "dataset.filter(pc.field('offset') > 1)",
+    "get_fragments": "dataset.get_fragments()",
+    "head": "dataset.head(1)",
+    "join": "dataset.join(dataset, 'offset')",
+    "join_asof": "dataset.join_asof(dataset, 'offset', 'partition', 1)",
+    "partition_expression": "dataset.partition_expression",
+    "replace_schema": "dataset.replace_schema(dataset.schema)",
+    "scanner": "dataset.scanner().to_table()",
+    "schema": "dataset.schema",
+    "sort_by": "dataset.sort_by('offset')",
+    "take": "dataset.take([0])",
+    "to_batches": "list(dataset.to_batches())",
+    "to_table": "dataset.to_table()",
+}
+REJECTED: Final = {"filter", "get_fragments", "join", "join_asof", "replace_schema", "sort_by"}
+CALLS: Final = """
+import sys
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from ts_reader import Archive
+dataset = Archive(sys.argv[1], "prod").scan("t").dataset()
+for call in [*sys.argv[2:], "repr(dataset)", "dataset == dataset", "hash(dataset)"]:
+    try:
+        eval(call)
+        print(call.partition("(")[0], "works", sep="\t")
+    except NotImplementedError as error:
+        print(call.partition("(")[0], error, sep="\t")
+"""
+
+
+def test_no_method_of_a_dataset_ends_the_process(two: ScannedArchive) -> None:
+    """Arrow's own would read memory that a subclass in Python does not have; each has a way out or works."""
+    public = {name for name in dir(ds.Dataset) if not name.startswith("_")}
+    assert public == set(METHODS)
+    assert {name for name in public if getattr(ScanDataset, name) is getattr(ds.Dataset, name)} == set()
+    run = subprocess.run(
+        [sys.executable, "-c", CALLS, two.location, *METHODS.values()], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr.strip().rpartition("\n")[2]) == (0, "")
+    lines = dict(line.split("\t") for line in run.stdout.splitlines())
+    rejected = {name.removeprefix("dataset."): text for name, text in lines.items() if text != "works"}
+    assert set(rejected) == REJECTED
+    assert all("is not supported by the dataset of a scan; use " in text for text in rejected.values())
+
+
+LEFT_UNREAD: Final = """
+import os, sys
+import duckdb
+import pyarrow.compute as pc
+import ts_reader.archive, ts_reader.arguments
+from ts_common.execution import process_pool, run
+location, engine, runs = sys.argv[1:]
+ts_reader.archive.LEAST_MEMORY, ts_reader.arguments._PACKED_BYTES = 1, 1
+run._WORKER_BYTES = 1000  # of which 600 are left for batches that wait
+if engine == "threads":
+    run._DIRECTORY = "no directory"
+if engine == "processes":
+    run.PROCESSES_FROM_BYTES = 0
+for number in range(int(runs) - 1):  # the last run is that of this process
+    child = os.fork()
+    if not child:
+        break
+    if status := os.waitpid(child, 0)[1]:
+        sys.exit(f"run {number} ended with {status}")
+scan = ts_reader.Archive(location, "prod", workers=2).scan("t", memory_limit=2600)
+dataset = scan.dataset()
+assert dataset.head(1).num_rows == 1
+assert dataset.head(1, filter=pc.field("offset") > 5).num_rows == 1
+assert duckdb.sql("select key from dataset limit 1").fetchall()
+left = [scan.to_batches(), *([dataset.scanner().to_reader()] if engine != "processes" else ())]
+for each in left:
+    next(iter(each))
+dropped = scan.to_reader()
+dropped.read_next_batch()
+del dropped
+if engine == "processes":
+    assert process_pool.POOL._all
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "runs"),
+    [("none", 5), ("threads", 5), ("processes", 1), pytest.param("processes", 5, marks=pytest.mark.full)],
+)
+def test_an_interpreter_ends_with_scans_left_unread(two: ScannedArchive, engine: str, runs: int) -> None:
+    """It ends with code 0 and without a word, whatever still reads."""
+    command = [sys.executable, "-c", LEFT_UNREAD, two.location, engine, str(runs)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
