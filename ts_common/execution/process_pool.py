@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,8 +43,10 @@ class WorkerProcess:
         path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
         with there:
             self._process = subprocess.Popen(  # noqa: S603  (this interpreter, with this module)
-                [sys.executable, "-m", "ts_common.execution.worker", str(there.fileno()), str(readable)],
+                # -P: modules of the current directory are not for the worker.
+                [sys.executable, "-P", "-m", "ts_common.execution.worker", str(there.fileno()), str(readable)],
                 pass_fds=(there.fileno(), readable),
+                process_group=0,  # Ctrl-C reaches the reader's process only, which ends this one
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path},
@@ -120,11 +122,20 @@ class WorkerProcess:
             case Logged(level, event, fields) if level in _LEVELS:
                 getattr(log, level)(event, **fields)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """End the process at once; it has no state."""
         self._process.kill()
         self._process.wait()
         self._channel.close()
+        if "_blocks" not in self.__dict__:  # else the pipe is closed with the last batch
+            with suppress(OSError):
+                os.close(self._releases)
+            self._releases = -1
 
 
 class ProcessPool:
@@ -134,11 +145,11 @@ class ProcessPool:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the next three
+        self._lock = threading.Lock()  # guards the next four
         self._idle: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
         self._process = os.getpid()
-        atexit.register(self.end)
+        self._is_ending: bool | None = None  # None before the first worker
 
     def start(self) -> None:
         """Start a worker, unless there is one, that imports what it needs while this process does the same."""
@@ -154,16 +165,32 @@ class ProcessPool:
             return bool(self._idle) and self._process == os.getpid()
 
     def take(self) -> WorkerProcess:
-        """Return an idle worker, or a new one."""
-        with self._lock:
-            if self._process != os.getpid():
-                self._idle, self._all, self._process = [], set(), os.getpid()
-            if self._idle:
-                return self._idle.pop()
+        """Return an idle worker, or a new one.
+
+        Raises:
+            StoreUnavailable: the interpreter ends.
+        """
+        while (idle := self._pop_idle()) is not None:
+            if not idle.has_ended:
+                return idle
+            idle.is_broken = True  # the kernel or a user killed it since the last scan
+            self.give_back(idle)
         worker = WorkerProcess()
         with self._lock:
             self._all.add(worker)
         return worker
+
+    def _pop_idle(self) -> WorkerProcess | None:
+        with self._lock:
+            if self._process != os.getpid():
+                self._idle, self._all, self._process = [], set(), os.getpid()
+            if self._is_ending is None:
+                # Called before the threads of scans are stopped, which was registered earlier: they wait for workers.
+                atexit.register(self.end)
+                self._is_ending = False
+            if self._is_ending:
+                raise StoreUnavailable("no worker process is started while the interpreter ends")
+            return self._idle.pop() if self._idle else None
 
     def give_back(self, worker: WorkerProcess) -> None:
         """Keep a worker for the next scan, unless it is broken."""
@@ -176,10 +203,11 @@ class ProcessPool:
                 self._idle.append(worker)
 
     def end(self) -> None:
-        """Kill all workers of this process."""
+        """Kill all workers of this process, at its end."""
         with self._lock:
             if self._process != os.getpid():
                 return
+            self._is_ending = True
             workers, self._all, self._idle = self._all, set(), []
         for worker in workers:
             worker.kill()

@@ -44,12 +44,14 @@ def run(
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: as
             `ts_common.query.read_split.read_split`.
     """
+    may_use_idle = workers != 1  # 1: all is decoded in this process
     if workers is None:
         workers = len(os.sched_getaffinity(0))
     total = sum(bytes_of(part) for split in splits for part in split.ranges)
     processes = min(workers, len(splits), (memory_limit - _WORKER_BYTES // 2) // _WORKER_BYTES)
     is_large = processes > 1 and total >= PROCESSES_FROM_BYTES and bool(sys.executable)
-    if is_large or (splits and POOL.has_idle):
+    if is_large or (splits and may_use_idle and POOL.has_idle):
+        processes = processes if is_large else 1
         sent = [name for name in names if name not in CONSTANT]
         schema = _schema(sent, splits)
 
@@ -58,9 +60,7 @@ def run(
                 yield _with_constants(batch, split, names)
 
         waiting = memory_limit - processes * _WORKER_BYTES
-        yield from run_splits(
-            splits, read_there, workers=max(processes, 1) if is_large else 1, memory=waiting, done=done
-        )
+        yield from run_splits(splits, read_there, workers=processes, memory=waiting, done=done)
         return
 
     from ts_common.query.read_split import read_split  # noqa: PLC0415  (numba)

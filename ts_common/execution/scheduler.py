@@ -2,12 +2,13 @@
 
 A partition's splits begin in their order. The first of them that is not yielded yet is its head: only batches of heads
 are yielded. A worker chooses a partition that no worker reads; then every split is a head. Without such a partition it
-reads ahead in a partition, and its batches wait. Waiting batches have at most `memory` bytes. If that is reached, only a
-head without a waiting batch may add one, so heads always progress.
+reads ahead in a partition, and its batches wait. Waiting batches have at most `memory` bytes. If that is reached, a head
+may add one if no head has a waiting batch, so the consumer always gets one.
 """
 
 import atexit
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,7 +22,7 @@ from ts_common.query.split import Split
 
 Progress = Callable[[int], None]
 
-_LAST_SECONDS: Final = 2.0  # that the end of the interpreter waits for a thread
+_LAST_SECONDS: Final = 2.0  # that the end of the interpreter waits for threads
 _running: "weakref.WeakSet[_Scheduler]" = weakref.WeakSet()
 
 
@@ -86,8 +87,9 @@ def _end_all() -> None:
     running = list(_running)
     for scheduler in running:
         scheduler.stop()
+    deadline = time.monotonic() + _LAST_SECONDS
     for scheduler in running:
-        scheduler.join(_LAST_SECONDS)
+        scheduler.join(deadline)
 
 
 class _Scheduler:
@@ -113,10 +115,10 @@ class _Scheduler:
         for thread in self._threads:
             thread.start()
 
-    def join(self, seconds: float) -> None:
-        """Wait for the threads of a stopped scan."""
+    def join(self, deadline: float) -> None:
+        """Wait for the threads of a stopped scan until a time of the monotonic clock."""
         for thread in self._threads:
-            thread.join(seconds)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def work(self) -> None:
         """Read the splits that are left; a thread's main function."""
@@ -181,7 +183,7 @@ class _Scheduler:
         size = batch.nbytes
         with self._changed:
             while not self._is_stopped and self._bytes + size > self._memory:
-                if lane.pieces[lane.head] is piece and not piece.waiting:
+                if lane.pieces[lane.head] is piece and not any(each.pieces[each.head].waiting for each in self._open):
                     break
                 self._changed.wait()
             if self._is_stopped:
