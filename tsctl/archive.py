@@ -260,12 +260,12 @@ class Archive:
     def _listed(self, endpoint: Endpoint, store: ObjectStore) -> dict[str, TopicDirectories]:
         store.check()
         listed = list_topics(store, self.keys)
-        strangers = [name for name in listed if not self._name.lies_in(name, endpoint)]
-        if strangers:
+        elsewhere = [name for name in listed if not self._name.lies_in(name, endpoint)]
+        if elsewhere:
             self._warn(
-                f"{store.location} holds objects of {some(strangers)}, which the file places elsewhere: left out"
+                f"{store.location} holds objects of {some(elsewhere)}, which the file places elsewhere: left out"
             )
-        return {name: directories for name, directories in listed.items() if name not in strangers}
+        return {name: directories for name, directories in listed.items() if name not in elsewhere}
 
     def _nothing(self) -> str:
         if len(self._stores) == 1:
