@@ -16,7 +16,7 @@ import urllib3
 from urllib3 import exceptions as http
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.http.bodies import read_whole
+from ts_common.store.response_body import read_whole
 
 _METADATA = "metadata.google.internal"  # link-local, although it is a name
 _NO_UPSTREAM = {502, 504}  # sent by a gateway that has no response

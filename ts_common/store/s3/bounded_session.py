@@ -11,7 +11,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 from urllib3 import exceptions as http
 
-from ts_common.store.http.bodies import read_whole
+from ts_common.store.response_body import read_whole
 
 
 def bound(client: Any) -> Any:
