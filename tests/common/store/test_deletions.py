@@ -13,7 +13,7 @@ def test_each_object_is_deleted_and_the_first_failure_is_reported() -> None:
         with deletions.deleting(key):
             if error is not None:
                 raise error
-    with pytest.raises(StoreUnavailable, match="^2 of 4 not deleted, the first is b: slow down$") as raised:
+    with pytest.raises(StoreUnavailable, match=r"^2 of 4 not deleted, the first is b: slow down$") as raised:
         deletions.check()
     assert type(raised.value) is StoreUnavailable
 
@@ -23,7 +23,7 @@ def test_an_error_of_the_operator_keeps_its_class() -> None:
     deletions = Deletions()
     deletions.add("a", AccessDenied("allow it"))
     deletions.add("b", StoreUnavailable("later"))
-    with pytest.raises(AccessDenied, match="^2 of 2 not deleted, the first is a: allow it$"):
+    with pytest.raises(AccessDenied, match=r"^2 of 2 not deleted, the first is a: allow it$"):
         deletions.check()
 
 
