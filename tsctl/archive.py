@@ -239,7 +239,7 @@ class Archive:
         held = {entry.topic.name for entry in found}
         for text in requested:
             if not any(chooser([text])(name) for name in held):
-                hint = nearest(text, known) or f"; it holds {some(known)}"
+                hint = nearest(text, known) or f"; it contains {some(known)}"
                 raise QueryError(
                     f"topic {text}: cluster {self.keys.cluster} in {self._locations()} has no such topic{hint}"
                 )

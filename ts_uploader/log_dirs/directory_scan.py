@@ -148,7 +148,7 @@ def whole_listing(seen: Listing) -> Listing:
             return listing
         now = time.monotonic()
         if now >= give_up:
-            raise SegmentChanged(f"{seen.directory}: the log cleaner is at work: each listing of a second met renames")
+            raise SegmentChanged(f"{seen.directory}: renames were in progress in every listing for one second")
         # With a `.swap` in the directory the stamp may be old: then the wait is for a change.
         settling = _tick_seconds(listing.stamp) - (now - listing.stamp_seen)
         time.sleep(max(settling, TICK_SECONDS if listing.swapping else 0.0, 0.0))
