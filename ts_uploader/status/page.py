@@ -5,7 +5,7 @@ and the totals, so it stays as small as with fifty.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
+from ts_uploader.status.last_errors import LastError
 from ts_uploader.status.partition_status import PartitionStatus, Totals
 from ts_uploader.status.snapshot import Status, StatusSnapshot
+from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 WORST = 50  # partitions on the page
-_ERRORS = 10
+_ERRORS = 10  # in each of the two tables
 _WORKS = 20
 _MESSAGE = 400  # characters
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -38,13 +40,14 @@ def status_page(status: Status) -> Iterator[bytes]:
     """Yield the page as HTML in UTF-8, in pieces."""
     backlog, snapshot = status.backlog(), status.snapshot()
     totals, worst = status.worst(backlog, WORST)
-    troubles = [*_troubles(snapshot, totals)]
+    current, earlier = _split_errors(snapshot, backlog)
     values = {
         "name": f"Broker {snapshot.broker} of {snapshot.cluster}",
         "now": _clock(snapshot.now),
-        "troubles": troubles,
+        "troubles": [*_troubles(snapshot, totals)],
         "is_bad": bool(not snapshot.healthy or totals.holes or totals.urgent or snapshot.stuck_partitions),
-        "errors": _errors(snapshot),
+        "current_errors": _errors(current, snapshot.now),
+        "earlier_errors": _errors(earlier, snapshot.now),
         "totals": _totals(snapshot, totals),
         "shown": f"the worst {len(worst)} of {totals.partitions:,}" if totals.partitions > len(worst) else "all",
         "partitions": [_row(one) for one in worst],
@@ -108,15 +111,34 @@ def _troubles(snapshot: StatusSnapshot, totals: Totals) -> Iterator[str]:
         yield f"A store limits requests: the agent sends {snapshot.request_limit:.0f} per second."
 
 
-def _errors(snapshot: StatusSnapshot) -> list[Mapping[str, str]]:
+def _split_errors(
+    snapshot: StatusSnapshot, backlog: Mapping[TopicPartition, Backlog]
+) -> tuple[list[LastError], list[LastError]]:
+    """Return the errors of partitions that still wait, and those of the others, each the newest first.
+
+    An error of the whole agent is one of its check of the stores. It is over once every store was usable.
+    """
+    waiting = {str(partition) for partition, one in backlog.items() if one.hole or one.waits_for is not None}
+    waiting |= {str(partition) for partition in snapshot.stuck_partitions.by_partition}
+    waiting |= {str(work.partition) for work in snapshot.stuck}
+    current: list[LastError] = []
+    earlier: list[LastError] = []
+    for error in snapshot.errors:
+        waits = error.partition in waiting if error.partition else not snapshot.answered["store"]
+        # If the main thread does not answer, the backlog is empty.
+        (current if waits or not snapshot.answering else earlier).append(error)
+    return current, earlier
+
+
+def _errors(errors: Sequence[LastError], now: float) -> list[Mapping[str, str]]:
     return [
         {
             "partition": error.partition,
-            "when": f"{_span(max(0.0, snapshot.now - error.time))} ago",
+            "when": f"{_span(max(0.0, now - error.time))} ago",
             "what": error.operation + (f", {error.times} times" if error.times > 1 else ""),
             "message": error.message if len(error.message) <= _MESSAGE else f"{error.message[:_MESSAGE]} ...",
         }
-        for error in snapshot.errors[:_ERRORS]
+        for error in errors[:_ERRORS]
     ]
 
 
