@@ -74,9 +74,9 @@ def _label_tables() -> Iterator[str]:
         for label, values in labels.items():
             if values:
                 shared.setdefault((label, tuple(values.items())), []).append(f"`{types[name]}`")
-    for (label, values), names in shared.items():
+    for (label, rows), names in shared.items():
         yield from ("", f"`{label}` of {', '.join(names)}:", "", "| value | meaning |", "| --- | --- |")
-        yield from (f"| `{value}` | {meaning} |" for value, meaning in values)
+        yield from (f"| `{value}` | {meaning} |" for value, meaning in rows)
 
 
 if __name__ == "__main__":

@@ -129,9 +129,8 @@ def test_an_axis_of_bytes_has_prefixes_of_si(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_partition_without_a_range_keeps_its_row(tmp_path: Path, width: int) -> None:
     """Also at the edges, where plotly's own axis omits it: the rows of the map are those of the table."""
-    empty = {"start": 0, "end": 0, "held": (), "gaps": (), "dead": (), "times": (), "findings": ()}
-    rows = [coverage("orders", number) for number in range(4)]
-    page = page_of(tmp_path, [replace(row, **empty) if row.partition in {0, 3} else row for row in rows])
+    empty = [Coverage(f"orders-{number}", "orders", number, f"prod/orders-{number}/", 0, 0) for number in (0, 3)]
+    page = page_of(tmp_path, [empty[0], coverage("orders", 1), coverage("orders", 2), empty[1]])
     for identity in ("offsets-0", "times-0"):
         assert labels(chart_of(page, tmp_path, identity, width), "y") == [f"orders-{number}" for number in range(4)]
 
