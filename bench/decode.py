@@ -198,7 +198,7 @@ def main() -> int:
             ratio = time_taken / seconds["this decoder"]
             shown = "" if name == "this decoder" else f"{ratio:8.2f}"
             if name in bound:
-                goals.append(Goal(f"{codec.name.lower()}: times the {name}", ratio, bound[name], at_least=True))
+                goals.append(Goal(f"{codec.name.lower()}: speed relative to {name}", ratio, bound[name], at_least=True))
             records, size = segment.records / time_taken / 1e6, segment.uncompressed_bytes / time_taken / 1e9
             print(f"{codec.name.lower():8}{name:24}{records:12.2f}{size:10.2f}{shown}")
     print()
