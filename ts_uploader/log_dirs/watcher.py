@@ -136,10 +136,10 @@ class LogDirectoryWatcher:
         while True:
             with self._changed:
                 while not (self._stopping or self._everything or self._partitions or self._checkpoints):
-                    patience = next_scan - time.monotonic()
-                    if patience <= 0:
+                    timeout = next_scan - time.monotonic()
+                    if timeout <= 0:
                         break
-                    self._changed.wait(patience)
+                    self._changed.wait(timeout)
                 if not self._stopping:
                     self._changed.wait_for(lambda: self._stopping, _GATHER_SECONDS)
                 if self._stopping:

@@ -201,7 +201,7 @@ class Verifier:
             return Coverage(where, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=(found,))
         if listing.has_incarnations and not listing.has_others:
             self._report_progress(1, 0)
-            return None if not listing.strangers else _only(keys, foreign_objects(where, listing))
+            return None if not listing.foreign_keys else _only(keys, foreign_objects(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
         findings = self._without_expired(keys, findings)

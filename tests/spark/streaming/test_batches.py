@@ -122,9 +122,9 @@ def test_a_pattern_may_match_nothing_yet_and_a_name_may_not(two: Archive) -> Non
     two.commit("u1", 5)
     query.trigger()
     assert query.offsets_of("u1") == list(range(5))
-    with pytest.raises(QueryError, match=r"topic x: .* does not hold it; it holds t, u1"):
+    with pytest.raises(QueryError, match=r"topic x: .* has no such topic; it contains t, u1"):
         Query(two, subscribe="x").trigger()
-    with pytest.raises(QueryError, match="assign: the store holds no partition 3 of topic t, only 0"):
+    with pytest.raises(QueryError, match="assign: the store has no partition 3 of topic t, only 0"):
         Query(two, assign='{"t":[0,3]}').trigger()
 
 

@@ -83,7 +83,7 @@ def test_u25_renames_that_do_not_end_give_no_whole_listing(local: LocalDirectory
     """A `.swap` exists from the first rename to the last."""
     local.segments(0, 100)
     (local.path / f"{0:020d}.index.swap").touch()
-    with pytest.raises(SegmentChanged, match="cleaner"):
+    with pytest.raises(SegmentChanged, match="renames were in progress in every listing"):
         whole_listing(listed(local))
 
 
