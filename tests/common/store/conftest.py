@@ -39,7 +39,7 @@ MOTO_DOES_NOT = {
 }
 
 # The emulator of Google has no permissions. That of Azure has only the account's key, so
-# tests/common/store/http/test_azure.py has another test.
+# tests/common/store/azure/test_account.py has another test.
 OTHERS_DO_NOT = {"test_a_place_that_is_closed_to_this_identity_is_access_denied"}
 # Many single puts take seconds there.
 SLOW_ELSEWHERE = {

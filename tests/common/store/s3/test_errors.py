@@ -1,22 +1,26 @@
-"""The S3 driver and its credentials: denied access, wrong clocks, unavailable metadata servers."""
+"""Errors of the SDK as those of the project: denied access, wrong clocks, unavailable metadata servers."""
 
 from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import SSLError
 
 from tests.common.store.conftest import OpenStore
 from tests.common.store.s3.calls import EVERY_CALL, MODIFIED, Ask
 from tests.common.store.servers import FakeServer, answer, error
 from ts_common.errors import (
     AccessDenied,
+    OperatorError,
     StoreUnavailable,
     TieredStorageError,
     WrongClock,
 )
+from ts_common.store.call import Call
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.s3.errors import translate
 from ts_local.ports import free_port
 
 
@@ -157,3 +161,12 @@ def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
     monkeypatch.setattr("ts_common.store.s3.errors._VENDOR", tmp_path / "vendor")
     with open_store("s3://archive") as store, pytest.raises(kind, match="set AWS_ACCESS_KEY_ID"):
         store.check()
+
+
+@pytest.mark.parametrize("alert", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"])
+def test_a_reason_that_is_heard_is_an_operators_matter(alert: str) -> None:
+    """OpenSSL's names of the alerts; a retry would not help."""
+    refused = SSLError(endpoint_url="https://s3", error=OSError(f"[SSL: {alert}] (_ssl.c:2580)"))
+    told = translate(refused, Call("HeadBucket", "s3://archive"))
+    assert type(told) is OperatorError
+    assert "storage.service.endpoint.s3.client.certificate" in str(told)
