@@ -13,7 +13,7 @@ from ts_local.stores.azurite import AzuriteServer
 
 
 @pytest.mark.parametrize("name", ["ts-end", "ts-time-max", "n", "0", "a_b", "a.b", "x-", "2nd"])
-def test_names_of_metadata_come_back_as_they_were(name: str) -> None:
+def test_names_of_metadata_are_returned_unchanged(name: str) -> None:
     """The service stores identifiers, and the driver returns the original names."""
     assert stored_name(name).isidentifier()
     assert stored_name(name).isascii()

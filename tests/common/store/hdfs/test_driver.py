@@ -41,7 +41,7 @@ def names(namenode: NameNode, store: ObjectStore) -> set[str]:
     return {each.name for each in namenode.listed("/tests/" + store.location.rpartition("/")[2])}
 
 
-def test_u31_a_writer_killed_before_its_last_step_holds_nobody_up(
+def test_u31_a_writer_killed_before_its_last_step_blocks_no_other(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next writer finishes the put, is rejected, and succeeds with the new ETag."""
@@ -84,7 +84,7 @@ def test_u06_a_writer_that_was_asleep_between_look_and_rename_is_refused(
 
 
 @pytest.mark.parametrize("written_over", [False, True], ids=["and nothing more", "and then written over"])
-def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
+def test_u06_a_put_that_another_writer_finished_is_not_rejected(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
 ) -> None:
     """Between its claim and its second check another writer finished the put: it has happened."""
@@ -115,7 +115,7 @@ def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
 
 
 @pytest.mark.parametrize("written_over", [False, True], ids=["and nothing more", "and then written over"])
-def test_u06_a_put_that_somebody_tidied_away_is_not_taken_for_done(
+def test_u06_a_put_whose_file_another_writer_removed_does_not_count_as_done(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
 ) -> None:
     """A writer slept for a day after its claim, and another one removed the claim as that of a killed writer."""

@@ -13,7 +13,7 @@ from ts_common.store.validation import SizedBody
 
 
 @pytest.mark.parametrize("around", [b"", b"around it"])
-def test_a_body_that_another_checksum_was_taken_of_is_never_whole_on_the_wire(around: bytes) -> None:
+def test_a_body_with_another_checksum_is_never_sent_whole(around: bytes) -> None:
     """Its last piece is not sent, so the request stays shorter than its Content-Length."""
     body = SizedBody(io.BytesIO(b"0123456789"), 10, "key")
     sent = RequestBody(body, 10, crc32c(b"0123456789") ^ 1, "key", before=around, after=around)

@@ -80,7 +80,7 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
             yield Told(store, server, request.param)
 
 
-def test_u14_a_put_whose_answer_is_lost_is_sent_once_and_said_to_be_unknown(told: Told) -> None:
+def test_u14_a_put_whose_response_is_lost_is_sent_once_and_its_outcome_is_unknown(told: Told) -> None:
     """A retry could meet its own object and would be rejected."""
     told.server.answers = [b""]
     for condition in (None, IfAbsent(), IfMatch("7")):
@@ -112,7 +112,7 @@ def test_u14_a_read_goes_on_at_the_next_attempt(told: Told) -> None:
     assert len(told.server.requests) == 2
 
 
-def test_u14_being_asked_too_fast_is_told_as_that(told: Told) -> None:
+def test_u14_a_throttled_request_raises_store_throttled(told: Told) -> None:
     """The wrapper lowers the rate of the process; nothing was written, and the driver does not retry."""
     busy = (
         told.refusal("503 Busy", "ServerBusy", "")
