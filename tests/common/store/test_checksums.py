@@ -9,10 +9,11 @@ from awscrt.checksums import crc32c
 
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import CorruptData
-from ts_common.store.checksums import ChecksumAlgorithm
+from ts_common.store.checksums import ChecksumAlgorithm, checksum_argument
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions, Storing
+from ts_common.store.validation import SizedBody
 from ts_local.stores.s3 import S3Server
 
 
@@ -35,6 +36,44 @@ CHECK_VALUES = {
 }
 
 
+def text_of(algorithm: ChecksumAlgorithm) -> str:
+    """Return the check value of an algorithm as a request has it."""
+    return base64.b64encode(bytes.fromhex(CHECK_VALUES[algorithm])).decode()
+
+
+@pytest.mark.parametrize("known", [None, crc32c(b"123456789")], ids=["computed", "given"])
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
+def test_the_argument_has_the_checksum_and_the_body_is_at_its_start(
+    algorithm: ChecksumAlgorithm, known: int | None
+) -> None:
+    """Of bytes and of the first bytes of a reader; the put then sends the whole body."""
+    expected = {f"Checksum{algorithm}": text_of(algorithm)}
+    body = SizedBody(io.BytesIO(b"123456789 and more"), 9, "key")
+    assert checksum_argument(algorithm, body, known, "key") == expected
+    assert body.read() == b"123456789"
+    assert checksum_argument(algorithm, b"123456789", known, "key") == expected
+
+
+def test_a_given_crc_32c_costs_no_read() -> None:
+    """The scan computed it, so the body is sent without a second reading."""
+
+    class Unread(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            pytest.fail("the body was read")
+
+    body = SizedBody(Unread(b"123456789"), 9, "key")
+    assert checksum_argument(ChecksumAlgorithm.CRC32C, body, crc32c(b"123456789"), "key") == {
+        "ChecksumCRC32C": text_of(ChecksumAlgorithm.CRC32C)
+    }
+
+
+@pytest.mark.parametrize("algorithm", [each for each in ChecksumAlgorithm if each is not ChecksumAlgorithm.CRC32C])
+def test_the_reading_for_another_checksum_compares_the_given_crc_32c(algorithm: ChecksumAlgorithm) -> None:
+    """With CRC32C the store compares it; any other checksum would cover bytes that no scan read."""
+    with pytest.raises(CorruptData, match=r"key: the body's CRC-32C is e3069283; expected 00000001; nothing was sent"):
+        checksum_argument(algorithm, b"123456789", 1, "key")
+
+
 @pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
 def test_a_put_carries_the_checksum_that_was_asked_for(
     fake: FakeServer, fake_answer: bytes, algorithm: ChecksumAlgorithm
@@ -47,8 +86,7 @@ def test_a_put_carries_the_checksum_that_was_asked_for(
             store.put("a", b"123456789", crc32c=known)
     for headers in fake.headers:
         sent = {name: value for name, value in headers.items() if name.startswith("x-amz-checksum-")}
-        expected = base64.b64encode(bytes.fromhex(CHECK_VALUES[algorithm])).decode()
-        assert sent == {f"x-amz-checksum-{algorithm.lower()}": expected}
+        assert sent == {f"x-amz-checksum-{algorithm.lower()}": text_of(algorithm)}
     assert len(fake.headers) == 4
 
 

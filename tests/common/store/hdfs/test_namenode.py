@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import closing
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -106,3 +107,34 @@ def test_u37_a_page_of_a_balancer_renames_and_deletes_nothing(headers: dict[str,
             opened.rename("/a/.put-1", "/a/b", overwrite=False)
         with pytest.raises(StoreUnavailable):
             opened.delete("/a/b")
+
+
+def test_a_listing_continues_after_the_last_name_of_a_page() -> None:
+    """The NameNode reports how many entries remain."""
+
+    def page(*names: str, remaining: int) -> bytes:
+        found = [{**FILE, "pathSuffix": name} for name in names]
+        listing = {"partialListing": {"FileStatuses": {"FileStatus": found}}, "remainingEntries": remaining}
+        return answer("200 OK", json.dumps({"DirectoryListing": listing}).encode())
+
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [page("a", "b", remaining=1), page("c", remaining=0)]
+        assert [status.name for status in opened.listed("/d")] == ["a", "b", "c"]
+    first, second = (parse_qs(urlsplit(line.split()[1]).query) for line in server.requests)
+    assert "startAfter" not in first
+    assert second["startAfter"] == ["b"]
+    assert second["user.name"] == [USER]
+
+
+def test_a_file_of_another_length_is_no_put() -> None:
+    """A DataNode may confirm a part; the caller then removes the file."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        to_data_node = answer("307 Temporary Redirect", location=f"{server.endpoint}/data")
+        status = answer("200 OK", json.dumps({"FileStatus": FILE}).encode())
+        body = RequestBody(io.BytesIO(b"xyz"), 3, None, "/a/b")
+        server.answers = [to_data_node, answer("201 Created"), status]
+        with pytest.raises(StoreUnavailable, match="CREATE /a/b: 1 of 3 bytes arrived"):
+            opened.create("/a/.put-1", body, {})
+        assert server.bodies[1] == b"xyz"
+        server.answers = [to_data_node, answer("201 Created"), status]
+        assert opened.create("/a/.put-1", RequestBody(io.BytesIO(b"x"), 1, None, "/a/b"), {}).inode.endswith("/7")

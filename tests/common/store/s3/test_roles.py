@@ -67,6 +67,18 @@ def test_a_role_is_assumed_anew_before_its_session_ends(fake: FakeServer) -> Non
     assert [headers.get("x-amz-security-token") for headers in fake.headers][3] == f"token-{SECRET}"
 
 
+def test_a_failed_renewal_is_one_line_in_the_log(fake: FakeServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The SDK logs a traceback and raises the error too, which the caller logs with what to do."""
+    fake.answers = [assumed("short", 60), OK, refusal("403 Forbidden", "AccessDenied")]
+    with reached("s3://archive", Connection(role_arn=ROLE)) as store:
+        store.check()
+        with pytest.raises(AccessDenied, match=r"role\.arn cannot be assumed"):
+            store.check()
+    records = [record for record in caplog.records if record.name == "botocore.credentials"]
+    assert [record.exc_info for record in records] == [None]
+    assert "AccessDenied" in records[0].getMessage()
+
+
 @pytest.mark.parametrize(
     ("refused", "kind", "said"),
     [

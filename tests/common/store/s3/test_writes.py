@@ -13,6 +13,7 @@ from ts_common.errors import OperatorError
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
+from ts_common.store.s3.writes import check_encrypted, storing_arguments
 from ts_local.stores.moto import MotoServer
 
 PARTITION = "prod/t-0/"
@@ -122,3 +123,36 @@ def test_a_store_that_ignores_encryption_is_refused(fake: FakeServer, fake_answe
         store.put("a", b"x")
     with stored("archive", Storing()) as store:
         store.put("a", b"x")
+
+
+def test_only_options_that_are_set_are_arguments() -> None:
+    """The bucket decides on all others."""
+    assert storing_arguments(Storing(), archived=True) == {}
+    storing = Storing(
+        server_side_encryption=Encryption.SSE_KMS,
+        kms_key_id="k",
+        bucket_key_enabled=False,
+        storage_class="STANDARD_IA",
+        tags=(("cost center", "a+b"), ("team", "data")),
+        acl=Acl.PRIVATE,
+    )
+    arguments = {
+        "ServerSideEncryption": "aws:kms",
+        "SSEKMSKeyId": "k",
+        "BucketKeyEnabled": False,
+        "Tagging": "cost+center=a%2Bb&team=data",
+        "ACL": "private",
+    }
+    assert storing_arguments(storing, archived=False) == arguments
+    assert storing_arguments(storing, archived=True) == {**arguments, "StorageClass": "STANDARD_IA"}
+
+
+@pytest.mark.parametrize(("done", "shown"), [(None, "no encryption"), ("AES256", "AES256")])
+def test_another_encryption_than_the_requested_one_is_an_error(done: str | None, shown: str) -> None:
+    """The object exists without it, so the operator must act; without a request any encryption is right."""
+    answer = {} if done is None else {"ServerSideEncryption": done}
+    kms = Storing(server_side_encryption=Encryption.SSE_KMS)
+    with pytest.raises(OperatorError, match=f"key: requested .*=aws:kms, but the store confirms {shown}"):
+        check_encrypted(kms, answer, "key")
+    check_encrypted(kms, {"ServerSideEncryption": "aws:kms"}, "key")
+    check_encrypted(Storing(), answer, "key")
