@@ -1,7 +1,7 @@
 """File names of keys: no key has the name of a driver's own file, and each name leads back to its key."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
@@ -34,6 +34,8 @@ def test_hidden_files_are_no_keys(name: str) -> None:
 
 
 @given(st.lists(KEY, max_size=6), st.one_of(st.just(""), KEY, KEY.map("{}/".format)), st.one_of(st.just(""), KEY))
+@example(["a/b", "a/c"], "", "a/b")
+@example(["a/b/c"], "a/b", "")
 def test_a_walk_through_directories_finds_the_keys_of_a_listing(keys: list[str], prefix: str, start_after: str) -> None:
     """A directory belongs to a listing if one of its keys may, so that no key is missed."""
     for key in keys:

@@ -31,7 +31,7 @@ def test_the_rules_of_a_bucket_are_read(moto: MotoServer, bucket: str) -> None:
     with closing(moto.client()) as server:
         assert read_rules(server, bucket, "base/") == ()
         rule = {"ID": "r", "Status": "Enabled", "Filter": {"Prefix": "base/t"}, "Expiration": {"Days": 30}}
-        server.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})  # type: ignore[typeddict-item]  # as a dict
+        server.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
         assert read_rules(server, bucket, "base/") == (
             LifecycleRule("r", "base/", "base/t", frozenset(), "after 30 days", None),
         )
