@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from urllib3 import HTTPResponse
 from urllib3.exceptions import ProtocolError
 
 from ts_common.errors import AccessDenied, StoreUnavailable
+from ts_common.store import response_body
 from ts_common.store.call import Call
 from ts_common.store.contract import ObjectInfo, ObjectStream
-from ts_common.store.response_body import EmptyBody, ResponseBody
+from ts_common.store.response_body import MOST_BYTES, EmptyBody, ResponseBody, read_whole
 
 CALL = Call("GetObject", "s3://bucket/key")
 INFO = ObjectInfo("key", 10, '"e"', 0.0)
@@ -106,3 +108,27 @@ def test_a_range_beyond_its_object_is_empty() -> None:
     buffer = bytearray(b"-")
     assert (body.info, body.read(1), body.readinto(memoryview(buffer))) == (INFO, b"", 0)
     assert buffer == b"-"
+
+
+def response(content: bytes) -> HTTPResponse:
+    return HTTPResponse(io.BytesIO(content), preload_content=False)
+
+
+def test_a_response_up_to_the_largest_page_is_read_whole() -> None:
+    """One byte more is no response of a store."""
+    assert read_whole(response(b"")) == b""
+    assert len(read_whole(response(bytes(MOST_BYTES)))) == MOST_BYTES
+    with pytest.raises(ValueError, match=f"a response of more than {MOST_BYTES} bytes"):
+        read_whole(response(bytes(MOST_BYTES + 1)))
+
+
+def test_a_response_that_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may send a byte before each timeout, for as long as it likes."""
+
+    class Endless(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return b"x"
+
+    monkeypatch.setattr(response_body, "MOST_SECONDS", 0.05)
+    with pytest.raises(ValueError, match="a response that lasts more than"):
+        read_whole(HTTPResponse(Endless(), preload_content=False))

@@ -1,17 +1,15 @@
-"""Bodies over HTTP: that of a put, and a response that is read as a whole."""
+"""The body of a put over HTTP."""
 
 import io
 
 import pytest
 from awscrt.checksums import crc32c
-from urllib3 import HTTPResponse
 
 from tests.common.store.bodies import FailingBody
 from ts_common.errors import (
     CorruptData,
 )
-from ts_common.store.http import bodies
-from ts_common.store.http.bodies import MOST_BYTES, RequestBody, read_whole
+from ts_common.store.http.bodies import RequestBody
 from ts_common.store.validation import SizedBody
 
 
@@ -56,27 +54,3 @@ def test_a_body_remembers_why_it_ended_early() -> None:
     with pytest.raises(OSError, match="Input/output error") as raised:
         sent.read(4)
     assert sent.failure is raised.value
-
-
-def response(content: bytes) -> HTTPResponse:
-    return HTTPResponse(io.BytesIO(content), preload_content=False)
-
-
-def test_a_response_up_to_the_largest_page_is_read_whole() -> None:
-    """One byte more is no response of a store."""
-    assert read_whole(response(b"")) == b""
-    assert len(read_whole(response(bytes(MOST_BYTES)))) == MOST_BYTES
-    with pytest.raises(ValueError, match=f"a response of more than {MOST_BYTES} bytes"):
-        read_whole(response(bytes(MOST_BYTES + 1)))
-
-
-def test_a_response_that_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may send a byte before each timeout, for as long as it likes."""
-
-    class Endless(io.BytesIO):
-        def read1(self, size: int | None = -1, /) -> bytes:
-            return b"x"
-
-    monkeypatch.setattr(bodies, "MOST_SECONDS", 0.05)
-    with pytest.raises(ValueError, match="a response that lasts more than"):
-        read_whole(HTTPResponse(Endless(), preload_content=False))

@@ -13,8 +13,9 @@ from tests.common.store.bodies import FailingBody
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import AccessDenied, OperatorError, OutcomeUnknown, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
-from ts_common.store.http.bodies import MOST_BYTES, RequestBody
+from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Request, never_connected, no_answer
+from ts_common.store.response_body import MOST_BYTES
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_local.ports import LOOPBACK, free_port
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, HTTPClientEr
 
 from tests.common.store.s3.calls import ok
 from tests.common.store.servers import FakeServer, answer, error
-from ts_common.store.http.bodies import MOST_BYTES
+from ts_common.store.response_body import MOST_BYTES
 from ts_common.store.s3.bounded_session import bound
 
 
