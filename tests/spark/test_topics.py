@@ -128,7 +128,7 @@ def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:
         archive.plan(subscribe="t")
 
 
-def test_r12c_segments_without_a_commit_show_nothing_and_say_so(archive: Archive) -> None:
+def test_r12c_segments_without_a_commit_are_an_empty_table_and_a_warning(archive: Archive) -> None:
     """The end of their run is unknown."""
     archive.put_segment("t", 0, batches((0, 5)))
     plan = archive.plan(subscribe="t")

@@ -193,7 +193,7 @@ def test_a_java_uploaders_commit_moves_a_stream(two: Archive) -> None:
     assert query.offsets_of() == list(range(200))
 
 
-def test_r09_a_query_that_the_store_failed_goes_on_after_a_restart(
+def test_r09_a_query_that_the_store_failed_continues_after_a_restart(
     two: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is raised, and the checkpoint stays valid."""

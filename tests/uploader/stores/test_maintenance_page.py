@@ -31,7 +31,7 @@ def far(proxy: S3FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield store
 
 
-def test_u37_a_listing_that_is_a_web_page_never_says_where_an_archive_begins(
+def test_u37_a_listing_that_is_a_web_page_never_decides_where_an_archive_begins(
     proxy: S3FaultProxy, far: ObjectStore, local: LocalDirectory
 ) -> None:
     """A Java uploader's archive is continued from its own beginning, although the first listings are web pages."""
