@@ -310,7 +310,7 @@ class _Check:
             return
         self._bound_indexes(indexes)
         if bound:
-            self._hold_against(scan, rows)
+            self._hold_against(scan, None if damage else rows)  # the decoder stops at damage
         txnindex = indexes.get(".txnindex")
         if txnindex is not None and metadata.txnindex is not None and metadata.txnindex[1] is not TxnIndexState.CORRUPT:
             key = self._keys.segment(self._segment.name, ".txnindex")
@@ -318,7 +318,7 @@ class _Check:
             if not whole and not any(finding.key == key for finding in self.findings):
                 self.say(INDEX_WRONG, "it has no entry for an abort marker of the .log", key)
 
-    def _hold_against(self, scan: SegmentScan, rows: int) -> None:
+    def _hold_against(self, scan: SegmentScan, rows: int | None) -> None:
         metadata = self._metadata
         expected = scan.record_count
         said = (
@@ -328,7 +328,8 @@ class _Check:
             ("corrupt places", metadata.corruptions, scan.corrupt_batches),
         )
         wrong = [f"{name}: {found}; the metadata has {stated}" for name, stated, found in said if stated != found]
-        if expected is not None and (rows > expected or (rows < expected and not scan.has_transactions)):
+        excess = rows - expected if expected is not None and rows is not None else 0
+        if excess > 0 or (excess < 0 and not scan.has_transactions):
             wrong.append(f"its batches contain {rows} records; their headers count {expected}")
         if scan.end_offset is not None and scan.end_offset > metadata.end:
             wrong.append(
