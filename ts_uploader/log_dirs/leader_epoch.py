@@ -1,8 +1,8 @@
 """Checks that a leadership is current: by the broker's own log, and by the store."""
 
 from ts_common.errors import SegmentChanged, TieredStorageError
-from ts_uploader.events import EpochFile, Leadership, Listing
 from ts_uploader.log_dirs.local_log import local_epochs
+from ts_uploader.messages import EpochFile, Leadership, Listing
 
 
 class FencedLeaderEpoch(TieredStorageError):

@@ -31,7 +31,6 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 from ts_uploader.log_dirs.directory_scan import (
     HIGH_WATERMARK_CHECKPOINT,
     holds_partition,
@@ -40,6 +39,7 @@ from ts_uploader.log_dirs.directory_scan import (
     read_high_watermarks,
 )
 from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.messages import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 
 log = structlog.get_logger()
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from ts_common.model import TopicPartition
 from ts_local.waiting import wait_for
-from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
+from ts_uploader.messages import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 

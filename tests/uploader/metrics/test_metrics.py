@@ -15,7 +15,7 @@ import ts_uploader
 from tests.uploader.local_directory import LocalDirectory
 from ts_common import errors
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing
+from ts_uploader.messages import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import CountedElsewhere, Metrics
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS, failure_reason

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Listing
 from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.messages import Listing
 from ts_uploader.progress import Progress
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastErrors

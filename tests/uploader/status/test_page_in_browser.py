@@ -8,7 +8,7 @@ import pytest
 from tests.browser import complaints, look
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.page import status_page

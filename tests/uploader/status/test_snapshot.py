@@ -13,7 +13,7 @@ from markupsafe import escape
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader import progress
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import Status

@@ -18,7 +18,7 @@ from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.proxy.actions import WebPage
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import ReadPosition
 
 

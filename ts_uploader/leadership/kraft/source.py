@@ -45,7 +45,6 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.denied_requests import DeniedRequest, DeniedRequests
@@ -53,6 +52,7 @@ from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, Broker
 from ts_uploader.leadership.kraft.check import kraft_findings
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
+from ts_uploader.messages import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()
