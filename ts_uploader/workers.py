@@ -12,8 +12,8 @@ import structlog
 from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.hanging import look_below
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
