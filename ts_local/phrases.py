@@ -17,6 +17,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[1]
 LIST = CHECKOUT / "docs/phrases.toml"
 _ROOMS = (
+    ".ci",
+    ".github",
     "bench",
     "conf",
     "deploy",
@@ -30,7 +32,9 @@ _ROOMS = (
     "tsctl",
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->", re.DOTALL)
-_SUFFIXES = frozenset({".py", ".md", ".yml", ".yaml", ".toml", ".example", ".service"})
+_SUFFIXES = frozenset(
+    {".example", ".j2", ".java", ".json", ".md", ".properties", ".py", ".service", ".svg", ".toml", ".yaml", ".yml"}
+)
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 
 
@@ -122,7 +126,7 @@ def read_files(names: list[str]) -> Iterator[Path]:
     roots = [Path(name).resolve() for name in names] or list(default)
     for root in roots:
         for file in [root] if root.is_file() else sorted(root.rglob("*")):
-            script = not file.suffix and (file.name == "Makefile" or "deploy" in file.parts)
+            script = not file.suffix and (file.name == "Makefile" or not {".ci", "deploy"}.isdisjoint(file.parts))
             if file != LIST and file.is_file() and (script or file.suffix in _SUFFIXES):
                 yield file
 

@@ -7,10 +7,10 @@ r"""The agent, from the log dirs to the store. Read this first.
     LeadershipSource ----leaderships-----------------> /    ^                                        |
                                                             +----------------results-----------------+
 
-`Agent` builds the parts in the order of the data's flow, starts their threads, and stops both in reverse.
-One thread, the one that calls `run`, runs the main loop, which owns the tracker. All other threads only put frozen
-messages into the inbox. If a thread ends with an exception, the process ends with a non-zero code, and its supervisor
-restarts it.
+`Agent` builds the parts in the order of the data's flow and starts their threads. To stop, it first closes the gate of
+requests and the queues; the pages end last. One thread, the one that calls `run`, runs the main loop, which owns the
+tracker. All other threads only put frozen messages into the inbox. If a thread ends with an exception, the process ends
+with a non-zero code, and its supervisor restarts it.
 """
 
 import queue

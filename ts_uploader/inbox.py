@@ -1,6 +1,6 @@
 """The queue into the main loop, with the messages that are neither observations nor results of tasks.
 
-Observations are sent by the watcher and the leadership source, results by the workers (`ts_uploader.events`).
+Observations are sent by the watcher and the leadership source, results by the workers (`ts_uploader.messages`).
 """
 
 import queue

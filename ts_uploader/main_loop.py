@@ -11,9 +11,9 @@ from collections.abc import Callable
 import structlog
 
 from ts_common.model import TopicPartition
-from ts_uploader.events import DirectoryGone, Listing, Observation, SeveralDirectories
 from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, ThreadDied
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
+from ts_uploader.messages import DirectoryGone, Listing, Observation, SeveralDirectories
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 from ts_uploader.status.last_errors import LastErrors

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from ts_common.model import TopicPartition
+from ts_common.store.retry import backoff_seconds
 from ts_uploader.metrics.counters import COMMITS, LOOKUPS, UPLOADS
 from ts_uploader.tasks import AnyTask, LookBelow, ReadPosition, Rescan, Ship
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import backoff_seconds
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.model import TopicPartition
-from ts_uploader.events import FileState, Leadership, Listing
+from ts_uploader.messages import FileState, Leadership, Listing
 
 
 @dataclass(frozen=True, slots=True)

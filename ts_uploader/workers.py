@@ -4,7 +4,6 @@ Uploads have their own threads, so that a commit never waits behind a gigabyte. 
 including unexpected exceptions: it stops its partition, and no other.
 """
 
-import random
 import time
 from collections.abc import Callable, Iterable
 
@@ -13,8 +12,8 @@ import structlog
 from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.hanging import look_below
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
@@ -41,18 +40,8 @@ from ts_uploader.tasks import (
 
 log = structlog.get_logger()
 
-_FIRST_WAIT_SECONDS = 0.2
-_LONGEST_WAIT_SECONDS = 30.0
 # When a leadership begins, the leadership source may be ahead of the broker's own files: then the retry is soon.
 _EXPECTED_RETRIES = 2
-
-
-def backoff_seconds(attempt: int) -> float:
-    """Return how long to wait before attempt number `attempt` (0: at once): doubling, capped, with jitter."""
-    if attempt <= 0:
-        return 0.0
-    longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 16))
-    return random.uniform(longest / 2, longest)  # noqa: S311  (spreads retries; nothing is protected by it)
 
 
 def losses_counter(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int], bool], None]:
@@ -65,7 +54,7 @@ def losses_counter(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int
             log.error(
                 "old_magic_records_lost",
                 message="an election lost records of magic 0 or 1; readers may show lost records from there on, and "
-                "hide the new leader's (runbook: old magic and unclean elections)",
+                "hide the new leader's (see docs/repair.md: old magic and unclean elections)",
                 partition=str(partition),
                 lost=lost,
             )

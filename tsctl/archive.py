@@ -256,7 +256,7 @@ class Archive:
         held = {entry.topic.name for entry in found}
         for text in requested:
             if not any(chooser([text])(name) for name in held):
-                hint = nearest(text, known) or f"; it holds {some(known)}"
+                hint = nearest(text, known) or f"; it contains {some(known)}"
                 raise QueryError(
                     f"topic {text}: cluster {self.keys.cluster} in {self._locations()} has no such topic{hint}"
                 )
@@ -277,12 +277,12 @@ class Archive:
     def _listed(self, endpoint: Endpoint, store: ObjectStore) -> dict[str, TopicDirectories]:
         store.check()
         listed = list_topics(store, self.keys)
-        strangers = [name for name in listed if not self._name.lies_in(name, endpoint)]
-        if strangers:
+        elsewhere = [name for name in listed if not self._name.lies_in(name, endpoint)]
+        if elsewhere:
             self._warn(
-                f"{store.location} holds objects of {some(strangers)}, which the file places elsewhere: left out"
+                f"{store.location} holds objects of {some(elsewhere)}, which the file places elsewhere: left out"
             )
-        return {name: directories for name, directories in listed.items() if name not in strangers}
+        return {name: directories for name, directories in listed.items() if name not in elsewhere}
 
     def _nothing(self) -> str:
         if len(self._stores) == 1:

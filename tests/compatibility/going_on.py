@@ -12,8 +12,8 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership, Led, Observation
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
+from ts_uploader.messages import Leadership, Led, Observation
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.uploader import Uploader

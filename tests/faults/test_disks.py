@@ -121,7 +121,7 @@ def test_u11_a_partition_that_moves_between_disks_is_shipped_once(
     assert_shipped_once(cluster, archive, proxy, acknowledged)
 
 
-def test_u11_a_partition_that_moves_while_its_segment_goes_up_is_shipped_once(
+def test_u11_a_partition_that_moves_during_an_upload_is_shipped_once(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
     """The proxy holds a PUT until the file is deleted: the agent ships the segment whole, and each segment once.

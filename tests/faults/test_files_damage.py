@@ -200,7 +200,7 @@ def test_u13_a_torn_tail_is_no_coverage(cluster: LocalCluster, archive_of: Archi
     assert (seen.records, seen.holes) == (oracle[:end], [])
 
 
-def test_u13_a_corrupt_batch_is_shipped_as_it_is_and_told(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u13_a_corrupt_batch_is_shipped_unchanged_and_reported(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """A flipped byte in the middle of a closed segment: the object is the file, marked, and the rest is readable."""
     topic = "corrupt"
     archive = archive_of(topic)
@@ -239,7 +239,9 @@ def test_u13_a_corrupt_batch_is_shipped_as_it_is_and_told(cluster: LocalCluster,
 # --- U19 ---------------------------------------------------------------------------------------------------------
 
 
-def test_u19_what_may_not_be_read_is_told_and_the_others_go_on(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u19_unreadable_files_are_reported_and_other_partitions_continue(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
     """One partition's directory and one file of another are unreadable: each is reported, and nothing else waits."""
     topic = "refused"
     archive = archive_of(topic)

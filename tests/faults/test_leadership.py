@@ -207,7 +207,7 @@ def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
     assert_shown(archive, acknowledged, end)
 
 
-def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_anew(
+def test_u16_without_zookeeper_led_partitions_are_shipped_and_later_all_is_read_again(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """The server stops and returns: unknown is not "not leader", and later changes are noticed."""
@@ -351,7 +351,7 @@ def usage(agent: AgentProcess) -> tuple[int, int]:
     return process.num_threads(), process.num_fds()
 
 
-def test_u28_a_high_watermark_of_before_the_leadership_or_of_a_namesake_is_not_believed(
+def test_u28_a_high_watermark_from_before_the_leadership_or_of_a_namesake_is_ignored(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """The checkpoint is written once an hour: nothing counts by it, nor for a new topic of that name."""

@@ -87,7 +87,7 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing(
 
 
 @pytest.mark.parametrize("suffix", cases([".index", ".timeindex", ".txnindex", ".log"], quick=[".index"]))
-def test_u02_no_log_stands_without_its_indexes(
+def test_u02_no_log_is_stored_before_its_indexes(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, suffix: str
 ) -> None:
     """One file of a segment fails in every way: its log is never stored before its indexes, and the commit waits."""

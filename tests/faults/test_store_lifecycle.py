@@ -34,7 +34,7 @@ from ts_local.proxy.s3 import S3FaultProxy
         pytest.param("log.start", False, id="log.start, running"),
     ],
 )
-def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
+def test_u30_an_object_that_a_lifecycle_rule_removed_is_reported(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, name: str, down: bool
 ) -> None:
     """Commit or log.start is missing: the agent logs that, continues where it was, and every record is shown once."""

@@ -59,9 +59,7 @@ def reborn(cluster: LocalCluster, topic: str, words: bytes) -> list[Record]:
     return [Record(words + (record.value or b""), key=record.key) for record in records(700)]
 
 
-def test_u09_a_topic_made_anew_stands_beside_the_one_that_was_deleted(
-    cluster: LocalCluster, archive_of: ArchiveOf
-) -> None:
+def test_u09_a_recreated_topic_is_stored_next_to_the_deleted_one(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Its offsets begin at 0 again: old objects are unchanged, and readers see the new incarnation alone."""
     topic = "reborn"
     archive = archive_of(topic)

@@ -1,6 +1,6 @@
-"""Segments as the agent and `tsctl` walk them: `scan_segment`, with transactions' markers, and `survey_segment`.
+"""Segments as the agent and `tsctl` walk them: `scan_segment`, with transactions' markers, and `salvage_segment`.
 
-An input is a line, `scan` or `survey` with a number that chooses what is claimed, and the segment. Where lengths lead
+An input is a line, `scan` or `salvage` with a number that chooses what is claimed, and the segment. Where lengths lead
 to them, the CRCs of batches are put right first.
 """
 
@@ -14,7 +14,7 @@ from tests.common.log_format import build
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.decode.batch_boundaries import Claim
-from ts_common.decode.salvage import survey_segment
+from ts_common.decode.salvage import salvage_segment
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
@@ -45,7 +45,7 @@ class Segments(Target):
             data = mutate_bytes(chance, data)
         if chance.random() < 0.1:
             data += bytes(chance.choice((1, 30, 100)))
-        line = chance.choice(("scan", f"survey {chance.randrange(1 << 16)}"))
+        line = chance.choice(("scan", f"salvage {chance.randrange(1 << 16)}"))
         return line.encode() + b"\n" + data
 
     def run(self, data: bytes) -> None:
@@ -53,8 +53,8 @@ class Segments(Target):
         words, segment = split_input(data)
         segment = with_crcs(segment)
         try:
-            if words[0] == "survey":
-                _survey(segment, int(words[1]) & 0xFFFF if len(words) > 1 and words[1].isdecimal() else 0)
+            if words[0] == "salvage":
+                _salvage(segment, int(words[1]) & 0xFFFF if len(words) > 1 and words[1].isdecimal() else 0)
             else:
                 _scan(segment)
         except TieredStorageError as error:
@@ -69,7 +69,7 @@ def _scan(segment: bytes) -> None:
         raise Mismatch("more markers than bytes")
 
 
-def _survey(segment: bytes, chosen: int) -> None:
+def _salvage(segment: bytes, chosen: int) -> None:
     claim = Claim(
         len(segment),
         0,
@@ -81,7 +81,7 @@ def _survey(segment: bytes, chosen: int) -> None:
         bool(chosen & 128),
         frozenset({chosen >> 8}),
     )
-    found = survey_segment(_Source(segment), claim)
+    found = salvage_segment(_Source(segment), claim)
     ends = 0
     for stretch in found.stretches:
         if stretch.start < ends or stretch.end > len(segment):

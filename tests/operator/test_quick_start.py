@@ -285,9 +285,9 @@ def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
     stage.fill()
     end = stage.archive.wait_until_shipped()
     release = build_release(tmp_path / "dist")
-    (commands,) = section(PAGE, "An analyst")
+    install, setting = section(PAGE, "An analyst")
     history = Shell(release, {"/opt/history": str(tmp_path / "history")})
-    history.run(history.here(commands.text))
+    history.run(history.here(install.text))
     python = tmp_path / "history/bin/python"
     (block,) = section(PAGE, "An analyst", "python")
     places = {
@@ -297,11 +297,7 @@ def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
     }
     program = tmp_path / "first.py"
     program.write_text(Shell(tmp_path, places).here(block.text))
-    environment = {
-        **stage.archive.s3.environment(),
-        "PYSPARK_PYTHON": str(python),
-        "SPARK_LOCAL_DIRS": str(tmp_path),
-    }
-    printed = Shell(tmp_path, {}, environment=environment).run(f"{python} {program}")
+    environment = {**stage.archive.s3.environment(), "PATH": "/usr/bin:/bin", "SPARK_LOCAL_DIRS": str(tmp_path)}
+    printed = Shell(tmp_path, {}, environment=environment).run(f"{history.here(setting.text)}\n{python} {program}")
     assert re.search(rf"\|\s*{TOPIC}\|\s*0\|\s*{end}\|", printed), printed
     assert len(re.findall(r"^\|\s*0\|\s*[0-4]\|", printed, re.MULTILINE)) == 5

@@ -19,7 +19,7 @@ from tests.soak.store_faults import STORE_REPERTOIRE
 FAULTS = (*REPERTOIRE, *STORE_REPERTOIRE)
 
 _HANDS = 5
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 _AGAIN_SECONDS = 3.0  # until a fault that did not happen is tried again
 _LOOK_SECONDS = 0.1
 _SUPERVISED_SECONDS = 0.5
@@ -171,7 +171,7 @@ class Runner:
                 if not kept and self.resources.take(card.alone, card.together):
                     return self._deck.pop(position)
                 overdue = self._decks > 1 and not self.fired[card.fault.name]
-                if overdue or now - card.dealt > _PATIENCE_SECONDS:
+                if overdue or now - card.dealt > _TIMEOUT_SECONDS:
                     alone |= card.alone
                     together |= card.together
         return None

@@ -10,7 +10,7 @@ from ts_local.waiting import WaitTimedOutError, wait_for
 
 _PROXY = ("proxy-{n}",)
 # How long a fault waits for a request to break.
-_PATIENCE_SECONDS = 8.0
+_TIMEOUT_SECONDS = 8.0
 
 
 def _throttled(scene: Scene) -> bool:
@@ -64,7 +64,7 @@ def _late(silent: bool, target: str, scene: Scene) -> bool:
 
 def _happens(scene: Scene, action: Action) -> bool:
     try:
-        wait_for(lambda: action.fired > 0 or scene.stage.over.is_set(), "a request", _PATIENCE_SECONDS)
+        wait_for(lambda: action.fired > 0 or scene.stage.over.is_set(), "a request", _TIMEOUT_SECONDS)
     except WaitTimedOutError:
         return False
     return action.fired > 0

@@ -188,7 +188,7 @@ def test_r08_an_index_costs_time_never_rows(archive: Archive, data: bytes | None
     assert archive.offsets(**from_offset(start)) == list(range(start, 100))
 
 
-def test_r11_a_segment_that_went_after_planning_is_named(archive: Archive) -> None:
+def test_r11_a_segment_that_is_missing_after_planning_is_named(archive: Archive) -> None:
     """A plan stays valid while its objects are there; then it is a clear error, never a mix."""
     archive.put_segment("t", 0, batches((0, 10)))
     archive.commit("t", 10)

@@ -51,7 +51,7 @@ def between(start: int, end: int) -> dict[str, str]:
     return {"startingOffsets": f'{{"t":{{"0":{start}}}}}', "endingOffsets": f'{{"t":{{"0":{end}}}}}'}
 
 
-def test_r14_records_whose_marker_lies_in_a_gap_are_hidden_and_told(archive: Archive) -> None:
+def test_r14_records_whose_marker_is_in_a_gap_are_hidden_and_reported(archive: Archive) -> None:
     """The abort marker was at 12, and retention deleted it before it was shipped."""
     with_gap(archive, plain(0, 2) + data(2, 10), plain(20, 30))
     assert archive.offsets(**COMMITTED) == [0, 1, *range(20, 30)]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing
 from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.messages import Listing
 
 TP = TopicPartition("t", 0)
 CLUSTER = ClusterKeys("c", 5)

@@ -16,7 +16,7 @@ from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 from ts_uploader.tasks import ReadPosition, Shipped, WriteCommit
 

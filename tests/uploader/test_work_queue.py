@@ -94,7 +94,7 @@ def test_no_line_starves_and_each_keeps_its_order(
     """For any order of put (line, urgency) and get (None): nothing is lost or doubled, and the bound holds."""
     tasks: WorkQueue[tuple[int, int]] = WorkQueue()
     waiting: dict[int, list[int]] = {}
-    patience: dict[int, int] = {}  # how many others each waiting line may still see served before it
+    turns_left: dict[int, int] = {}  # how many others each waiting line may still see served before it
     put = 0
 
     def get() -> None:
@@ -102,12 +102,12 @@ def test_no_line_starves_and_each_keeps_its_order(
         assert task is not None
         line, number = task
         assert waiting[line].pop(0) == number
-        del patience[line]
-        for other in patience:
-            patience[other] -= 1
-            assert patience[other] > 0, f"line {other} starves"
+        del turns_left[line]
+        for other in turns_left:
+            turns_left[other] -= 1
+            assert turns_left[other] > 0, f"line {other} starves"
         if waiting[line]:
-            patience[line] = len(patience) * TURNS + TURNS
+            turns_left[line] = len(turns_left) * TURNS + TURNS
         else:
             del waiting[line]
 
@@ -116,7 +116,7 @@ def test_no_line_starves_and_each_keeps_its_order(
             line, urgency = step
             tasks.put(line, (line, put), urgency=urgency)
             waiting.setdefault(line, []).append(put)
-            patience.setdefault(line, len(waiting) * TURNS)
+            turns_left.setdefault(line, len(waiting) * TURNS)
             put += 1
         elif waiting:
             get()

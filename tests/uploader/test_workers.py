@@ -20,9 +20,9 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership, Led, Listing
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.messages import Leadership, Led, Listing
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter

@@ -11,7 +11,6 @@ an agent, and is read again.
 """
 
 import hashlib
-import time
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -30,10 +29,11 @@ from ts_common.archive.object_keys import (
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
 from ts_common.errors import LineageUnsettled, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.retry import snapshot_policy
 
 _INDEX_WORDS: Final = frozenset(suffix.removeprefix(".") for suffix in INDEX_SUFFIXES)
 # An agent writes `log.start` right after the commit that went back.
-_LINEAGE_WAITS_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+_POLICY: Final = snapshot_policy(lambda catalog: not catalog.settled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +139,8 @@ def read_catalog(
         CorruptData: the commit or `log.start` is damaged.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    catalog = read_snapshot(store, keys, commit)
-    for seconds in _LINEAGE_WAITS_SECONDS:
-        if catalog.settled:
-            return catalog
-        time.sleep(seconds)
-        catalog = read_snapshot(store, keys)
+    commits = iter([commit])  # of the first attempt; later ones read it
+    catalog: PartitionCatalog = _POLICY(lambda: read_snapshot(store, keys, next(commits, None)))
     if not catalog.settled and catalog.stored_log_start is not None and isinstance(catalog.commit, Commit):
         raise LineageUnsettled(
             f"{keys.log_start} has the lineage {catalog.stored_log_start.content.lineage}, and {keys.commit} has "

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import structlog
 
 from ts_common.archive.catalog import StoredSegment
-from ts_common.archive.fetch import explained_where_gone
+from ts_common.archive.fetch import translate_not_found
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment
@@ -107,7 +107,7 @@ def describe(
 
     def inspect(segment: StoredSegment) -> SegmentCopy | None:
         try:
-            with explained_where_gone(store, keys.segment(segment.name)):
+            with translate_not_found(store, keys.segment(segment.name)):
                 metadata = describe_segment(
                     store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes
                 )

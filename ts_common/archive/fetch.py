@@ -20,7 +20,7 @@ CHUNK_BYTES = 4 << 20
 
 
 @contextmanager
-def explained_where_gone(store: ObjectStore, key: str) -> Iterator[None]:
+def translate_not_found(store: ObjectStore, key: str) -> Iterator[None]:
     """Explain a missing object to the user of a query.
 
     Raises:

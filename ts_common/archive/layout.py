@@ -116,7 +116,7 @@ def contradiction(layout: Layout, keys: ClusterKeys, option: str, location: str)
     if own == right:
         return None
     return (
-        f"{option}{own}: {location} holds cluster {keys.cluster} with {right} entropy bits ({keys.layout}); "
+        f"{option}{own}: {location} contains cluster {keys.cluster} with {right} entropy bits ({keys.layout}); "
         f"set {option}{right}"
     )
 

@@ -1,13 +1,13 @@
 """Salvage of a damaged segment: stretches of intact batches, and the damage between them.
 
-A survey checks the CRC of each batch before any row of the segment is returned. After a damaged batch it continues at
-the position that the batch's length gives, if a fitting batch begins there. Otherwise it searches, byte by byte, for
-the next batch with a correct CRC and fitting offsets. From that batch the lengths must lead to the segment's end or to
-a position in the `.index`, because a value may contain bytes that look like batches. If the search finds no batch, the
+It checks the CRC of each batch before any row of the segment is returned. After a damaged batch it continues at the
+position that the batch's length gives, if a fitting batch begins there. Otherwise it searches, byte by byte, for the
+next batch with a correct CRC and fitting offsets. From that batch the lengths must lead to the segment's end or to a
+position in the `.index`, because a value may contain bytes that look like batches. If the search finds no batch, the
 rest of the segment is damaged.
 
 A batch's CRC does not cover its base offset, leader epoch and length; the object's CRC does. If the object's CRC is
-wrong, the survey runs again, stricter: leader epochs must be those of the metadata, and offsets must be dense if the
+wrong, the salvage is repeated, stricter: leader epochs must be those of the metadata, and offsets must be dense if the
 metadata requires it. If that finds no damage that explains the wrong CRC, and offsets may be missing, any base offset
 may be wrong. Then the whole segment is damaged.
 
@@ -75,7 +75,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """The result of a survey.
+    """What is intact and what is damaged in a segment.
 
     Attributes:
         stretches: in order, with ascending offsets.
@@ -86,7 +86,7 @@ class Salvage:
     damages: tuple[Damage, ...]
 
 
-def survey_segment(source: Source, claim: Claim) -> Salvage:
+def salvage_segment(source: Source, claim: Claim) -> Salvage:
     """Return the stretches and damages of a segment; memory is bounded for any content.
 
     Raises:
@@ -97,14 +97,14 @@ def survey_segment(source: Source, claim: Claim) -> Salvage:
     if claim.crc32c is None or first.object_crc32c() == claim.crc32c:
         if claim.dense or claim.crc32c is None:
             first.lose_rest("")
-        return first.survey()
+        return first.salvaged()
     found = f"CRC-32C of the object {first.object_crc32c():08x}; its metadata has {claim.crc32c:08x}"
     walk = _Walk(source, claim, strict=True)
     walk.run()
     is_cut = walk.floor + 1 < claim.end and claim.records is not None and walk.records < claim.records
     if claim.dense or is_cut or (walk.damages and not claim.was_damaged):
         walk.lose_rest(f" ({found})")
-        return walk.survey()
+        return walk.salvaged()
     return Salvage((), (Damage(0, claim.size, claim.base, claim.end, f"{found}, and no batch in it shows the place"),))
 
 
@@ -155,7 +155,7 @@ class _Walk:
             self.lose(begin, position, self._claim.end, reason)
         self._close(position)
 
-    def survey(self) -> Salvage:
+    def salvaged(self) -> Salvage:
         return Salvage(tuple(self._stretches), tuple(self.damages))
 
     def object_crc32c(self) -> int:

@@ -49,7 +49,7 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
     except (IndexError, struct.error) as error:
         raise CorruptData(f"{named}: its records are truncated") from error
     if position != len(records):
-        raise CorruptData(f"{named}: {len(records) - position} bytes are left behind the last record")
+        raise CorruptData(f"{named}: {len(records) - position} bytes remain after the last record")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -64,14 +64,14 @@ def unknown_topic(name: str, query: Query, known: Iterable[str]) -> QueryError:
     """Return the error of a query for a topic that never existed."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"it holds {some(known)}"
-    return QueryError(f"topic {name}: {where(query)} does not hold it; {hint}")
+    hint = f"did you mean {close[0]}?" if close else f"it contains {some(known)}"
+    return QueryError(f"topic {name}: {where(query)} has no such topic; {hint}")
 
 
 def missing_partitions(topic: str, missing: Iterable[int], held: Iterable[int], query: Query) -> QueryError:
     """Return the error of a query that assigns partitions which the topic does not have."""
     named = query.wording.partitions
-    return QueryError(f"{named}: the store holds no partition {_list(missing)} of topic {topic}, only {_list(held)}")
+    return QueryError(f"{named}: the store has no partition {_list(missing)} of topic {topic}, only {_list(held)}")
 
 
 def _only(topic: Topic, numbers: Iterable[int] | None, query: Query) -> Topic:

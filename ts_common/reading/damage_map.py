@@ -16,17 +16,17 @@ from typing import Final, Self
 import structlog
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone
+from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, translate_not_found
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.stored_indexes import read_index
 from ts_common.decode.batch_boundaries import Claim
-from ts_common.decode.salvage import Damage, Salvage, Stretch, survey_segment
+from ts_common.decode.salvage import Damage, Salvage, Stretch, salvage_segment
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import read_offset_index
 from ts_common.store.contract import ObjectStore
 
-_MAX_SURVEYS: Final = 64  # kept in memory; a task reads its segments in order
+_MAX_SALVAGES: Final = 64  # kept in memory; a task reads its segments in order
 
 log = structlog.get_logger("ts_common")
 
@@ -63,7 +63,7 @@ class DamageMap:
     def __init__(self, store: ObjectStore, *, silent: bool = False) -> None:
         self._store = store
         self._silent = silent
-        self._surveys: dict[str, Salvage] = {}
+        self._salvages: dict[str, Salvage] = {}
         self._undecodable: dict[str, list[Damage]] = {}
         self._logged: set[tuple[str, int, int]] = set()
 
@@ -109,7 +109,7 @@ class DamageMap:
             ObjectNotFound, CorruptData, StoreUnavailable, AccessDenied: as `steps`.
         """
         before = copy.base  # a wrapper of magic 0 or 1 has its last offset only: the stretch before shows its first
-        for stretch in self._survey(copy).stretches:
+        for stretch in self._salvage(copy).stretches:
             if before < end and stretch.end_offset > start:
                 yield stretch
             before = stretch.end_offset
@@ -139,21 +139,21 @@ class DamageMap:
         return Corruption(copy, damage.position, damage.end_position, start, end, damage.reason)
 
     def _damages(self, copy: SegmentCopy, start: int, end: int) -> list[Damage]:
-        known = (*self._survey(copy).damages, *self._undecodable.get(copy.key, ()))
+        known = (*self._salvage(copy).damages, *self._undecodable.get(copy.key, ()))
         return [damage for damage in known if damage.start < end and damage.end > start]
 
-    def _survey(self, copy: SegmentCopy) -> Salvage:
-        if copy.key not in self._surveys:
+    def _salvage(self, copy: SegmentCopy) -> Salvage:
+        if copy.key not in self._salvages:
             with (
-                explained_where_gone(self._store, copy.key),
+                translate_not_found(self._store, copy.key),
                 ObjectSource(self._store, copy.key, copy.segment.size) as source,
             ):
-                survey = survey_segment(source, self._claim(copy))
-            self._surveys[copy.key] = survey
-            if len(self._surveys) > _MAX_SURVEYS:
-                self._surveys.pop(next(iter(self._surveys)))
-            return survey
-        return self._surveys[copy.key]
+                salvage = salvage_segment(source, self._claim(copy))
+            self._salvages[copy.key] = salvage
+            if len(self._salvages) > _MAX_SALVAGES:
+                self._salvages.pop(next(iter(self._salvages)))
+            return salvage
+        return self._salvages[copy.key]
 
     def _claim(self, copy: SegmentCopy) -> Claim:
         metadata = copy.metadata

@@ -15,7 +15,7 @@ from contextlib import closing
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone, one_ahead
+from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, one_ahead, translate_not_found
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.stored_indexes import read_index
@@ -92,7 +92,7 @@ class SegmentReader:
             StoreUnavailable, AccessDenied: from the store.
         """
         try:
-            with explained_where_gone(self._store, copy.key):
+            with translate_not_found(self._store, copy.key):
                 if self._damage_map is None:
                     yield from self._read(copy, start, end, chunk_bytes)
                 else:
@@ -120,7 +120,7 @@ class SegmentReader:
                     raise
                 place = decoder.valid_bytes
                 header = self._header(copy, place, stretch.end)
-                if header is None:  # the survey found a batch there
+                if header is None:  # the salvage found a batch there
                     raise
                 first = min(decoder.position, header.last_offset)
                 damage = Damage(place, place + header.size_in_bytes, first, header.last_offset + 1, str(error))

@@ -107,10 +107,10 @@ def nothing_under(store: ObjectStore, keys: ClusterKeys, option: str) -> str:
     cluster, name = keys.cluster, option.rstrip("= ")
     widths = entropy_widths(store, cluster)
     if not widths:
-        return f"{store.location} holds nothing of a cluster {cluster}; check the location and the cluster"
+        return f"{store.location} has no objects of cluster {cluster}; check the location and the cluster"
     ways = " or ".join(f"{option}{width}" if width else f"no {name}" for width in sorted(widths))
     given = f"{option}{keys.entropy_bits}" if keys.entropy_bits else f"no {name}"
-    return f"{store.location} holds nothing of cluster {cluster} with {given}; it does with {ways}: set that"
+    return f"{store.location} has no objects of cluster {cluster} with {given}; found with {ways}: set that option"
 
 
 def some(names: Iterable[str], limit: int = 10) -> str:

@@ -73,11 +73,11 @@ class Events:
     """Beginnings and ends of transactions in each of some ranges, of all its copies, in order; each is read once."""
 
     def __init__(
-        self, store: ObjectStore, steps: Sequence[ReadRange], uncounted: frozenset[Batch] = frozenset()
+        self, store: ObjectStore, steps: Sequence[ReadRange], hidden_batches: frozenset[Batch] = frozenset()
     ) -> None:
         self._store = store
         self._steps = steps
-        self._uncounted = uncounted
+        self._hidden_batches = hidden_batches
         self._read: dict[int, list[Event]] = {}
 
     def of(self, number: int) -> list[Event]:
@@ -91,7 +91,7 @@ class Events:
             found = {
                 event
                 for copy in step.copies
-                for event in _events_of(self._store, copy, step.start, step.end, self._uncounted)
+                for event in _events_of(self._store, copy, step.start, step.end, self._hidden_batches)
             }
             self._read[number] = sorted(found)
         return self._read[number]
@@ -113,7 +113,7 @@ def _markers(copy: SegmentCopy, header: BatchHeader, records: bytes) -> list[tup
 
 
 def _events_of(
-    store: ObjectStore, copy: SegmentCopy, start: int, end: int, uncounted: frozenset[Batch]
+    store: ObjectStore, copy: SegmentCopy, start: int, end: int, hidden_batches: frozenset[Batch]
 ) -> Iterator[Event]:
     begun: set[int] = set()
     for header, body in read_transactional(store, copy, start, end):
@@ -122,7 +122,7 @@ def _events_of(
             # The cleaner empties only decided transactions: it never reaches an open one.
             if header.record_count == 0:
                 continue
-            if uncounted and Batch(header.producer_id, header.base_offset, header.last_offset) in uncounted:
+            if hidden_batches and Batch(header.producer_id, header.base_offset, header.last_offset) in hidden_batches:
                 continue
             if header.producer_id not in begun:
                 begun.add(header.producer_id)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.fetch import ResumableReader, explained_where_gone
+from ts_common.archive.fetch import ResumableReader, translate_not_found
 from ts_common.decode.window import Window
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, NO_PRODUCER, BatchHeader, batch_crc, crc_start, parse_header
@@ -25,7 +25,7 @@ def read_transactional(
         ObjectNotFound, StoreUnavailable, AccessDenied: from reading the object.
     """
     where, size = f"{copy.key} in {store.location}", copy.segment.size
-    with explained_where_gone(store, copy.key), ResumableReader(store, copy.key) as reader:
+    with translate_not_found(store, copy.key), ResumableReader(store, copy.key) as reader:
         window, position = Window(_InOrder(reader, where), size), 0
         while position < size:
             try:

@@ -1,6 +1,6 @@
 """Check the values in a server's response, which may contain anything.
 
-Depth, numbers and texts are checked here; `http.bodies` bounds the size. A value that no store returns raises
+Depth, numbers and texts are checked here; `response_body` bounds the size. A value that no store returns raises
 `ValueError`, which `Call.understood` turns into the error that the caller expects.
 """
 

@@ -6,7 +6,7 @@ kind and leaves a listing in byte order unchanged.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ts_common.errors import StoreUnavailable
 from ts_common.store.call import Call
@@ -15,6 +15,23 @@ from ts_common.store.contract import ObjectInfo
 # A store that leaves out deleted objects may return many empty pages in a row, but not without end.
 _PAGES_WITHOUT_PROGRESS = 1_000
 NO_BYTE_BELOW_SLASH = re.compile(r"[^\x00-.]*")
+
+
+def list_in_order(
+    listed: Callable[[str, str], Iterator[ObjectInfo]], prefix: str, start_after: str, call: Call
+) -> Iterator[ObjectInfo]:
+    """Return a listing in byte order, each key once; the first item sends the first request.
+
+    Args:
+        listed: lists a prefix after a key, in the order of the server.
+        prefix: of the keys.
+        start_after: the keys after this one are listed.
+        call: for messages.
+    """
+    if start_after > prefix and not start_after.startswith(prefix):
+        return iter(())
+    infos = in_byte_order(listed(prefix, resume_after(start_after, prefix)), len(prefix))
+    return (info for info in each_once(infos, call) if info.key > start_after)
 
 
 def resume_after(start_after: str, prefix: str) -> str:

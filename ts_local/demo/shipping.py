@@ -15,7 +15,7 @@ from ts_local.kafka.broker import Broker
 from ts_local.process import Server, ServerDiedError
 
 _LOOK_EVERY = 0.5  # seconds
-_PATIENCE_SECONDS = 60.0  # without progress
+_TIMEOUT_SECONDS = 60.0  # without progress
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def wait_for_shipping(
     while True:
         moment(seen)
         reached = all(seen[number].next_offset >= offset for number, offset in wanted.items())
-        if reached or time.monotonic() - moved > _PATIENCE_SECONDS:
+        if reached or time.monotonic() - moved > _TIMEOUT_SECONDS:
             return seen
         time.sleep(0.25)
         now = archive.look()

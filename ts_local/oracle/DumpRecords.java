@@ -105,7 +105,7 @@ public final class DumpRecords {
                 progressAt = System.nanoTime();
             } else if (System.nanoTime() - progressAt > TIMEOUT_NANOS) {
                 throw new IllegalStateException(
-                        partition + ": position " + position + " stood still for 60 s before the end offset " + last);
+                        partition + ": position " + position + " did not advance for 60 s; end offset " + last);
             }
         }
     }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart
 from ts_common.model import TopicPartition
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.committing.beginnings import Beginnings
 from ts_uploader.committing.next_commit import check_own
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.tasks import Position
 
 

@@ -25,9 +25,9 @@ from ts_common.archive.plan import Hole, unite
 from ts_common.archive.view import living_line
 from ts_common.errors import PreconditionFailed
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.events import Listing
 from ts_uploader.log_dirs.hanging import goes_on_with
 from ts_uploader.log_dirs.local_log import local_epochs, log_start_by_request
+from ts_uploader.messages import Listing
 from ts_uploader.tasks import Position
 
 GONE_AGAIN = (

@@ -6,7 +6,7 @@ from ts_common.archive.catalog import StoredLogStart
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.events import Listing
+from ts_uploader.messages import Listing
 
 log = structlog.get_logger()
 

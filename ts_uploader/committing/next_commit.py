@@ -8,8 +8,8 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
-from ts_uploader.events import Leadership
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import Position, Shipped
 
 MILLISECONDS = 1000

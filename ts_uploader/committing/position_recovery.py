@@ -46,11 +46,12 @@ from ts_uploader.committing.log_start import restore_log_start, write_log_start
 from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
-from ts_uploader.events import Listing
+from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.hanging import lowest_held
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch, check_leader_epoch
+from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset
+from ts_uploader.messages import Listing
 from ts_uploader.tasks import Position, PositionRead, ReadPosition
 
 log = structlog.get_logger()

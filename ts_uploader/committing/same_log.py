@@ -21,8 +21,8 @@ from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
 from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.divergence import holds_tail
-from ts_uploader.events import Listing
 from ts_uploader.log_dirs.local_log import local_epochs
+from ts_uploader.messages import Listing
 
 _NANOSECONDS_EACH = 1_000_000
 # A broker may write the id some time after the first segment; the margin also covers a clock that is set meanwhile.

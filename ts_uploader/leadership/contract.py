@@ -15,11 +15,11 @@ from collections.abc import Callable, Set
 
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Led, NotLed
 from ts_uploader.findings import Finding, hint
+from ts_uploader.messages import Led, NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
-Said = Led | NotLed | TopicSettings | BrokerSettings
+LeadershipEvent = Led | NotLed | TopicSettings | BrokerSettings
 
 
 class LeadershipSource(ABC):
@@ -31,7 +31,7 @@ class LeadershipSource(ABC):
         poll_seconds: between two full reads, which are made in addition to watches.
     """
 
-    def __init__(self, environment: Environment, emit: Callable[[Said], None], poll_seconds: float) -> None:
+    def __init__(self, environment: Environment, emit: Callable[[LeadershipEvent], None], poll_seconds: float) -> None:
         self.environment = environment
         self.emit = emit
         self.poll_seconds = poll_seconds

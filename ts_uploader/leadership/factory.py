@@ -7,13 +7,15 @@ from ts_common.config.cluster_config import ClusterConfig
 from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError
 from ts_uploader.environment import Environment
-from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.leadership.zookeeper.security import security_of
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 
 
-def open_source(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
+def open_source(
+    environment: Environment, config: ClusterConfig, emit: Callable[[LeadershipEvent], None]
+) -> LeadershipSource:
     """Return the source that the configuration names, else the one of the broker's file; not yet connected.
 
     Raises:

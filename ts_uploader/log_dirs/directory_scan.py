@@ -24,10 +24,10 @@ from awscrt.checksums import crc32c
 
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.model import TopicPartition
-from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Listing
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_uploader.log_dirs.last_epoch import EpochReader, last_epoch_of
 from ts_uploader.log_dirs.segment_file import open_file, read_all, read_file
+from ts_uploader.messages import EpochFile, FileStatus, HighWatermarks, Listing
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -37,7 +37,7 @@ _DELETED_LOG = re.compile(r"([0-9]{20})\.log\.deleted")
 TICK_SECONDS = 0.02
 # How long a task tries to list one directory. The cleaner renames for milliseconds and copies between; with tiny
 # segments, a moment without a rename may occur only when it rests.
-_PATIENCE_SECONDS = 1.0
+_TIMEOUT_SECONDS = 1.0
 _SECOND = 1_000_000_000
 
 
@@ -139,7 +139,7 @@ def whole_listing(seen: Listing) -> Listing:
         SegmentChanged: the directory was removed or replaced, or renames continued for a second.
         OSError: the directory exists and cannot be read.
     """
-    earlier, give_up = seen, time.monotonic() + _PATIENCE_SECONDS
+    earlier, give_up = seen, time.monotonic() + _TIMEOUT_SECONDS
     while True:
         listing = list_partition(seen.partition, seen.directory, seen.log_dir, earlier=earlier)
         if listing is None or listing.identity != seen.identity:
@@ -148,7 +148,7 @@ def whole_listing(seen: Listing) -> Listing:
             return listing
         now = time.monotonic()
         if now >= give_up:
-            raise SegmentChanged(f"{seen.directory}: the log cleaner is at work: each listing of a second met renames")
+            raise SegmentChanged(f"{seen.directory}: renames were in progress in every listing for one second")
         # With a `.swap` in the directory the stamp may be old: then the wait is for a change.
         settling = _tick_seconds(listing.stamp) - (now - listing.stamp_seen)
         time.sleep(max(settling, TICK_SECONDS if listing.swapping else 0.0, 0.0))

@@ -31,12 +31,12 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, read_offset_index
-from ts_uploader.events import FileState, Listing
 from ts_uploader.log_dirs.directory_scan import whole_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import local_epochs
 from ts_uploader.log_dirs.scan_cache import file_state
 from ts_uploader.log_dirs.segment_file import OpenLog, open_index, open_log, read_last
+from ts_uploader.messages import FileState, Listing
 from ts_uploader.tasks import Hanging, LookBelow, LookedBelow
 
 _log = structlog.get_logger()

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from ts_common.errors import CorruptData
-from ts_uploader.events import NO_EPOCH_FILE, EpochFile, LastEpoch
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark, local_epochs
+from ts_uploader.messages import NO_EPOCH_FILE, EpochFile, LastEpoch
 
 
 class EpochReader:

@@ -1,12 +1,8 @@
-"""Checks that a leadership is current: by the broker's own log, and by the store."""
+"""Checks by the broker's own log that a leadership is current."""
 
-from ts_common.errors import SegmentChanged, TieredStorageError
-from ts_uploader.events import EpochFile, Leadership, Listing
+from ts_common.errors import SegmentChanged
 from ts_uploader.log_dirs.local_log import local_epochs
-
-
-class FencedLeaderEpoch(TieredStorageError):
-    """The store has a later leader epoch, or a later incarnation, than the agent's."""
+from ts_uploader.messages import EpochFile, Leadership, Listing
 
 
 def check_leader_epoch(listing: Listing, leadership: Leadership) -> None:

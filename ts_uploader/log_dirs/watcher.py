@@ -31,7 +31,6 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 from ts_uploader.log_dirs.directory_scan import (
     HIGH_WATERMARK_CHECKPOINT,
     holds_partition,
@@ -40,6 +39,7 @@ from ts_uploader.log_dirs.directory_scan import (
     read_high_watermarks,
 )
 from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.messages import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 
 log = structlog.get_logger()
 
@@ -136,10 +136,10 @@ class LogDirectoryWatcher:
         while True:
             with self._changed:
                 while not (self._stopping or self._everything or self._partitions or self._checkpoints):
-                    patience = next_scan - time.monotonic()
-                    if patience <= 0:
+                    timeout = next_scan - time.monotonic()
+                    if timeout <= 0:
                         break
-                    self._changed.wait(patience)
+                    self._changed.wait(timeout)
                 if not self._stopping:
                     self._changed.wait_for(lambda: self._stopping, _GATHER_SECONDS)
                 if self._stopping:

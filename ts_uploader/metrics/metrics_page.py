@@ -50,10 +50,7 @@ def reference_page() -> str:
         *(_row(family) for family in own if _is_by_partition(family)),
         "",
         "## Labels",
-        "",
-        "| label | of | values |",
-        "| --- | --- | --- |",
-        *_label_rows(),
+        *_label_tables(),
     ]
     return "\n".join(lines) + "\n"
 
@@ -69,16 +66,17 @@ def _row(family: Metric) -> str:
     return f"| `{shown_name(family)}` | {family.type} | {meaning} |"
 
 
-def _label_rows() -> Iterator[str]:
+def _label_tables() -> Iterator[str]:
+    """Yield a table of values for each label; metrics whose label has the same values share one."""
     types = {family.name: shown_name(family) for family in families()}
-    told: dict[tuple[str, str], list[str]] = {}
+    shared: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for name, labels in LABEL_VALUES.items():
         for label, values in labels.items():
-            text = ", ".join(f"`{value}` ({meaning})" for value, meaning in values.items())
-            if text:
-                told.setdefault((label, text), []).append(f"`{types[name]}`")
-    for (label, text), names in told.items():
-        yield f"| `{label}` | {', '.join(names)} | {text} |"
+            if values:
+                shared.setdefault((label, tuple(values.items())), []).append(f"`{types[name]}`")
+    for (label, rows), names in shared.items():
+        yield from ("", f"`{label}` of {', '.join(names)}:", "", "| value | meaning |", "| --- | --- |")
+        yield from (f"| `{value}` | {meaning} |" for value, meaning in rows)
 
 
 if __name__ == "__main__":

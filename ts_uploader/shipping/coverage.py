@@ -22,11 +22,11 @@ from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import Trailing
 from ts_common.log_format.scan import SegmentScan
-from ts_uploader.events import Listing
 from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.scan_cache import file_state
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log
+from ts_uploader.messages import Listing
 from ts_uploader.tasks import Ship
 
 

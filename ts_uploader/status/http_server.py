@@ -84,12 +84,17 @@ class HealthServer:
                     case "/":
                         self._stream("text/html; charset=utf-8", status_page(status))
                     case "/healthz":
-                        look = status.look()
-                        facts = {"partitions_led": look.led if look.answering else None, **health_facts(look)}
-                        self._verdict("ok" if look.healthy else "failing", facts, well=look.healthy)
+                        snapshot = status.snapshot()
+                        facts = {
+                            "partitions_led": snapshot.led if snapshot.answering else None,
+                            **health_facts(snapshot),
+                        }
+                        self._verdict("ok" if snapshot.healthy else "failing", facts, well=snapshot.healthy)
                     case "/readyz":
-                        look = status.look()
-                        self._verdict("ready" if look.ready else "waiting", dict(look.answered), well=look.ready)
+                        snapshot = status.snapshot()
+                        self._verdict(
+                            "ready" if snapshot.ready else "waiting", dict(snapshot.answered), well=snapshot.ready
+                        )
                     case _:
                         self._answer(404, "text/plain", _KNOWN)
 

@@ -5,7 +5,7 @@ and the totals, so it stays as small as with fifty.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
+from ts_uploader.status.last_errors import LastError
 from ts_uploader.status.partition_status import PartitionStatus, Totals
 from ts_uploader.status.snapshot import Status, StatusSnapshot
+from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 WORST = 50  # partitions on the page
-_ERRORS = 10
+_ERRORS = 10  # in each of the two tables
 _WORKS = 20
 _MESSAGE = 400  # characters
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -36,21 +38,22 @@ _WAITING = {"uploads": "upload", "commits": "commit", "lookups": "store request"
 
 def status_page(status: Status) -> Iterator[bytes]:
     """Yield the page as HTML in UTF-8, in pieces."""
-    backlog, look = status.backlog(), status.look()
+    backlog, snapshot = status.backlog(), status.snapshot()
     totals, worst = status.worst(backlog, WORST)
-    troubles = [*_troubles(look, totals)]
+    current, earlier = _split_errors(snapshot, backlog)
     values = {
-        "name": f"Broker {look.broker} of {look.cluster}",
-        "now": _clock(look.now),
-        "troubles": troubles,
-        "is_bad": bool(not look.healthy or totals.holes or totals.urgent or look.stuck_partitions),
-        "errors": _errors(look),
-        "totals": _totals(look, totals),
+        "name": f"Broker {snapshot.broker} of {snapshot.cluster}",
+        "now": _clock(snapshot.now),
+        "troubles": [*_troubles(snapshot, totals)],
+        "is_bad": bool(not snapshot.healthy or totals.holes or totals.urgent or snapshot.stuck_partitions),
+        "current_errors": _errors(current, snapshot.now),
+        "earlier_errors": _errors(earlier, snapshot.now),
+        "totals": _totals(snapshot, totals),
         "shown": f"the worst {len(worst)} of {totals.partitions:,}" if totals.partitions > len(worst) else "all",
         "partitions": [_row(one) for one in worst],
-        "works": _works(look),
-        "version": look.version,
-        "started": _clock(look.started),
+        "works": _works(snapshot),
+        "version": snapshot.version,
+        "started": _clock(snapshot.started),
         "led": counted(len(backlog), "partition"),
     }
     for piece in _template().generate(values):
@@ -76,59 +79,78 @@ def _without_control_characters(value: object) -> object:
     return printable(value) if type(value) is str else value
 
 
-def _troubles(look: StatusSnapshot, totals: Totals) -> Iterator[str]:
+def _troubles(snapshot: StatusSnapshot, totals: Totals) -> Iterator[str]:
     """Yield one sentence for each trouble, the worst first."""
-    if not look.answering:
+    if not snapshot.answering:
         yield "The agent's main thread does not answer: restart the agent."
-    for name in look.dead:
+    for name in snapshot.dead:
         yield f"Thread {name} is dead: the agent ends."
-    for work in look.stuck:
+    for work in snapshot.stuck:
         since = _span(time.monotonic() - work.moved_at)
         yield f"Thread {work.thread} has made no progress for {since} ({work.operation}{_whose(work.partition)})."
     if totals.holes:
         yield f"{counted(totals.holes, 'partition')}: the broker holds nothing that continues the shipped segments."
     if totals.urgent:
         yield f"{counted(totals.urgent, 'partition')}: less than half of the retention is left for unshipped segments."
-    for reason, (partition, stuck) in look.stuck_partitions.longest_by_reason().items():
-        count = counted(look.stuck_partitions.counts()[reason], "partition")
+    for reason, (partition, stuck) in snapshot.stuck_partitions.longest_by_reason().items():
+        count = counted(snapshot.stuck_partitions.counts()[reason], "partition")
         yield (
             f"{count} stuck: {WAIT_REASONS[reason]}. The agent has committed nothing of {partition} for "
             f"{_span(stuck.seconds)}."
         )
-    for name, answered in look.answered.items():
+    for name, answered in snapshot.answered.items():
         if not answered:
             yield f"Not ready: {_MISSING.get(name, name)}."
-    if look.answered["leadership"] and not look.leadership_connected:
+    if snapshot.answered["leadership"] and not snapshot.leadership_connected:
         yield "Leadership is unknown: its source does not answer, so the agent starts no new partition."
-    if look.leadership_trouble:
-        yield f"Leadership: {look.leadership_trouble}."
+    if snapshot.leadership_trouble:
+        yield f"Leadership: {snapshot.leadership_trouble}."
     if totals.waiting:
         yield f"{counted(totals.waiting, 'partition')}: the agent waits for information before it can ship (see below)."
-    if look.request_limit is not None:
-        yield f"A store limits requests: the agent sends {look.request_limit:.0f} per second."
+    if snapshot.request_limit is not None:
+        yield f"A store limits requests: the agent sends {snapshot.request_limit:.0f} per second."
 
 
-def _errors(look: StatusSnapshot) -> list[Mapping[str, str]]:
+def _split_errors(
+    snapshot: StatusSnapshot, backlog: Mapping[TopicPartition, Backlog]
+) -> tuple[list[LastError], list[LastError]]:
+    """Return the errors of partitions that still wait, and those of the others, each the newest first.
+
+    An error of the whole agent is one of its check of the stores. It is over once every store was usable.
+    """
+    waiting = {str(partition) for partition, one in backlog.items() if one.hole or one.waits_for is not None}
+    waiting |= {str(partition) for partition in snapshot.stuck_partitions.by_partition}
+    waiting |= {str(work.partition) for work in snapshot.stuck}
+    current: list[LastError] = []
+    earlier: list[LastError] = []
+    for error in snapshot.errors:
+        waits = error.partition in waiting if error.partition else not snapshot.answered["store"]
+        # If the main thread does not answer, the backlog is empty.
+        (current if waits or not snapshot.answering else earlier).append(error)
+    return current, earlier
+
+
+def _errors(errors: Sequence[LastError], now: float) -> list[Mapping[str, str]]:
     return [
         {
             "partition": error.partition,
-            "when": f"{_span(max(0.0, look.now - error.time))} ago",
+            "when": f"{_span(max(0.0, now - error.time))} ago",
             "what": error.operation + (f", {error.times} times" if error.times > 1 else ""),
             "message": error.message if len(error.message) <= _MESSAGE else f"{error.message[:_MESSAGE]} ...",
         }
-        for error in look.errors[:_ERRORS]
+        for error in errors[:_ERRORS]
     ]
 
 
-def _totals(look: StatusSnapshot, totals: Totals) -> Mapping[str, str]:
-    queues = ", ".join(counted(count, _WAITING.get(kind, kind)) for kind, count in look.queues.items() if count)
+def _totals(snapshot: StatusSnapshot, totals: Totals) -> Mapping[str, str]:
+    queues = ", ".join(counted(count, _WAITING.get(kind, kind)) for kind, count in snapshot.queues.items() if count)
     return {
         "Partitions led": f"{totals.partitions:,}",
         "Not shipped yet": _bytes(totals.unshipped_bytes),
         "Closed segments not shipped": f"{totals.unshipped_segments:,}",
         "Offsets behind": f"{totals.lag_offsets:,}",
         "Queued tasks": queues or "none",
-        "Upload limit": "none" if look.upload_limit is None else f"{_bytes(look.upload_limit)}/s",
+        "Upload limit": "none" if snapshot.upload_limit is None else f"{_bytes(snapshot.upload_limit)}/s",
     }
 
 
@@ -166,13 +188,13 @@ def _waits(one: PartitionStatus) -> str:
     return f"{stuck}waits for {one.waits_for}"
 
 
-def _works(look: StatusSnapshot) -> list[str]:
+def _works(snapshot: StatusSnapshot) -> list[str]:
     now = time.monotonic()
     works = [
         f"{work.thread}: {work.operation}{_whose(work.partition)} for {_span(now - work.began_at)}"
-        for work in look.works[:_WORKS]
+        for work in snapshot.works[:_WORKS]
     ]
-    return [*works, f"and {len(look.works) - _WORKS} more"] if len(look.works) > _WORKS else works
+    return [*works, f"and {len(snapshot.works) - _WORKS} more"] if len(snapshot.works) > _WORKS else works
 
 
 def _whose(partition: TopicPartition) -> str:

@@ -125,13 +125,13 @@ class Status:
     The main thread sets `begun` and `store_answered`, and calls `note_round`.
 
     Attributes:
-        parts: where the status is read from.
+        sources: where the status is read from.
         started: start of the agent, seconds since the epoch.
         begun: whether the agent's threads run; before that no thread counts as dead.
         store_answered: whether every store was found to be usable.
     """
 
-    parts: StatusSources
+    sources: StatusSources
     started: float = field(default_factory=time.time)
     begun: bool = False
     store_answered: bool = False
@@ -142,7 +142,7 @@ class Status:
     @property
     def answering(self) -> bool:
         """Whether the last round ended within `progress.bound_seconds`; True before `begun`."""
-        return not self.begun or time.monotonic() - self._round_at < self.parts.progress.bound_seconds
+        return not self.begun or time.monotonic() - self._round_at < self.sources.progress.bound_seconds
 
     def note_round(self, led: int) -> None:
         """Record a round of the main thread.
@@ -154,28 +154,28 @@ class Status:
 
     def note_leadership(self) -> bool:
         """Return whether the leadership source is connected; remembers the first time for `ready`."""
-        connected = self.parts.leadership.connected
+        connected = self.sources.leadership.connected
         self._leadership_answered = self._leadership_answered or connected
         return connected
 
     def backlog(self) -> Mapping[TopicPartition, Backlog]:
         """Return the backlog of each partition; empty if the main thread does not answer."""
         with suppress(TimeoutError):
-            return self.parts.backlog() if self.begun else {}
+            return self.sources.backlog() if self.begun else {}
         return {}
 
-    def look(self) -> StatusSnapshot:
+    def snapshot(self) -> StatusSnapshot:
         """Return a snapshot; never blocks."""
-        parts = self.parts
+        sources = self.sources
         connected = self.note_leadership()
-        looked_at = parts.looked_at()
-        requests, upload = parts.limits()
+        looked_at = sources.looked_at()
+        requests, upload = sources.limits()
         return StatusSnapshot(
             now=time.time(),
             started=self.started,
             version=metadata.version("ts-uploader"),
-            cluster=parts.environment.cluster_id,
-            broker=parts.environment.broker_id,
+            cluster=sources.environment.cluster_id,
+            broker=sources.environment.broker_id,
             answered={
                 "configuration": True,  # else there would be no agent
                 "store": self.store_answered,
@@ -183,26 +183,26 @@ class Status:
                 "leadership": self._leadership_answered,
             },
             leadership_connected=connected,
-            leadership_trouble=None if connected else parts.leadership.trouble,
+            leadership_trouble=None if connected else sources.leadership.trouble,
             begun=self.begun,
             answering=self.answering,
             led=self._led,
-            dead=[thread.name for thread in parts.threads if self.begun and not thread.is_alive()],
-            stuck=[*parts.progress.stuck(), *self._stuck_watcher(looked_at)],
-            works=parts.progress.works(),
-            queues={kind: count() for kind, count in parts.queues.items()},
-            errors=parts.errors.newest(),
+            dead=[thread.name for thread in sources.threads if self.begun and not thread.is_alive()],
+            stuck=[*sources.progress.stuck(), *self._stuck_watcher(looked_at)],
+            works=sources.progress.works(),
+            queues={kind: count() for kind, count in sources.queues.items()},
+            errors=sources.errors.newest(),
             request_limit=requests,
             upload_limit=upload,
-            stuck_partitions=parts.stuck(),
+            stuck_partitions=sources.stuck(),
         )
 
     def partitions(self, backlog: Mapping[TopicPartition, Backlog]) -> Iterator[PartitionStatus]:
         """Yield the status of each partition."""
-        parts, stuck = self.parts, self.parts.stuck()
+        sources, stuck = self.sources, self.sources.stuck()
         for partition, waiting in backlog.items():
-            retention = parts.retention(partition.topic)
-            yield partition_status(partition, waiting, retention, parts.sizes, stuck.find(partition))
+            retention = sources.retention(partition.topic)
+            yield partition_status(partition, waiting, retention, sources.sizes, stuck.find(partition))
 
     def worst(self, backlog: Mapping[TopicPartition, Backlog], most: int) -> tuple[Totals, list[PartitionStatus]]:
         """Return the totals over all partitions, and the `most` partitions in the most trouble, the worst first."""
@@ -218,7 +218,7 @@ class Status:
 
     def _stuck_watcher(self, looked_at: float | None) -> list[Work]:
         """Return the watcher's scan if it does not return from a disk."""
-        bound = self.parts.progress.bound_seconds + self.parts.scan_seconds
+        bound = self.sources.progress.bound_seconds + self.sources.scan_seconds
         if not self.begun or looked_at is None or time.monotonic() - looked_at < bound:
             return []
         return [Work("watcher", "LookAtLogDirs", TopicPartition("", -1), looked_at, looked_at)]

@@ -13,34 +13,34 @@ from ts_uploader.status.snapshot import Status, StatusSnapshot
 _TOGETHER = 100  # partitions in one piece of JSON
 
 
-def health_facts(look: StatusSnapshot) -> dict[str, object]:
+def health_facts(snapshot: StatusSnapshot) -> dict[str, object]:
     """Return the facts that `/healthz` reports with its status."""
     return {
-        "phase": "running" if look.begun else "starting",
-        "tracker_answers": look.answering,
-        "leadership": "watched" if look.leadership_connected else "unknown",
-        "leadership_trouble": look.leadership_trouble,
-        "dead_threads": list(look.dead),
-        "stuck": [work.thread for work in look.stuck],
+        "phase": "running" if snapshot.begun else "starting",
+        "tracker_answers": snapshot.answering,
+        "leadership": "watched" if snapshot.leadership_connected else "unknown",
+        "leadership_trouble": snapshot.leadership_trouble,
+        "dead_threads": list(snapshot.dead),
+        "stuck": [work.thread for work in snapshot.stuck],
     }
 
 
 def status_json(status: Status) -> Iterator[bytes]:
     """Yield the object of `/status.json` in pieces: the text of ten thousand partitions is never in memory at once."""
-    backlog, look = status.backlog(), status.look()
+    backlog, snapshot = status.backlog(), status.snapshot()
     head = {
-        "version": look.version,
-        "cluster": look.cluster,
-        "broker": look.broker,
-        "started": _iso(look.started),
-        "time": _iso(look.now),
-        "ready": look.ready,
-        "healthy": look.healthy,
-        "answered": dict(look.answered),
-        **health_facts(look),
-        "log_dirs": [str(log_dir) for log_dir in status.parts.environment.log_dirs],
-        "queue_length": sum(look.queues.values()),
-        "queues": dict(look.queues),
+        "version": snapshot.version,
+        "cluster": snapshot.cluster,
+        "broker": snapshot.broker,
+        "started": _iso(snapshot.started),
+        "time": _iso(snapshot.now),
+        "ready": snapshot.ready,
+        "healthy": snapshot.healthy,
+        "answered": dict(snapshot.answered),
+        **health_facts(snapshot),
+        "log_dirs": [str(log_dir) for log_dir in status.sources.environment.log_dirs],
+        "queue_length": sum(snapshot.queues.values()),
+        "queues": dict(snapshot.queues),
         "working": [
             {
                 "thread": work.thread,
@@ -48,11 +48,11 @@ def status_json(status: Status) -> Iterator[bytes]:
                 "partition": str(work.partition),
                 "seconds": round(time.monotonic() - work.began_at, 1),
             }
-            for work in look.works
+            for work in snapshot.works
         ],
-        "request_limit": look.request_limit,
-        "upload_limit_bytes_per_second": look.upload_limit,
-        "stuck": len(look.stuck_partitions),
+        "request_limit": snapshot.request_limit,
+        "upload_limit_bytes_per_second": snapshot.upload_limit,
+        "stuck": len(snapshot.stuck_partitions),
         "stuck_partitions": [
             {
                 "topic": partition.topic,
@@ -61,9 +61,9 @@ def status_json(status: Status) -> Iterator[bytes]:
                 "waits_for": stuck.wait.text,
                 "seconds": round(stuck.seconds, 1),
             }
-            for partition, stuck in look.stuck_partitions.longest()
+            for partition, stuck in snapshot.stuck_partitions.longest()
         ],
-        "last_errors": [{**asdict(error), "time": _iso(error.time)} for error in look.errors],
+        "last_errors": [{**asdict(error), "time": _iso(error.time)} for error in snapshot.errors],
     }
     yield f'{printable_json(json.dumps(head))[:-1]}, "partitions": ['.encode()
     totals = Totals()

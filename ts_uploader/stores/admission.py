@@ -11,10 +11,10 @@ from collections.abc import Callable
 import structlog
 
 from ts_common.errors import AccessDenied, WrongClock
+from ts_common.store.retry import backoff_seconds
 from ts_uploader.metrics.counters import CHECK_STORES, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.workers import backoff_seconds
 
 log = structlog.get_logger()
 

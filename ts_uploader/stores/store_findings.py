@@ -13,11 +13,11 @@ from ts_common.errors import AccessDenied, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import Scheme
 from ts_common.store.options import Endpoint
+from ts_common.store.retry import PROBE_ATTEMPTS, PROBE_POLICY
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.stores.store_check import PROBE
 
 DELETED_PROBE_NAME = f"{PROBE_NAME}-deleted"  # no agent reads it, so a check does not affect an agent that starts
-_ATTEMPTS = 5
 _DATE_SECONDS = 1.0  # precision of the header
 _REPORTED_SKEW_SECONDS = 30.0
 _EXPERIMENTAL = (f"{Scheme.WEBHDFS}://", f"{Scheme.SWEBHDFS}://")
@@ -53,15 +53,12 @@ def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
 
 def _put_and_delete(store: ObjectStore, endpoint: Endpoint) -> list[Finding]:
     """Check the store's clock and whether this identity may delete, with an object that no agent reads."""
-    for _ in range(_ATTEMPTS):
-        before = time.time()
-        try:
-            stored_at = store.put(DELETED_PROBE_NAME, PROBE).modified
-            break
-        except OutcomeUnknown:
-            continue
-    else:
-        raise StoreUnavailable(f"{endpoint.location}/{DELETED_PROBE_NAME}: no response to a put, {_ATTEMPTS} times")
+    try:
+        before, stored_at = PROBE_POLICY(lambda: (time.time(), store.put(DELETED_PROBE_NAME, PROBE).modified))
+    except OutcomeUnknown as error:
+        raise StoreUnavailable(
+            f"{endpoint.location}/{DELETED_PROBE_NAME}: no response to a put, {PROBE_ATTEMPTS} times"
+        ) from error
     findings = [_clock(before, stored_at, time.time(), endpoint)]
     try:
         store.delete([DELETED_PROBE_NAME])

@@ -49,7 +49,7 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.BELOW_HIGH_WATERMARK: "the high watermark stays below the end of a closed segment",
     WaitReason.CHANGED: "a segment changes each time the agent reads it",
     WaitReason.UPLOAD: "the upload of a segment fails, or does not end",
-    WaitReason.COMMIT: "the commit fails, is refused, or does not end",
+    WaitReason.COMMIT: "the commit fails, is rejected, or does not end",
     WaitReason.DEFECT: "the agent met an unexpected error, and stopped the partition",
 }
 

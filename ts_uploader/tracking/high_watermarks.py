@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Leadership, Listing
+from ts_uploader.messages import EpochFile, FileStatus, HighWatermarks, Leadership, Listing
 
 OTHER_FILES = 2  # the broker collected the contents of this file, and of later ones, after counting began
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.model import TopicPartition
-from ts_uploader.events import FileState, Leadership, Listing
+from ts_uploader.messages import FileState, Leadership, Listing
 from ts_uploader.tasks import Hanging, Position, Shipped
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.live_directories import Rivals

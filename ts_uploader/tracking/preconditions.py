@@ -1,6 +1,6 @@
 """What must be true before any task of a partition can begin. Pure."""
 
-from ts_uploader.events import EpochFile, Leadership, Listing
+from ts_uploader.messages import EpochFile, Leadership, Listing
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState
 

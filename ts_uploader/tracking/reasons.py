@@ -7,7 +7,7 @@ is under way for the first time is a reason too, marked as ordinary.
 from collections.abc import Sequence
 from typing import Final
 
-from ts_uploader.events import Listing
+from ts_uploader.messages import Listing
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState
 from ts_uploader.tracking.preconditions import failing_reads, missing_precondition

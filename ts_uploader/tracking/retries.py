@@ -62,7 +62,7 @@ class Retries:
 
     def changed(self, base: int, text: str) -> bool:
         """Note a segment that changed while it was read; return whether to schedule a listing."""
-        self._note(base, WaitReason.CHANGED, f"a segment that stays as it is while it is read: {text}")
+        self._note(base, WaitReason.CHANGED, f"a segment that does not change during the read: {text}")
         self.held_back |= {base}
         if self.look_pending:
             return False

@@ -10,7 +10,7 @@ the agent fills the gap (protocol rule 10).
 """
 
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import Leadership, Listing
+from ts_uploader.messages import Leadership, Listing
 from ts_uploader.tasks import AnyTask, FillGap, LookBelow, PassGap, Position, ReadPosition, Rescan, Ship, WriteCommit
 from ts_uploader.tracking.partition_state import PartitionState, overlapping
 from ts_uploader.tracking.preconditions import missing_precondition

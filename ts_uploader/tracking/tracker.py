@@ -17,7 +17,7 @@ import itertools
 
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_uploader.events import (
+from ts_uploader.messages import (
     DirectoryGone,
     HighWatermarks,
     Leadership,

@@ -14,11 +14,24 @@ from tsctl.output import iso
 from tsctl.verify.coverage import Coverage, Ranges
 from tsctl.verify.findings import Severity
 
-_RANGES_DRAWN: Final = 400  # of one kind in one partition; more cannot be distinguished
+RANGES_DRAWN: Final = 400  # of one kind in one partition; more cannot be distinguished
 _ROW_PIXELS: Final = 26
 _LABEL: Final = 24  # characters of a name on an axis
+_FEW_OFFSETS: Final = 10  # the most offsets that each have a label
+_NARROWEST: Final = 200  # bars side by side on the axis of time: records may have equal times
+_HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 86_400_000
+# By the distance between two labels. plotly's own formats omit the year, and switch to milliseconds early.
+_TIME_FORMATS: Final = (
+    {"dtickrange": [None, 999], "value": "%H:%M:%S.%L\n%Y-%m-%d"},
+    {"dtickrange": [1000, 59_999], "value": "%H:%M:%S\n%Y-%m-%d"},
+    {"dtickrange": [60_000, _DAY_MS - 1], "value": "%H:%M\n%Y-%m-%d"},
+    {"dtickrange": [_DAY_MS, "M1"], "value": "%Y-%m-%d"},
+    {"dtickrange": ["M1", "M12"], "value": "%Y-%m"},
+    {"dtickrange": ["M12", None], "value": "%Y"},
+)
 _FEW_DAYS: Final = 7  # the most days that each have a label
+_BYTES_AXIS: Final = {"title": {"text": "bytes"}, "exponentformat": "SI"}  # "2G", not "2B"
 _TOP: Final = 44  # pixels above a chart, for its legend and the library's buttons
 
 
@@ -72,18 +85,22 @@ def offset_map(rows: Sequence[Coverage]) -> dict[str, Any]:
         figure, _HOLE_MARK, [(row.where, start, f"hole [{start}, {end})") for row in rows for start, end in row.holes]
     )
     _mark(figure, _DAMAGE_MARK, [(row.where, start, text) for row in rows for start, text in _damages(row)])
-    return _laid_out(figure, rows, "offset", kind="linear")
+    return _laid_out(figure, rows, {"type": "linear", "title": {"text": "offset"}, **_offset_ticks(rows)})
 
 
 def time_map(rows: Sequence[Coverage]) -> dict[str, Any]:
     """Return the map of offsets with each offset at the time of the records around it."""
     figure = go.Figure()
+    first = min((row.times[0][1] for row in rows if row.times), default=0)
+    last = max((row.times[-1][1] for row in rows if row.times), default=0)
+    narrowest = max(_HOUR_MS, last - first) / _NARROWEST
     for layer in _LAYERS:
         bars = []
         for row in rows:
             for start, end in _drawn(_ranges(row)[layer.name]) if row.times else ():
                 begin, stop = _time_at(row, start), _time_at(row, end)
-                bars.append((row.where, begin, stop, f"[{start}, {end}) {iso(int(begin))} to {iso(int(stop))}"))
+                text = f"[{start}, {end}) {iso(int(begin))} to {iso(int(stop))}"
+                bars.append((row.where, begin, max(stop, begin + narrowest), text))
         _add_bars(figure, layer, bars)
     marks = [
         (row.where, _time_at(row, start), f"hole [{start}, {end})")
@@ -94,7 +111,23 @@ def time_map(rows: Sequence[Coverage]) -> dict[str, Any]:
     _mark(figure, _HOLE_MARK, marks)
     damaged = [(row.where, _time_at(row, start), text) for row in rows if row.times for start, text in _damages(row)]
     _mark(figure, _DAMAGE_MARK, damaged)
-    return _laid_out(figure, rows, "", kind="date")
+    axis: dict[str, Any] = {"type": "date", "tickformatstops": list(_TIME_FORMATS)}
+    if last - first < _HOUR_MS:  # plotly's own range is two milliseconds if all times are equal
+        around = (_HOUR_MS - (last - first)) / 2
+        axis["range"] = [first - around, last + around]
+    return _laid_out(figure, rows, axis)
+
+
+def count_left_out(rows: Sequence[Coverage]) -> int:
+    """Return the number of ranges that the maps omit because a partition has too many."""
+    return sum(max(0, len(ranges) - RANGES_DRAWN) for row in rows for ranges in _ranges(row).values())
+
+
+def _offset_ticks(rows: Sequence[Coverage]) -> dict[str, Any]:
+    """Return the settings of labels that are whole offsets, without the default's "1.2M"."""
+    edges = [edge for row in rows for ranges in _ranges(row).values() for pair in ranges for edge in pair]
+    few = not edges or max(edges) - min(edges) <= _FEW_OFFSETS
+    return {"tickformat": "d", "dtick": 1} if few else {"tickformat": "d"}
 
 
 def _damages(row: Coverage) -> list[tuple[int, str]]:
@@ -108,9 +141,9 @@ def _damages(row: Coverage) -> list[tuple[int, str]]:
 
 def _drawn(ranges: Ranges) -> Ranges:
     """Return the longest ranges, in order."""
-    if len(ranges) <= _RANGES_DRAWN:
+    if len(ranges) <= RANGES_DRAWN:
         return ranges
-    return tuple(sorted(sorted(ranges, key=lambda one: one[0] - one[1])[:_RANGES_DRAWN]))
+    return tuple(sorted(sorted(ranges, key=lambda one: one[0] - one[1])[:RANGES_DRAWN]))
 
 
 def _time_at(row: Coverage, offset: int) -> float:
@@ -160,7 +193,7 @@ def _mark(figure: go.Figure, kind: _Mark, marks: Sequence[tuple[str, float, str]
     )
 
 
-def _laid_out(figure: go.Figure, rows: Sequence[Coverage], title: str, kind: str) -> dict[str, Any]:
+def _laid_out(figure: go.Figure, rows: Sequence[Coverage], xaxis: Mapping[str, Any]) -> dict[str, Any]:
     names = [row.where for row in rows]
     figure.update_layout(
         barmode="overlay",
@@ -168,13 +201,13 @@ def _laid_out(figure: go.Figure, rows: Sequence[Coverage], title: str, kind: str
         height=110 + _ROW_PIXELS * max(1, len(rows)),
         margin={"l": 8, "r": 8, "t": _TOP, "b": 32},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        xaxis={"title": {"text": title}, "type": kind, "automargin": True},
+        xaxis={**xaxis, "automargin": True},
         yaxis={
             "type": "category",
             "categoryorder": "array",
             "categoryarray": names,
             **_short_labels(names),
-            "autorange": "reversed",
+            "range": [len(names) - 0.5, -0.5],  # plotly's own range omits a partition at the edge that has no bar
             "automargin": True,
             "fixedrange": True,
         },
@@ -215,7 +248,7 @@ def growth(coverages: Sequence[Coverage]) -> dict[str, Any]:
             go.Scatter(name="in all", x=days, y=sums, mode="lines+markers", line={"color": "#2f6f8f", "shape": "hv"}),
         ]
     )
-    return _small(figure, _days_axis(days), {"title": {"text": "bytes"}, "rangemode": "tozero"})
+    return _small(figure, _days_axis(days), {**_BYTES_AXIS, "rangemode": "tozero"})
 
 
 def _days_axis(days: Sequence[str]) -> dict[str, Any]:
@@ -246,7 +279,7 @@ def sizes(topics: Mapping[str, Sequence[Coverage]]) -> dict[str, Any]:
     figure.update_layout(height=110 + _ROW_PIXELS * max(1, len(largest)))
     return _small(
         figure,
-        {"title": {"text": "bytes"}},
+        _BYTES_AXIS,
         {
             "type": "category",
             "autorange": "reversed",

@@ -22,7 +22,7 @@ from plotly.utils import PlotlyJSONEncoder
 from ts_common.printable import printable, printable_json
 from ts_common.wording import counted
 from tsctl.output import iso, size
-from tsctl.report.charts import growth, offset_map, sizes, time_map
+from tsctl.report.charts import RANGES_DRAWN, count_left_out, growth, offset_map, sizes, time_map
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import Finding, Severity, worst_first
 
@@ -148,12 +148,15 @@ def _finding(finding: Finding) -> Mapping[str, str]:
 def _topic(topic: str, rows: Sequence[Coverage]) -> Mapping[str, Any]:
     worst = _worst(rows)
     newest = max((row.times[-1][1] for row in rows if row.times), default=None)
+    left_out = count_left_out(rows)
     return {
         "name": topic,
         "label": Severity(worst).label if worst >= Severity.INFORMATION else "fine",
         "partitions": counted(len(rows), "partition"),
         "size": size(sum(row.bytes for row in rows)),
         "newest": iso(newest) or "unknown",
+        "drawn": f"{RANGES_DRAWN}",
+        "left_out": counted(left_out, "shorter range") if left_out else "",
         "rows": [
             (
                 row.where,

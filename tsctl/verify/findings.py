@@ -176,9 +176,9 @@ LOG_START_WRONG = Kind(
     _DAMAGED,
     "log.start is missing, or is above the next offset. Readers return no records, or not all of them.",
     "If log.start is missing, start the agent next to the leader: it writes log.start when it next reads the commit. "
-    "If log.start is above the next offset, read 'Records hidden below log.start' in the runbook before an agent runs. "
-    "An agent begins a new lineage then, and lowers log.start to the next offset only. An older version of log.start "
-    "does not help.",
+    "If log.start is above the next offset, read 'Records hidden below log.start' in docs/repair.md before an agent "
+    "runs. An agent begins a new lineage then, and lowers log.start to the next offset only. An older version of "
+    "log.start does not help.",
 )
 HIDDEN_BELOW_LOG_START = Kind(
     "hidden-below-log-start",
@@ -186,7 +186,7 @@ HIDDEN_BELOW_LOG_START = Kind(
     "Live segments are below log.start and were shipped after it was written. An election moved the commit back below "
     "log.start, and an agent without lineages did not move log.start. Readers do not return these records.",
     "Delete nothing, and stop what removes objects below log.start. Compare with the records of a broker "
-    "(--bootstrap-server). Then write the first of these offsets to log.start, as the runbook shows. Keep this "
+    "(--bootstrap-server). Then write the first of these offsets to log.start, as docs/repair.md shows. Keep this "
     "report: verify no longer finds the records after any later write of log.start.",
 )
 LINEAGE_BEHIND = Kind(

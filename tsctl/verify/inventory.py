@@ -31,7 +31,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.verify.findings import FOREIGN_OBJECT, WRONG_ENTROPY, Finding
 
 _ENTROPY = re.compile(r"[01]+")
-STRANGERS_NAMED = 20  # of one directory; a bucket that another program uses too may contain millions
+FOREIGN_KEYS_LISTED = 20  # of one directory; a bucket that another program uses too may contain millions
 
 
 @dataclass(slots=True)
@@ -109,8 +109,8 @@ class PartitionListing:
         modified: when the newest object of each segment was written, by stem, seconds since the epoch.
         lonely: keys of indexes without a `.log`.
         gap_records: (from, to, when written) of each.
-        strangers: keys of foreign objects; only the first ones.
-        stranger_count: the number of foreign objects.
+        foreign_keys: keys of foreign objects; only the first ones.
+        foreign_count: the number of foreign objects.
         has_incarnations: whether the directory contains the list of incarnations of a topic of its name.
         has_others: whether it contains anything but such a list, foreign objects and `log.start`.
         log_start_written: when `log.start` was written, seconds since the epoch; None if it is missing.
@@ -121,8 +121,8 @@ class PartitionListing:
     modified: dict[str, float]
     lonely: tuple[str, ...]
     gap_records: tuple[tuple[int, int, float], ...]
-    strangers: tuple[str, ...]
-    stranger_count: int
+    foreign_keys: tuple[str, ...]
+    foreign_count: int
     has_incarnations: bool
     has_others: bool
     log_start_written: float | None = None
@@ -143,8 +143,8 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         modified=notes.modified,
         lonely=tuple(notes.indexes.values()),
         gap_records=tuple(notes.gap_records),
-        strangers=tuple(notes.strangers),
-        stranger_count=notes.kinds["stranger"],
+        foreign_keys=tuple(notes.foreign_keys),
+        foreign_count=notes.kinds["foreign"],
         has_incarnations=bool(notes.kinds["incarnations"]),
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "cache object")),
         log_start_written=notes.log_start_written,
@@ -161,7 +161,7 @@ class _Notes(WrappedStore):
         self.modified: dict[str, float] = {}
         self.indexes: dict[str, str] = {}  # by stem, of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
-        self.strangers: list[str] = []
+        self.foreign_keys: list[str] = []
         self.log_start_written: float | None = None
         self.committed_at: float | None = None
         self.kinds: Counter[str] = Counter()
@@ -181,8 +181,8 @@ class _Notes(WrappedStore):
                     last = stem
                 elif stem != last:
                     self.indexes.setdefault(stem, info.key)
-            elif kind == "stranger" and len(self.strangers) < STRANGERS_NAMED:
-                self.strangers.append(info.key)
+            elif kind == "foreign" and len(self.foreign_keys) < FOREIGN_KEYS_LISTED:
+                self.foreign_keys.append(info.key)
             yield info
 
     def _kind(self, name: str, info: ObjectInfo) -> str:
@@ -202,5 +202,5 @@ class _Notes(WrappedStore):
         if name.startswith(FORMER_CACHE_DIRECTORY):
             return "cache object"
         if name.startswith(CACHE_DIRECTORY):
-            return "stranger" if parse_cache_object_name(name.removeprefix(CACHE_DIRECTORY)) is None else "cache object"
-        return "stranger"
+            return "foreign" if parse_cache_object_name(name.removeprefix(CACHE_DIRECTORY)) is None else "cache object"
+        return "foreign"

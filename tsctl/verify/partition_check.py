@@ -250,9 +250,9 @@ def _without_metadata(
 
 def foreign_objects(where: str, listing: PartitionListing) -> Iterator[Finding]:
     """Yield the foreign objects; of many only the first ones."""
-    left = listing.stranger_count - len(listing.strangers)
-    for number, key in enumerate(listing.strangers, 1):
-        more = f"; {left} more are here" if left and number == len(listing.strangers) else ""
+    left = listing.foreign_count - len(listing.foreign_keys)
+    for number, key in enumerate(listing.foreign_keys, 1):
+        more = f"; {left} more are here" if left and number == len(listing.foreign_keys) else ""
         yield Finding(FOREIGN_OBJECT, where, f"no agent writes this name{more}", key)
 
 

@@ -5,15 +5,13 @@ those. It compares the other indexes with the metadata. `FULL` reads every byte:
 the object, decompresses every record, and compares all of the metadata.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 
 from awscrt.checksums import crc32c
 
 from ts_common.archive.catalog import StoredSegment
-from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import ResumableReader
@@ -310,7 +308,7 @@ class _Check:
             return
         self._bound_indexes(indexes)
         if bound:
-            self._hold_against(scan, rows)
+            self._hold_against(scan, None if damage else rows)  # the decoder stops at damage
         txnindex = indexes.get(".txnindex")
         if txnindex is not None and metadata.txnindex is not None and metadata.txnindex[1] is not TxnIndexState.CORRUPT:
             key = self._keys.segment(self._segment.name, ".txnindex")
@@ -318,7 +316,7 @@ class _Check:
             if not whole and not any(finding.key == key for finding in self.findings):
                 self.say(INDEX_WRONG, "it has no entry for an abort marker of the .log", key)
 
-    def _hold_against(self, scan: SegmentScan, rows: int) -> None:
+    def _hold_against(self, scan: SegmentScan, rows: int | None) -> None:
         metadata = self._metadata
         expected = scan.record_count
         said = (
@@ -328,7 +326,8 @@ class _Check:
             ("corrupt places", metadata.corruptions, scan.corrupt_batches),
         )
         wrong = [f"{name}: {found}; the metadata has {stated}" for name, stated, found in said if stated != found]
-        if expected is not None and (rows > expected or (rows < expected and not scan.has_transactions)):
+        excess = rows - expected if expected is not None and rows is not None else 0
+        if excess > 0 or (excess < 0 and not scan.has_transactions):
             wrong.append(f"its batches contain {rows} records; their headers count {expected}")
         if scan.end_offset is not None and scan.end_offset > metadata.end:
             wrong.append(
@@ -357,46 +356,3 @@ class Filling:
         data = self._read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
-
-
-def assume_copy(
-    keys: PartitionKeys, segment: StoredSegment, noted: SegmentMetadata | None, following: int
-) -> SegmentCopy:
-    """Return a copy by its listing and a cache object; without one, it is assumed to end at the next base offset.
-
-    Args:
-        keys: of its partition.
-        segment: as listed.
-        noted: its metadata in a cache object, or None.
-        following: the next higher base offset, or the next offset.
-    """
-    guess = SegmentMetadata(max(segment.name.base, following), (), None, None, None, 0)
-    return SegmentCopy(keys, segment, noted or guess)
-
-
-def extend_to_live_bases(
-    checked: dict[StoredSegment, Checked], assumed: Collection[StoredSegment], commit: Commit
-) -> dict[StoredSegment, Checked]:
-    """Return the results; extend each assumed copy to the next base offset that can be live.
-
-    The next base offset can be that of a dead segment of an earlier leader. No segment ends there.
-
-    Args:
-        checked: results with a copy, by segment in the order of base offsets.
-        assumed: the segments whose end is assumed.
-        commit: of their partition.
-    """
-    extended: dict[StoredSegment, Checked] = {}
-    following = commit.next_offset
-    for base, group in groupby(reversed(checked.items()), key=lambda item: item[0].name.base):
-        lives = False
-        for segment, result in group:
-            copy = result.copy
-            if copy is not None and segment in assumed:
-                copy = replace(copy, metadata=replace(copy.metadata, end=max(copy.end, following)))
-                lives = True
-            elif copy is not None:
-                lives = lives or commit.epochs.live_end(copy.metadata.epochs or (), base, copy.end) > base
-            extended[segment] = replace(result, copy=copy)
-        following = base if lives else following
-    return dict(reversed(extended.items()))

@@ -34,6 +34,7 @@ from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import OPERATION_POLICY
 from ts_common.wording import counted
+from tsctl.verify.assumed_ends import assume_copy, extend_to_live_bases
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import (
     CACHE_OBJECT_WRONG,
@@ -49,7 +50,7 @@ from tsctl.verify.findings import (
 )
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
-from tsctl.verify.segment_check import Checked, Depth, assume_copy, check_segment, extend_to_live_bases
+from tsctl.verify.segment_check import Checked, Depth, check_segment
 
 DAY_SECONDS = 86_400.0
 _PARTITIONS_AT_ONCE = 4
@@ -201,7 +202,7 @@ class Verifier:
             return Coverage(where, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=(found,))
         if listing.has_incarnations and not listing.has_others:
             self._report_progress(1, 0)
-            return None if not listing.strangers else _only(keys, foreign_objects(where, listing))
+            return None if not listing.foreign_keys else _only(keys, foreign_objects(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
         findings = self._without_expired(keys, findings)

@@ -8,7 +8,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Collects a client's settings, as the class of this name in spark-token-provider-kafka-0-10 does.
  *
- * <p>That library deals with Kerberos and delegation tokens. A broker on loopback asks for neither, so nothing is added
+ * <p>That library deals with Kerberos and delegation tokens. A broker on loopback requires neither, so nothing is added
  * here; no record passes this code.
  */
 public final class KafkaConfigUpdater {

@@ -7,6 +7,7 @@ from hashlib import md5
 from pathlib import Path
 
 import pytest
+from tenacity import wait_none
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.archive import catalog as catalogs
@@ -126,7 +127,7 @@ def test_lineages_that_do_not_fit_are_read_again_and_then_an_error(
     archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A `log.start` of a newer lineage than the commit's cannot be used; one more write of the agent settles it."""
-    monkeypatch.setattr(catalogs, "_LINEAGE_WAITS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(catalogs, "_POLICY", catalogs._POLICY.copy(wait=wait_none()))
     newer = LogStart(60, Lineage(6, 60, 100))
     archive.store.put(KEYS.commit, commit_of(Lineage(5, 50, 100)).encode())
     archive.store.put(KEYS.log_start, newer.encode())

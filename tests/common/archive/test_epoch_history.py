@@ -1,4 +1,7 @@
+import json
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 
 LINE = EpochHistory(((0, 0), (3, 100), (5, 250)))
+PROTOCOL = Path(__file__).parents[3] / "docs/protocol.md"
 
 
 def stretches(epochs: list[int]) -> tuple[tuple[int, int], ...]:
@@ -209,3 +213,15 @@ def test_r05_a_stretch_without_an_epoch_vouches_for_nothing() -> None:
     assert line.live_end(((3, 100), (NO_EPOCH, 120)), 100, 200) == 100
     assert line.live_end(((3, 100), (NO_EPOCH, 120), (4, 150)), 100, 200) == 200
     assert EpochHistory(((NO_EPOCH, 0), (4, 100))).live_end(((3, 0), (NO_EPOCH, 50)), 0, 100) == 100
+
+
+def test_the_examples_of_reading_rule_2_are_true() -> None:
+    """`docs/protocol.md` has the commit's epochs, those of a copy, and the copy's live part."""
+    rule = PROTOCOL.read_text().partition("### Reading rule 2")[2].partition("\n### ")[0]
+    assert "of a copy that covers `[0,100)`" in rule
+    examples = re.findall(r"^\| `(\[\[.*?\]\])` \| `(\[\[.*?\]\])` \| `\[0,(\d+)\)` \|", rule, re.MULTILINE)
+    assert len(examples) == rule.count("\n| `")
+    assert len(examples) > 10
+    for commit, copy, live_end in examples:
+        line = EpochHistory(tuple((epoch, start) for epoch, start in json.loads(commit)))
+        assert line.live_end([(epoch, first) for epoch, first in json.loads(copy)], 0, 100) == int(live_end), copy

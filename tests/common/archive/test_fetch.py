@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.fetch import ResumableReader, explained_where_gone, fetch, one_ahead
+from ts_common.archive.fetch import ResumableReader, fetch, one_ahead, translate_not_found
 from ts_common.errors import CorruptData, ObjectNotFound, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.directory.driver import FileStore
@@ -88,7 +88,7 @@ def test_a_missing_object_is_explained_to_the_user_of_a_query(store: FileStore) 
     """The message names the likely cause and the remedy."""
     with (
         pytest.raises(ObjectNotFound, match=r"gone\.log in .* removed after the query was planned .*plan it again"),
-        explained_where_gone(store, "gone.log"),
+        translate_not_found(store, "gone.log"),
     ):
         next(fetch(store, "gone.log"))
 

@@ -81,5 +81,5 @@ def test_a_number_that_differs_from_the_layouts_is_an_error_of_the_option(tmp_pa
         check_layout(store, ClusterKeys("prod", 3), "bits=")
         store.put(KEYS.layout, TEXT)
         check_layout(store, KEYS, "bits=")
-        with pytest.raises(QueryError, match=r"^bits=0: .* holds cluster prod with 5 entropy bits .*; set bits=5$"):
+        with pytest.raises(QueryError, match=r"^bits=0: .* contains cluster prod with 5 entropy bits .*; set bits=5$"):
             check_layout(store, ClusterKeys("prod", -1), "bits=")

@@ -1,4 +1,4 @@
-"""Where compiled kernels are cached."""
+"""Compiled kernels: where they are cached, and the numbers that they read."""
 
 import os
 import shutil
@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.made_archive import batches
+from ts_common.decode.compiled import int32_at, int64_at
 
 CHECKOUT = Path(__file__).parents[3]
 _DECODE = """
@@ -67,3 +69,15 @@ def test_a_directory_that_others_can_write_to_is_not_trusted(read_only: dict[str
     assert "compiled_code_not_cached" in logged
     assert "NUMBA_CACHE_DIR" in logged
     assert list(private.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 0x01020304, -(1 << 31), (1 << 31) - 1])
+def test_numbers_of_kafka_are_signed_and_big_endian(number: int) -> None:
+    """At any position, between other bytes; a number of 64 bits also beyond those of 32."""
+    for value, size, read in (
+        (number, 4, int32_at),
+        (number, 8, int64_at),
+        (number << 32, 8, int64_at),
+    ):
+        data = np.frombuffer(b"\x7f\xff\x7f" + value.to_bytes(size, "big", signed=True) + b"\xff", np.uint8)
+        assert int(read(data, 3)) == value

@@ -203,8 +203,8 @@ def marker_body(length: int | None = None) -> bytes:
         (marker_body(0), 1, "a record of 0 bytes"),
         (marker_body(4), 1, "a record of 4 bytes"),
         (marker_body(500), 1, "a record of 500 bytes"),
-        (marker_body() + b"\0", 1, "1 bytes are left behind the last record"),
-        (marker_body() * 2, 1, "bytes are left behind the last record"),
+        (marker_body() + b"\0", 1, "1 bytes remain after the last record"),
+        (marker_body() * 2, 1, "bytes remain after the last record"),
         (marker_body(), 2, "2 records in"),
     ],
 )

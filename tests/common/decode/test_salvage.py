@@ -12,7 +12,7 @@ from tests.common.decode.sources import Bytes
 from tests.common.log_format.build import batch, message, record
 from ts_common.decode import batch_boundaries as boundaries
 from ts_common.decode.batch_boundaries import Claim
-from ts_common.decode.salvage import Salvage, survey_segment
+from ts_common.decode.salvage import Salvage, salvage_segment
 from ts_common.log_format.framing import ATTRIBUTES_POSITION, BatchHeader, Buffer, batch_crc, parse_header
 from ts_common.log_format.scan import scan_segment
 
@@ -49,8 +49,8 @@ def shown(body: bytes, walked: Salvage) -> list[Shown]:
 
 def check(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset()) -> tuple[set[Shown], Salvage]:
     """Check that accepted batches are true and unique, and that the others are reported; return the others."""
-    whole = set(shown(log, survey_segment(Bytes(log), claim(log, log, end))))
-    walked = survey_segment(Bytes(body), claim(log, body, end, anchors))
+    whole = set(shown(log, salvage_segment(Bytes(log), claim(log, log, end))))
+    walked = salvage_segment(Bytes(body), claim(log, body, end, anchors))
     found = shown(body, walked)
     assert set(found) <= whole
     assert all(before[1] < after[0] for before, after in pairwise(found))
@@ -146,7 +146,7 @@ def test_r04_bytes_with_a_wrong_crc_are_no_batch() -> None:
     body = bytearray(b"".join(parts))
     body[len(parts[0]) + 8] ^= 0x40
     log = b"".join([parts[0], plain(10, 10, value), behind, parts[3]])
-    walked = survey_segment(Bytes(bytes(body)), claim(log, bytes(body), 40))
+    walked = salvage_segment(Bytes(bytes(body)), claim(log, bytes(body), 40))
     assert [base for base, _, _ in shown(bytes(body), walked)] == [0, 20, 30]
 
 
@@ -168,7 +168,7 @@ def test_a_segment_that_was_damaged_when_it_was_shipped_shows_the_rest() -> None
     log = bytearray(b"".join(SPARSE))
     log[-1] ^= 1
     log[len(SPARSE[0]) + 70] ^= 1
-    walked = survey_segment(Bytes(bytes(log)), claim(bytes(log), bytes(log), 45))
+    walked = salvage_segment(Bytes(bytes(log)), claim(bytes(log), bytes(log), 45))
     assert [base for base, _, _ in shown(bytes(log), walked)] == [0, 20, 32]
     assert [(damage.start, damage.end) for damage in walked.damages] == [(10, 20), (40, 45)]
 
@@ -201,7 +201,7 @@ def test_looking_for_batches_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         return batch_crc(magic, data, previous)
 
     monkeypatch.setattr(boundaries, "batch_crc", counted)
-    (damage,) = survey_segment(Bytes(bytes(body)), claim(log, bytes(body), 30)).damages
+    (damage,) = salvage_segment(Bytes(bytes(body)), claim(log, bytes(body), 30)).damages
     assert (damage.start, damage.end) == (10, 30)
     assert checked < 2 * (9 * len(log) + (64 << 20)) + (2 << 20)
 

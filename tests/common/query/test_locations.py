@@ -54,5 +54,5 @@ def test_plans_of_all_locations_are_added_up(tmp_path: Path) -> None:
     ]
     size = 2 * len(batches((0, 5)))
     assert (plan.segments, plan.all_segments, plan.bytes, plan.all_bytes) == (2, 2, size, size)
-    with pytest.raises(QueryError, match=f"topic c: .* {re.escape(second.location)} does not hold it"):
+    with pytest.raises(QueryError, match=f"topic c: .* {re.escape(second.location)} has no such topic"):
         plan_everywhere(asked(first, second, subscription=Subscription(("a", "c"))))

@@ -89,8 +89,8 @@ def test_the_newest_record_of_each_key_is_returned(archive: MadeArchive) -> None
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"subscription": Subscription(("u",))}, "topic u: cluster prod in .* does not hold it; it holds t$"),
-        ({"subscription": Subscription(assigned={"t": (0, 7)})}, "partitions: the store holds no partition 7 of topic"),
+        ({"subscription": Subscription(("u",))}, "topic u: cluster prod in .* has no such topic; it contains t$"),
+        ({"subscription": Subscription(assigned={"t": (0, 7)})}, "partitions: the store has no partition 7 of topic"),
         ({"start": Offsets({"t": {0: 3}})}, r'starting_offsets: nothing for t-1 \("earliest" is earliest\)'),
         ({"end": Offsets({"t": {0: 3, 1: 4, 2: 5}})}, "ending_offsets: t-2, which this query does not read"),
         ({"start": Timestamp(9999)}, 'with starting_without_match="latest" such a partition returns no rows'),

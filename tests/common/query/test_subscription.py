@@ -48,16 +48,16 @@ def test_an_unknown_topic_or_partition_is_an_error_with_a_hint(orders: MadeArchi
     """The nearest name if one is near, else all of them; the partitions of the topic."""
     with pytest.raises(QueryError, match=r"topic order: cluster prod in .*; did you mean orders\?"):
         found(orders, Subscription(("order",)))
-    with pytest.raises(QueryError, match="it holds new, orders, orders-old"):
+    with pytest.raises(QueryError, match="it contains new, orders, orders-old"):
         found(orders, Subscription(("x",)))
-    with pytest.raises(QueryError, match="partitions: the store holds no partition 1, 3 of topic orders, only 0, 2"):
+    with pytest.raises(QueryError, match="partitions: the store has no partition 1, 3 of topic orders, only 0, 2"):
         found(orders, Subscription(assigned={"orders": (0, 3, 1)}))
 
 
 def test_a_cluster_that_the_store_lacks_is_an_error(orders: MadeArchive) -> None:
     """The message names the entropy width that has it."""
     query = Query(orders.location, CLUSTER, 4, Subscription(("orders",)))
-    with pytest.raises(QueryError, match="prefix_entropy_bits=4; it does with no prefix_entropy_bits"):
+    with pytest.raises(QueryError, match="prefix_entropy_bits=4; found with no prefix_entropy_bits"):
         find_topics(orders.store, query)
 
 

@@ -77,7 +77,7 @@ def test_damage_is_an_error_or_a_corruption_between_the_rows(archive: MadeArchiv
 
 
 def test_a_batch_with_a_correct_crc_that_does_not_decode_is_a_corruption(archive: MadeArchive) -> None:
-    """The survey cannot see it; rows before and behind are returned once."""
+    """The salvage cannot detect it; rows before and behind are returned once."""
     undecodable = batch(5, body=b"\xff" * 20, count=5)
     archive.put_segment("t", 0, batches((0, 5)) + undecodable + batches((10, 15)), end=15)
     archive.commit("t", 15)

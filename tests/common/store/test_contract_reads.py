@@ -9,7 +9,7 @@ from ts_common.store.contract import ByteRange, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 
 
-def test_a_listing_tells_size_etag_and_time_as_head_does(store: ObjectStore) -> None:
+def test_a_listing_has_the_size_etag_and_time_of_head(store: ObjectStore) -> None:
     """All but the metadata, which no listing contains."""
     store.put("a/b", b"content", metadata={"x": "y"})
     (listed,) = store.list()
@@ -157,7 +157,7 @@ def test_a_prefix_is_a_prefix_of_the_key(store: ObjectStore, listed: list[str]) 
         assert keys_of(store, prefix) == [key for key in listed if key.startswith(prefix)], prefix
 
 
-def test_start_after_leaves_out_what_comes_before(store: ObjectStore, listed: list[str]) -> None:
+def test_start_after_omits_the_keys_up_to_it(store: ObjectStore, listed: list[str]) -> None:
     """After every key, and after texts between keys, with and without a prefix."""
     for prefix in ("", "t-1", "t-1/", "t/"):
         for after in (*listed, "t-1/", "t-1/gaps", "t-1/w", "t-", "t", "zzz", "!"):
@@ -165,7 +165,7 @@ def test_start_after_leaves_out_what_comes_before(store: ObjectStore, listed: li
             assert keys_of(store, prefix, after) == expected, (prefix, after)
 
 
-def test_directories_are_what_stands_before_the_next_slash(store: ObjectStore, listed: list[str]) -> None:
+def test_directories_are_the_parts_before_the_next_slash(store: ObjectStore, listed: list[str]) -> None:
     """Each once, with its slash, relative to the prefix, in byte order; objects are omitted."""
     plain = ["t-1/", "t-10/", "t-1~x/", "t-d/", "t.d/", "t/", "topic~uuid-0/"]
     assert list(store.list_directories()) == [".t-1/", ".t/", *plain]

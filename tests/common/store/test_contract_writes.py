@@ -180,7 +180,7 @@ def test_a_reader_that_ends_early_writes_nothing(store: ObjectStore, content: by
 
 
 @pytest.mark.parametrize("content", [b"0123456789", LARGE], ids=["small", "large"])
-def test_what_a_reader_raises_comes_through(store: ObjectStore, content: bytes) -> None:
+def test_an_error_of_the_reader_is_raised_unchanged(store: ObjectStore, content: bytes) -> None:
     """An error of the local disk is not an error of the store, and nothing was written."""
 
     class Failing(io.BytesIO):
@@ -230,7 +230,7 @@ def test_closing_waits_for_puts_that_have_begun(place: Place) -> None:
         assert again.head("key").etag == future.result().etag
 
 
-def test_deleted_objects_are_gone_and_deleting_them_again_is_nothing(store: ObjectStore) -> None:
+def test_deleted_objects_are_removed_and_a_second_delete_has_no_effect(store: ObjectStore) -> None:
     """Content, metadata and key are removed; a missing object counts as removed."""
     for key in ("a/1", "a/2", "b/1"):
         store.put(key, b"x", metadata={"k": key})
@@ -278,7 +278,7 @@ def test_a_body_without_its_size_is_refused(store: ObjectStore) -> None:
     assert keys_of(store) == []
 
 
-def test_a_body_is_sent_as_the_allowance_lets_it_go(place: Place) -> None:
+def test_a_body_is_sent_at_the_rate_of_the_allowance(place: Place) -> None:
     """All bodies of a process share one rate, with any driver; a slow body arrives whole."""
     content = bytes(range(256)) * 100
     allowance = Allowance(len(content))  # in ten pieces, the first five at once

@@ -14,8 +14,8 @@ from ts_common.errors import CorruptData, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.gcs.tokens import default_tokens
-from ts_common.store.http.bodies import MOST_BYTES
 from ts_common.store.options import Connection, StorageOptions
+from ts_common.store.response_body import MOST_BYTES
 from ts_local.stores.azurite import ACCOUNT, KEY
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"

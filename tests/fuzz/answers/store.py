@@ -20,10 +20,9 @@ from tests.fuzz.answers.store_calls import make
 from tests.fuzz.mutate import NUMERALS, TEXTS, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TieredStorageError
-from ts_common.store import retry
+from ts_common.store import response_body, retry
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.store.http import bodies as http_body
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
 KEYS = ("base/a", "base/a/b", "base/a-0/00000000000000000000.log", "base/b", "base/b/c/d")
@@ -106,7 +105,7 @@ class StoreAnswers(Target):
             del os.environ[name]
         os.environ["NO_PROXY"] = "127.0.0.1"
         retry.FIRST_PAUSE_SECONDS = 0.0
-        http_body.MOST_SECONDS = 0.5
+        response_body.MOST_SECONDS = 0.5
         self.prepare()
         self.store = self.opened()
         for call in _CALLS:  # what is loaded at its first use

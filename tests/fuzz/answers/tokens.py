@@ -23,10 +23,10 @@ from tests.fuzz.answers.store import Reply, change, reply, word
 from tests.fuzz.mutate import json_text, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TieredStorageError
+from ts_common.store import response_body
 from ts_common.store.azure.tokens import entra_tokens
 from ts_common.store.factory import open_store
 from ts_common.store.gcs.tokens import default_tokens
-from ts_common.store.http import bodies as http_body
 from ts_common.store.options import Connection, StorageOptions
 
 _KINDS = ("google", "google", "azure", "aws-container", "aws-machine", "aws-role")
@@ -73,7 +73,7 @@ class Tokens(Target):
             "AWS_CONFIG_FILE": "/nonexistent",
             "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
         }
-        http_body.MOST_SECONDS = 0.5
+        response_body.MOST_SECONDS = 0.5
         time.sleep = lambda _: None
         backoff: Any = botocore.retries.standard.ExponentialBackoff
         backoff.delay_amount = lambda *_: 0

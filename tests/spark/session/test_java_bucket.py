@@ -49,5 +49,5 @@ def test_timestamps_are_found_without_metadata(spark: SparkSession) -> None:
 
 def test_the_right_entropy_width_is_named() -> None:
     """The Java uploader's keys have three bits here."""
-    with pytest.raises(QueryError, match="it does with prefixEntropyBits=3: set that"):
+    with pytest.raises(QueryError, match="found with prefixEntropyBits=3: set that option"):
         plan()

@@ -86,7 +86,7 @@ def test_a_count_needs_every_row_and_no_column(spark: SparkSession, on_disk: Shi
         ({"assign": '{"t":[1,10],"t-10":[0]}'}, {"t": {1, 10}, "t-10": {0}}),
     ],
 )
-def test_r10_exactly_the_asked_partitions_are_read(
+def test_r10_exactly_the_selected_partitions_are_read(
     on_disk: Shipped, subscription: dict[str, str], expected: dict[str, set[int]]
 ) -> None:
     """Names that begin with `_` or contain `-` and `.`; partitions 10 and 1 (fault R10)."""

@@ -122,9 +122,9 @@ def test_a_pattern_may_match_nothing_yet_and_a_name_may_not(two: Archive) -> Non
     two.commit("u1", 5)
     query.trigger()
     assert query.offsets_of("u1") == list(range(5))
-    with pytest.raises(QueryError, match=r"topic x: .* does not hold it; it holds t, u1"):
+    with pytest.raises(QueryError, match=r"topic x: .* has no such topic; it contains t, u1"):
         Query(two, subscribe="x").trigger()
-    with pytest.raises(QueryError, match="assign: the store holds no partition 3 of topic t, only 0"):
+    with pytest.raises(QueryError, match="assign: the store has no partition 3 of topic t, only 0"):
         Query(two, assign='{"t":[0,3]}').trigger()
 
 
@@ -193,7 +193,7 @@ def test_a_java_uploaders_commit_moves_a_stream(two: Archive) -> None:
     assert query.offsets_of() == list(range(200))
 
 
-def test_r09_a_query_that_the_store_failed_goes_on_after_a_restart(
+def test_r09_a_query_that_the_store_failed_continues_after_a_restart(
     two: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is raised, and the checkpoint stays valid."""

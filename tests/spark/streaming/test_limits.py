@@ -43,9 +43,9 @@ def test_limits_are_those_of_sparks_kafka_source() -> None:
 
 def test_min_offsets_per_trigger_wait_but_not_for_ever() -> None:
     """The first batch starts at once, others with enough offsets or after the delay."""
-    patience = MinOffsetsDelay(Rates(least_offsets=50, longest_wait_milliseconds=1000))
+    delay = MinOffsetsDelay(Rates(least_offsets=50, longest_wait_milliseconds=1000))
     asked = [(1, 0), (49, 10), (50, 20), (1, 1019), (1, 1020)]
-    assert [patience.waits(available, now) for available, now in asked] == [False, True, False, True, False]
+    assert [delay.waits(available, now) for available, now in asked] == [False, True, False, True, False]
 
 
 def test_a_batch_that_waits_is_no_news(two: Archive) -> None:

@@ -86,6 +86,90 @@ def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
     assert float(bar[1]) - float(bar[0]) > 100
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_records_of_one_moment_have_an_axis_of_minutes(tmp_path: Path, width: int) -> None:
+    """plotly's own axis would be two milliseconds long, and bars would have no width."""
+    row = replace(coverage("orders", 0), times=tuple((offset, BEGAN) for offset in range(100, 1001, 100)))
+    chart = chart_of(page_of(tmp_path, [row]), tmp_path, "times-0", width)
+    found = labels(chart, "x")
+    assert re.fullmatch(r"2[123]:[0-5][05]<br>2023-11-14", found[0])
+    assert all(re.fullmatch(r"2[123]:[0-5][05]", label) for label in found[1:]), found
+    assert max(widths(chart)) > 1
+
+
+def test_an_axis_of_times_has_the_year(tmp_path: Path) -> None:
+    """Over days, in the order of ISO 8601, as everywhere on the page."""
+    found = labels(chart_of(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, "times-0", 1280), "x")
+    assert all(re.fullmatch(r"2023-11-\d\d", label) for label in found), found
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (4, ["0", "1", "2", "3", "4"]),
+        (3_000_000, ["0", "500000", "1000000", "1500000", "2000000", "2500000", "3000000"]),
+    ],
+)
+def test_an_axis_of_offsets_has_whole_offsets(tmp_path: Path, end: int, expected: list[str]) -> None:
+    """No halves of few offsets, and no "1.5M" of many: people copy offsets into commands."""
+    row = replace(coverage("orders", 0), end=end, held=((0, end),), gaps=(), dead=(), findings=())
+    assert labels(chart_of(page_of(tmp_path, [row]), tmp_path, "offsets-0", 1280), "x") == expected
+
+
+def test_an_axis_of_bytes_has_prefixes_of_si(tmp_path: Path) -> None:
+    """ "2B" on an axis of bytes would be two billion."""
+    row = replace(coverage("orders", 0), bytes=4 * 10**9, bytes_by_day={"2023-11-14": 4 * 10**9})
+    page = page_of(tmp_path, [row])
+    for identity, axis in (("growth", "y"), ("sizes", "x")):
+        found = labels(chart_of(page, tmp_path, identity, 1280), axis)
+        assert "2G" in found
+        assert not [label for label in found if "B" in label]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_partition_without_a_range_keeps_its_row(tmp_path: Path, width: int) -> None:
+    """Also at the edges, where plotly's own axis omits it: the rows of the map are those of the table."""
+    empty = [Coverage(f"orders-{number}", "orders", number, f"prod/orders-{number}/", 0, 0) for number in (0, 3)]
+    page = page_of(tmp_path, [empty[0], coverage("orders", 1), coverage("orders", 2), empty[1]])
+    for identity in ("offsets-0", "times-0"):
+        assert labels(chart_of(page, tmp_path, identity, width), "y") == [f"orders-{number}" for number in range(4)]
+
+
+def test_a_page_counts_the_ranges_that_its_maps_leave_out(tmp_path: Path) -> None:
+    """Only of topics with so many."""
+    row = coverage("orders", 0, holes=19)
+    many = replace(row, where="many-0", topic="many", held=tuple((2 * at, 2 * at + 1) for at in range(403)))
+    text = page_of(tmp_path, [many, row]).read_text()
+    assert text.count("longest ranges of each kind") == 1
+    assert "the 400 longest ranges of each kind in each partition, without 3 shorter ranges" in text
+
+
+def chart_of(page: Path, directory: Path, identity: str, width: int) -> str:
+    """Return a chart, as the browser draws it in a window of this width."""
+    frame = directory / "frame.html"
+    frame.write_text(
+        f'<iframe id=page width={width} height=2000 style="border:0" src="{page.name}"></iframe><pre id=drawn></pre>'
+        '<script>document.getElementById("page").addEventListener("load", function () {'
+        f'const chart = this.contentDocument.getElementById("{identity}");'
+        'document.getElementById("drawn").textContent = chart.outerHTML; });</script>'
+    )
+    document = open_page(frame, directory, "--allow-file-access-from-files")
+    found = re.search(r"<pre id=\"drawn\">(.*?)</pre>", document, re.DOTALL)
+    assert found
+    return unescape(found[1])
+
+
+def labels(chart: str, axis: str) -> list[str]:
+    """Return the labels of an axis, from its start; of lines in a label, the break is `<br>`."""
+    return [unescape(found) for found in re.findall(rf'class="{axis}tick"><text[^>]*data-unformatted="([^"]*)"', chart)]
+
+
+def widths(chart: str) -> list[float]:
+    """Return the widths of the bars, in pixels."""
+    ends = re.findall(r'<g class="point"><path d="M([0-9.]+),[0-9.]+V[0-9.]+H([0-9.]+)V', chart)
+    return [abs(float(right) - float(left)) for left, right in ends]
+
+
 def test_the_buttons_of_a_chart_stand_above_it(tmp_path: Path) -> None:
     """Otherwise they would cover the first bar."""
     seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)

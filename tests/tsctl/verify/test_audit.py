@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.made_archive import CLUSTER
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
+from ts_common.archive.commit import Commit, decode_commit
 from ts_common.archive.object_keys import SegmentName
 from ts_local.kafka.cluster import LocalCluster, Record
 from tsctl.verify import audit
@@ -91,6 +93,23 @@ def test_what_the_cluster_holds_and_the_store_does_not(
     assert "topic-not-shipped" not in found
     code, found, _ = audited(run, cluster, tmp_path, "t-shipped", "--depth", "full")
     assert (code, found) == (0, {})
+
+
+def test_a_topic_that_was_created_again_is_named_until_its_new_life_is_shipped(
+    run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
+) -> None:
+    """The commit has the topic id of the deleted topic."""
+    cluster.create_topic("t-again", config=SMALL)
+    produce(cluster, "t-again")
+    ship(cluster, archive, "t-again")
+    key = archive.partition("t-again").commit
+    commit = decode_commit(archive.store.get(key)[0], key)
+    assert isinstance(commit, Commit)
+    archive.store.put(key, replace(commit, topic_id="AAAAAAAAAAAAAAAAAAAAAQ").encode())
+    archive.put_incarnations("t-again", "AAAAAAAAAAAAAAAAAAAAAQ")
+    _, found, sides = audited(run, cluster, tmp_path, "t-again")
+    assert {code: finding["where"] for code, finding in found.items()} == {"incarnation-not-shipped": "t-again"}
+    assert sides == []
 
 
 def test_partitions_that_are_not_asked_for_lack_nothing(

@@ -1,11 +1,13 @@
 """The kinds of findings, and their page."""
 
+import ast
 from pathlib import Path
 
 from tsctl.verify.findings import KINDS
 from tsctl.verify.findings_page import reference_page
 
 DOCS = Path(__file__).parents[3] / "docs"
+TESTS = Path(__file__).parents[2]
 
 
 def test_the_page_of_findings_is_up_to_date() -> None:
@@ -16,3 +18,15 @@ def test_the_page_of_findings_is_up_to_date() -> None:
 def test_codes_are_each_ones_own() -> None:
     """Scripts depend on them."""
     assert len({kind.code for kind in KINDS}) == len(KINDS) > 30
+
+
+def test_a_test_expects_each_kind() -> None:
+    """Nothing else notices a kind that `verify` no longer reports."""
+    files = [file for file in TESTS.rglob("*.py") if file != Path(__file__)]
+    strings = {
+        node.value
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert [kind.code for kind in KINDS if kind.code not in strings] == []

@@ -4,15 +4,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from awscrt.checksums import crc32c
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, batches, steps
 from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
+from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.model import TopicPartition
 from tsctl.verify.findings import Severity
 from tsctl.verify.segment_check import Depth
@@ -253,6 +256,63 @@ def test_a_life_that_the_list_does_not_name_is_found(archive: Archive, depth: De
     assert (unlisted.kind.code, unlisted.key) == ("incarnation-unlisted", archive.keys.incarnations("t"))
     archive.put_incarnations("t", "first", "second")
     assert verify(archive, depth).all_findings == []
+
+
+@ALL_DEPTHS
+def test_a_malformed_list_of_incarnations_is_named(archive: Archive, depth: Depth) -> None:
+    """Readers reject the topic; its partitions are verified all the same."""
+    key = archive.keys.incarnations("t")
+    archive.store.put(key, b"what is this")
+    found = verify(archive, depth)
+    damaged = only(found)
+    assert (damaged.kind.code, damaged.where, damaged.key) == ("incarnations-damaged", "t", key)
+    assert [coverage.where for coverage in found.coverages] == ["t-0"]
+
+
+@ALL_DEPTHS
+def test_objects_of_a_later_format_are_not_called_damaged(archive: Archive, depth: Depth) -> None:
+    """These are a list of incarnations, a commit and a cache object, each in a topic of its own."""
+    for topic in ("list", "commit", "cache"):
+        put(archive, 0, 100, topic=topic)
+        archive.commit(topic, 100)
+    commit = archive.partition("commit").commit
+    data, _ = archive.store.get(commit)
+    cache_object = archive.partition("cache").cache_object(0)
+    written = {
+        archive.keys.incarnations("list"): Incarnations("list").encode(),
+        commit: data,
+        cache_object: encode_cache_object(archive.partition("cache"), []),
+    }
+    for key, content in written.items():
+        before, _, fields = content.partition(b"{")
+        later = b'{"version":99,' + fields
+        if key == cache_object:
+            before = b"%08x\n" % crc32c(later.rstrip())
+        archive.store.put(key, before + later)
+    found = verify(archive, depth)
+    assert {finding.key: finding.kind.code for finding in found.all_findings} == dict.fromkeys(written, "newer-format")
+
+
+@READING
+def test_a_segment_of_a_later_format_is_not_called_damaged(archive: Archive, depth: Depth) -> None:
+    """Its metadata has the version."""
+    key = archive.partition("t").segment(SegmentName(100))
+    data, _ = archive.store.get(key)
+    archive.store.put(key, data, metadata={**archive.store.head(key).metadata, "ts-version": "99"})
+    newer = only(verify(archive, depth))
+    assert (newer.kind.code, newer.key, newer.severity) == ("newer-format", key, Severity.SUSPICIOUS)
+
+
+@ALL_DEPTHS
+def test_a_segment_that_was_corrupt_on_the_brokers_disk_is_named(archive: Archive, depth: Depth) -> None:
+    """Its bytes are those that were shipped; its metadata, and that in a cache object, count the corrupt places."""
+    log = bytearray(batches(*steps(100, 200)))
+    log[len(batches(*steps(100, 150))) + HEADER_SIZE] ^= 1  # the first record of a batch
+    archive.put_segment("t", 100, bytes(log), index=b"", timeindex=b"")
+    put_cache_object(archive, 100)
+    corrupt = only(verify(archive, depth))
+    key = archive.partition("t").segment(SegmentName(100))
+    assert (corrupt.kind.code, corrupt.key, corrupt.start) == ("shipped-corrupt", key, 100)
 
 
 def test_a_flipped_bit_is_found_by_reading_every_byte(archive: Archive) -> None:

@@ -1,6 +1,7 @@
 """The commits of a real store (a directory), and readers without their backoff."""
 
 import pytest
+from tenacity import wait_none
 
 from tests.uploader.local_directory import CLUSTER
 from ts_common.archive import catalog as catalogs
@@ -16,4 +17,4 @@ def commits(store: ObjectStore) -> CommitLog:
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the backoff of readers; the number of their attempts stays."""
-    monkeypatch.setattr(catalogs, "_LINEAGE_WAITS_SECONDS", (0.0,) * 5)
+    monkeypatch.setattr(catalogs, "_POLICY", catalogs._POLICY.copy(wait=wait_none()))

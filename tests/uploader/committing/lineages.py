@@ -15,7 +15,7 @@ from ts_common.errors import OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import Position, PositionRead, ReadPosition
 
 OLD = Lineage(3, 100, 250)

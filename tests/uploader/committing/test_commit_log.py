@@ -19,8 +19,8 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.unconditional import UnconditionalStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.next_commit import next_commit
-from ts_uploader.events import Leadership, Listing
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.messages import Leadership, Listing
 from ts_uploader.tasks import Position, ReadPosition, Shipped, WriteCommit
 
 LEADERSHIP = Leadership(5, ID, 0)

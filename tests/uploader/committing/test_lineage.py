@@ -30,8 +30,8 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.going_back import settle_log_start
-from ts_uploader.events import Leadership
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import Shipped, WriteCommit
 
 pytestmark = pytest.mark.usefixtures("no_waits")

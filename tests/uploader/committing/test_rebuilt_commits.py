@@ -12,7 +12,7 @@ from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import ReadPosition
 
 pytestmark = pytest.mark.usefixtures("no_waits")

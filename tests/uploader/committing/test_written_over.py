@@ -18,7 +18,7 @@ from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership, Led
+from ts_uploader.messages import Leadership, Led
 from ts_uploader.tasks import AnyTask, Failed, FillGap, ReadPosition, Ship, WriteCommit
 from ts_uploader.tracking.tracker import Tracker
 

@@ -5,21 +5,21 @@ from collections.abc import Callable
 
 from ts_common.model import TopicPartition
 from ts_local.waiting import wait_for
-from ts_uploader.events import Leadership, Led, NotLed
-from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
+from ts_uploader.messages import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 
 class Listener:
     """A source in its thread, and its reports: of leadership, and of settings."""
 
-    def __init__(self, make: Callable[[Callable[[Said], None]], LeadershipSource]) -> None:
+    def __init__(self, make: Callable[[Callable[[LeadershipEvent], None]], LeadershipSource]) -> None:
         self.said: list[Led | NotLed] = []
         self.settings: list[TopicSettings | BrokerSettings] = []
         self.source = make(self.take)
         self.thread = threading.Thread(target=self.source.run)
 
-    def take(self, said: Said) -> None:
+    def take(self, said: LeadershipEvent) -> None:
         if isinstance(said, Led | NotLed):
             self.said.append(said)
         else:

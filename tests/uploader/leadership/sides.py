@@ -15,7 +15,7 @@ from ts_local.kafka.cluster import LocalCluster
 from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.process import Server
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
-from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.leadership.kraft.source import KraftLeadership
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
@@ -38,7 +38,7 @@ class Side(ABC):
     server: Server
 
     @abstractmethod
-    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
+    def source(self, emit: Callable[[LeadershipEvent], None], poll_seconds: float) -> LeadershipSource:
         """Return a new source of broker `OURS`."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class ZooKeeperSide(Side):
         self._epochs: dict[str, int] = {}
         self._created = 0
 
-    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
+    def source(self, emit: Callable[[LeadershipEvent], None], poll_seconds: float) -> LeadershipSource:
         return Quick(Environment("c", OURS, (), self._zookeeper.connect, kraft=False), emit, poll_seconds)
 
     def create(self, topic: str, partitions: int = 1) -> None:
@@ -107,7 +107,7 @@ class KRaftSide(Side):
         self.cluster = cluster
         self.server = cluster.brokers[OURS]
 
-    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
+    def source(self, emit: Callable[[LeadershipEvent], None], poll_seconds: float) -> LeadershipSource:
         environment = ServerPropertiesEnvironment(self.cluster.brokers[OURS].server_properties, None).load()
         client = client_settings(environment.broker_properties, {}, "localhost")
         return KraftLeadership(environment, emit, poll_seconds, client)

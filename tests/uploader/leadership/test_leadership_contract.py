@@ -14,8 +14,8 @@ from tests.uploader.leadership.sides import OTHER, OURS, KRaftSide, Side, ZooKee
 from ts_common.model import TopicPartition
 from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.waiting import wait_for
-from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
+from ts_uploader.messages import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import TopicSettings
 
 OFTEN = 0.5  # seconds between two polls, for tests that wait for several

@@ -3,7 +3,6 @@
 import os
 import resource
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,8 +13,9 @@ from tests.common.log_format import build
 from tests.uploader.local_directory import ID, TP, LocalDirectory
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import SegmentChanged
-from ts_uploader.events import Leadership
+from ts_local.waiting import wait_for
 from ts_uploader.log_dirs.hanging import look_below, lowest_held
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import LookBelow
 
 LEADERSHIP = Leadership(6, ID, 0)
@@ -40,9 +40,12 @@ def tick(local: LocalDirectory) -> None:
     probe = local.log_dir / "probe"
     probe.touch()
     before = probe.stat().st_ctime_ns
-    while probe.stat().st_ctime_ns == before:
-        time.sleep(0.001)
+
+    def has_ticked() -> bool:
         os.utime(probe)
+        return probe.stat().st_ctime_ns != before
+
+    wait_for(has_ticked, "another change time", every=0.001)
 
 
 def look(

@@ -4,8 +4,8 @@ import io
 
 from tests.common.log_format import build
 from ts_common.log_format.scan import SegmentScan, scan_segment
-from ts_uploader.events import FileState
 from ts_uploader.log_dirs.scan_cache import RememberedScans
+from ts_uploader.messages import FileState
 
 
 def scan(markers: int = 0) -> SegmentScan:

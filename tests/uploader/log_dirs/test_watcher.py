@@ -16,7 +16,10 @@ from watchdog.observers.inotify import InotifyObserver
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_local.kafka.cluster import wait_for
-from ts_uploader.events import (
+from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.messages import (
     DirectoryGone,
     EpochFile,
     HighWatermarks,
@@ -25,9 +28,6 @@ from ts_uploader.events import (
     Observation,
     SeveralDirectories,
 )
-from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.log_dirs.last_epoch import EpochReader
-from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 
 SECONDS = 10.0
 NEVER = 3600.0

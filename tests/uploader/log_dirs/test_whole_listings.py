@@ -15,8 +15,8 @@ import pytest
 
 from tests.uploader.local_directory import INDEXES, TP, LocalDirectory
 from ts_common.errors import SegmentChanged
-from ts_uploader.events import Listing
 from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
+from ts_uploader.messages import Listing
 
 SUFFIXES = (".log", *INDEXES)
 SOURCES = range(100, 300, 10)
@@ -83,7 +83,7 @@ def test_u25_renames_that_do_not_end_give_no_whole_listing(local: LocalDirectory
     """A `.swap` exists from the first rename to the last."""
     local.segments(0, 100)
     (local.path / f"{0:020d}.index.swap").touch()
-    with pytest.raises(SegmentChanged, match="cleaner"):
+    with pytest.raises(SegmentChanged, match="renames were in progress in every listing"):
         whole_listing(listed(local))
 
 

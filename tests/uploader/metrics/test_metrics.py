@@ -1,7 +1,9 @@
 """The metrics of an agent's backlog: sums and extremes by default, and each partition if configured."""
 
+import inspect
 import math
 import os
+import re
 import time
 from pathlib import Path
 
@@ -9,10 +11,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
+import ts_uploader
 from tests.uploader.local_directory import LocalDirectory
 from ts_common import errors
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing
+from ts_uploader.messages import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import CountedElsewhere, Metrics
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS, failure_reason
@@ -171,3 +174,12 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert not family.name.endswith(("_ms", "_milliseconds", "_mib", "_kb", "_minutes", "_percent")), family.name
         assert family.type in {"counter", "gauge", "histogram", "info"}, family.name
         assert not family.name.endswith("_total"), family.name
+
+
+def test_each_metric_is_increased_or_set_somewhere() -> None:
+    """A counter that no part uses stays 0, and its alert silent. The tests of the parts check the values."""
+    files = [file for file in Path(ts_uploader.__file__).parent.rglob("*.py") if file.name != "counters.py"]
+    used = set(re.findall(r"metrics\.(\w+)\b", "\n".join(file.read_text() for file in files)))
+    if "gap" in used:
+        used |= set(re.findall(r"self\.(\w+)\.labels\(", inspect.getsource(Metrics.gap)))
+    assert set(vars(Metrics())) - used == set()

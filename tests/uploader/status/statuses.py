@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Listing
 from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.messages import Listing
 from ts_uploader.progress import Progress
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastErrors
@@ -59,7 +59,7 @@ def status_of(
     """The status of an agent that runs, its leadership source, and its last errors."""
     environment = Environment("prod", 7, (Path("/log"),), "", kraft=False)
     source, errors = Source(environment), LastErrors()
-    parts = StatusSources(
+    sources = StatusSources(
         environment=environment,
         leadership=source,
         progress=Progress(upload_timeout_seconds),
@@ -73,7 +73,7 @@ def status_of(
         limits=lambda: (None, None),
         stuck=stuck,
     )
-    status = Status(parts)
+    status = Status(sources)
     status.begun = status.store_answered = True
     status.note_round(3)
     return status, source, errors

@@ -16,7 +16,7 @@ from prometheus_client.exposition import generate_latest
 from tests.hostile_text import ESCAPES, raw_in
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing
+from ts_uploader.messages import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
@@ -55,7 +55,7 @@ def served(registry: CollectorRegistry, status: Status | None = None) -> Iterato
 
 
 def without_the_process(page: bytes) -> list[str]:
-    """Its lines but for those that are others at each look."""
+    """Its lines but for those that are others at each snapshot."""
     return [line for line in page.decode().splitlines() if "process_" not in line]
 
 
@@ -129,12 +129,12 @@ def test_health_does_not_wait_for_an_agent_that_is_busy(monkeypatch: pytest.Monk
     status, *_ = status_of(wait)
     with served(registry_of(dict), status) as connection:
         assert [asked(connection, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
-    bound = status.parts.progress.bound_seconds
+    bound = status.sources.progress.bound_seconds
     late = time.monotonic() + bound
     monkeypatch.setattr("ts_uploader.status.snapshot.time.monotonic", lambda: late)
-    assert not status.look().healthy
+    assert not status.snapshot().healthy
     status.note_round(1)
-    assert status.look().healthy
+    assert status.snapshot().healthy
 
 
 def test_an_agent_whose_main_thread_does_not_come_round_is_not_healthy_and_says_so_everywhere() -> None:
@@ -144,7 +144,7 @@ def test_an_agent_whose_main_thread_does_not_come_round_is_not_healthy_and_says_
         raise TimeoutError
 
     status, *_ = status_of(fail)
-    status.parts.progress.bound_seconds = 0.0
+    status.sources.progress.bound_seconds = 0.0
     with served(registry_of(dict), status) as connection:
         code, body = asked(connection, "/healthz")
         told = json.loads(asked(connection, "/status.json")[1])

@@ -8,12 +8,14 @@ import pytest
 from tests.browser import complaints, look
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.page import status_page
 from ts_uploader.status.snapshot import Status
 from ts_uploader.tasks import Failed
+from ts_uploader.tracking.blocked import Wait, WaitReason
+from ts_uploader.tracking.stuck import Stuck, StuckPartitions
 
 LONG = "StoreUnavailable: PutObject s3://archive/base/01011/prod/" + "x" * 200 + "/00000000000000000000.log: no answer"
 PHONE, DESK = 390, 1280
@@ -73,6 +75,36 @@ def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
     assert "Last errors" not in text
     assert "2 uploads, 1 commit" in text
     assert 'http-equiv="refresh"' in page
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_errors_of_partitions_that_no_longer_wait_come_last(tmp_path: Path, width: int) -> None:
+    """Next to unrelated trouble an error that is over would send the reader to the wrong partition."""
+    wait = Wait(WaitReason.COMMIT, "the commit: no answer")
+    stuck = StuckPartitions({TopicPartition("led-elsewhere", 0): Stuck(wait, 7_300.0)})
+    known = dict(
+        [waiting("clicks", 3), waiting("waits", 9, waits_for="a high watermark"), waiting("torn", 1, hole=True)]
+    )
+    status, _, errors = status_of(lambda: known, stuck=lambda: stuck)
+    for partition in (("clicks", 3), ("waits", 9), ("torn", 1), ("led-elsewhere", 0), ("no-longer-led", 4)):
+        errors.take(
+            Failed(TopicPartition(*partition), 0, Leadership(1, None, 0), 0, "Ship", f"error of {partition[0]}")
+        )
+    errors.note("CheckStores", "", "error of the agent")
+    page = b"".join(status_page(status)).decode()
+    seen = look(page, tmp_path, width=width)
+    text = seen["text"]
+    assert seen["scrollWidth"] <= width
+    last, totals, earlier = (text.index(words) for words in ("Last errors", "Totals", "Earlier errors"))
+    for name in ("waits", "torn", "led-elsewhere"):
+        assert last < text.index(f"error of {name}") < totals
+    for name in ("clicks", "no-longer-led", "the agent"):
+        assert text.index(f"error of {name}") > earlier
+    status.note_round(0)
+    status.sources.progress.bound_seconds = 0.0
+    page = b"".join(status_page(status)).decode()  # the main thread does not answer: nothing shows what still waits
+    assert "Earlier errors" not in page
+    assert page.index("Last errors") < page.index("error of clicks")
 
 
 def test_the_browser_has_nothing_to_complain_of(served: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from markupsafe import escape
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader import progress
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import Status
@@ -61,7 +61,7 @@ def test_what_comes_from_elsewhere_is_escaped() -> None:
     known = dict([waiting("topic", 0, waits_for=EVIL)])
     status, _, errors = status_of(lambda: known)
     errors.take(Failed(TopicPartition("t", 3), 0, Leadership(1, None, 0), 0, EVIL, EVIL))
-    status.parts = replace(status.parts, queues={EVIL: lambda: 1})
+    status.sources = replace(status.sources, queues={EVIL: lambda: 1})
     shown = page(status)
     assert "&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;" in shown
     assert "<script" not in shown
@@ -83,7 +83,7 @@ def test_u35_a_page_with_a_stuck_partition_does_not_say_that_all_is_well(reason:
     assert "nothing of not-in-the-backlog-3 for 2 h.</li>" in shown
     assert 'class="bad" data-name="Trouble">stuck for 20 min; waits for what it needs<' in shown
     assert shown.index(">stuck-0<") < shown.index(">waits-0<") < shown.index(">well-0<")
-    assert status.look().healthy
+    assert status.snapshot().healthy
     assert "All is well." in page(status_of(lambda: dict([waiting("well", 0)]))[0])
 
 
@@ -184,30 +184,30 @@ def test_a_worker_that_stands_still_beyond_its_bound_is_not_healthy(monkeypatch:
     now = [1000.0]
     monkeypatch.setattr("ts_uploader.progress.time.monotonic", lambda: now[0])
     status, *_ = status_of(upload_timeout_seconds=60)
-    parts = status.parts
-    assert parts.progress.bound_seconds == 300
+    sources = status.sources
+    assert sources.progress.bound_seconds == 300
 
     def later(seconds: float) -> None:
         now[0] += seconds
         status.note_round(0)
 
-    with parts.progress.doing("Ship", TopicPartition("t", 0)):
+    with sources.progress.doing("Ship", TopicPartition("t", 0)):
         later(299)
-        assert status.look().healthy
+        assert status.snapshot().healthy
         later(2)
-        look = status.look()
-        assert [(work.thread, work.operation) for work in look.stuck] == [(threading.current_thread().name, "Ship")]
-        assert not look.healthy
+        snapshot = status.snapshot()
+        assert [(work.thread, work.operation) for work in snapshot.stuck] == [(threading.current_thread().name, "Ship")]
+        assert not snapshot.healthy
         assert "has made no progress for 5 min (Ship t-0)" in page(status)
         progress.beat()
-        assert status.look().healthy
+        assert status.snapshot().healthy
         later(301)
-        parts.progress.excuse(1, 0.0)
-        assert status.look().healthy
+        sources.progress.excuse(1, 0.0)
+        assert status.snapshot().healthy
         later(301)
-        parts.progress.excuse(1, 0.0)  # nothing more was refused
-        assert not status.look().healthy
-    assert status.look().healthy
+        sources.progress.excuse(1, 0.0)  # nothing more was refused
+        assert not status.snapshot().healthy
+    assert status.snapshot().healthy
     progress.beat()  # without a task it means nothing
 
 
@@ -217,5 +217,5 @@ def test_a_dead_thread_is_not_healthy() -> None:
     ended.start()
     ended.join()
     status, *_ = status_of(threads=(ended,))
-    assert not status.look().healthy
+    assert not status.snapshot().healthy
     assert "Thread upload-1 is dead" in page(status)

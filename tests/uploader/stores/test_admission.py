@@ -22,7 +22,7 @@ def refusals(agent: AgentProcess, reason: str = "access_denied") -> float:
         return 0
 
 
-def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
+def test_u38_an_agent_that_is_denied_access_at_its_start_waits_visibly_and_continues(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy
 ) -> None:
     """An outage of the permission service ends no agent: metrics, pages and log report it until it is over."""

@@ -18,7 +18,7 @@ from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.proxy.actions import WebPage
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership
+from ts_uploader.messages import Leadership
 from ts_uploader.tasks import ReadPosition
 
 
@@ -31,7 +31,7 @@ def far(proxy: S3FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield store
 
 
-def test_u37_a_listing_that_is_a_web_page_never_says_where_an_archive_begins(
+def test_u37_a_listing_that_is_a_web_page_never_decides_where_an_archive_begins(
     proxy: S3FaultProxy, far: ObjectStore, local: LocalDirectory
 ) -> None:
     """A Java uploader's archive is continued from its own beginning, although the first listings are web pages."""

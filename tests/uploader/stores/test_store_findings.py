@@ -13,7 +13,7 @@ from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied
 from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.store.lifecycle import LifecycleRule, parse_rules
+from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.options import Endpoint, StorageOptions, Storing
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_local.stores.moto import MotoServer
@@ -97,38 +97,6 @@ def test_a_bucket_without_rules_is_fine(bucket: str) -> None:
     assert "no lifecycle rule" in " ".join(each.found for each in findings)
     with open_store(f"s3://{bucket}/base") as store:
         assert [info.key for info in store.list()] == [PROBE_NAME]
-
-
-@pytest.mark.parametrize(
-    ("prefix", "bits", "applies"),
-    [
-        ("", 3, True),
-        ("ba", 3, True),
-        ("base/", 3, True),
-        ("base/1", 3, True),
-        ("base/10", 3, True),
-        ("base/101/pro", 3, True),
-        ("base/101/prod/t-0/", 3, True),
-        ("base/102/prod/", 3, False),
-        ("base/1010/", 3, False),
-        ("base/prod/", 3, False),
-        ("base/prod/", -1, True),
-        ("base/production/", -1, False),
-        ("base/101/prod/", -1, False),
-        ("other/", 3, False),
-    ],
-)
-def test_a_rules_prefix_meets_our_keys_or_not(prefix: str, bits: int, *, applies: bool) -> None:
-    """A rule applies if its prefix begins a key, or a key's directory begins it, with entropy bits or without."""
-    known = LifecycleRule("r", "base/", prefix, frozenset(), "after 1 day", None)
-    assert known.applies_to("prod", bits, frozenset()) is applies
-
-
-def test_the_older_form_of_a_rule_and_a_date_are_understood() -> None:
-    """The prefix may be outside of the filter, where S3 had it before filters."""
-    answer = {"Rules": [{"Status": "Enabled", "Prefix": "x/", "Expiration": {"Date": "2030-01-01"}}]}
-    (known,) = parse_rules(answer, "")
-    assert (known.prefix, known.expires, known.name) == ("x/", "on 2030-01-01", "number 1")
 
 
 class Changed(WrappedStore):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.uploader.tracking.messages import LEADERSHIP, TP, listing, position, position_read, watermarks
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import Led
+from ts_uploader.messages import Led
 from ts_uploader.tasks import AnyTask, LookBelow, ReadPosition, Rescan
 from ts_uploader.tracking.tracker import Tracker
 

@@ -7,7 +7,7 @@ from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_uploader.events import FileState, HighWatermarks, Leadership, Listing
+from ts_uploader.messages import FileState, HighWatermarks, Leadership, Listing
 from ts_uploader.tasks import (
     AnyTask,
     Changed,

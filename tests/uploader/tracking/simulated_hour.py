@@ -7,8 +7,8 @@ from collections import Counter
 
 from tests.uploader.tracking.led_partition import led
 from tests.uploader.tracking.messages import changed, failed, listing, succeeded
+from ts_common.store.retry import backoff_seconds
 from ts_uploader.tasks import AnyTask, ReadPosition, Rescan, Result, Ship, WriteCommit
-from ts_uploader.workers import backoff_seconds
 
 HOUR = 3600.0
 

@@ -17,7 +17,7 @@ from tests.uploader.tracking.messages import (
     watermark,
     watermarks,
 )
-from ts_uploader.events import Led, Listing
+from ts_uploader.messages import Led, Listing
 from ts_uploader.tasks import Committed, FillGap, LookDue, PassGap, ReadPosition, Rescan, Ship, WriteCommit
 
 

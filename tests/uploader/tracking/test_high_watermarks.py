@@ -12,7 +12,8 @@ from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import TP, LocalDirectory
 from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, bases, listing, position_read, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import (
+from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, list_partition, read_high_watermarks
+from ts_uploader.messages import (
     NO_EPOCH_FILE,
     DirectoryGone,
     EpochFile,
@@ -23,7 +24,6 @@ from ts_uploader.events import (
     Listing,
     NotLed,
 )
-from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, list_partition, read_high_watermarks
 from ts_uploader.tasks import AnyTask, Changed, LookDue, ReadPosition, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker

@@ -16,7 +16,7 @@ from tests.uploader.tracking.messages import (
     watermark,
     watermarks,
 )
-from ts_uploader.events import Led
+from ts_uploader.messages import Led
 from ts_uploader.tasks import AnyTask, Committed, FillGap, ReadPosition, Ship
 from ts_uploader.tracking.tracker import Tracker
 

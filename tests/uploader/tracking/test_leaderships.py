@@ -7,7 +7,7 @@ import pytest
 from tests.uploader.tracking.led_partition import LedPartition
 from tests.uploader.tracking.messages import LEADERSHIP, TP, listing, position_read, shipped, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import DirectoryGone, Led, Listing, NotLed
+from ts_uploader.messages import DirectoryGone, Led, Listing, NotLed
 from ts_uploader.tasks import Fenced, ReadPosition
 from ts_uploader.tracking.tracker import Tracker
 

@@ -13,7 +13,8 @@ from tests.uploader.checkpoint_files import written
 from tests.uploader.local_directory import ID, TP, LocalDirectory
 from tests.uploader.tracking.messages import bases, position_read
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import (
+from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.messages import (
     DirectoryGone,
     EpochFile,
     HighWatermarks,
@@ -23,7 +24,6 @@ from ts_uploader.events import (
     Listing,
     SeveralDirectories,
 )
-from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.tasks import AnyTask, ReadPosition
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker

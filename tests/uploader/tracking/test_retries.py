@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.uploader.tracking.led_partition import led
 from tests.uploader.tracking.messages import TP, changed, failed, listing, succeeded
 from tests.uploader.tracking.simulated_hour import HOUR, Hour
-from ts_uploader import workers
+from ts_common.store import retry
+from ts_common.store.retry import backoff_seconds
 from ts_uploader.tasks import AnyTask, LookDue, ReadPosition, Rescan, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.retries import Retries
 from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import backoff_seconds
 
 # In an hour: one retry every 15 seconds, once delays have doubled to that, and the earlier ones.
 RETRIES = int(HOUR / 15) + 12
@@ -84,8 +84,8 @@ def test_u35_other_segments_go_on_while_one_keeps_changing() -> None:
 
 def test_u35_the_queue_of_an_agent_never_holds_two_looks_of_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the real queue and its delays, while hints cause a listing after each change."""
-    monkeypatch.setattr(workers, "_FIRST_WAIT_SECONDS", 0.002)
-    monkeypatch.setattr(workers, "_LONGEST_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(retry, "_FIRST_BACKOFF_SECONDS", 0.002)
+    monkeypatch.setattr(retry, "_LONGEST_BACKOFF_SECONDS", 0.02)
     tracker, ask = led(*range(0, 2000, 100))
     uploads: WorkQueue[AnyTask] = WorkQueue()
     questions: WorkQueue[AnyTask] = WorkQueue()

@@ -21,7 +21,7 @@ from tests.uploader.tracking.messages import (
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import Led
+from ts_uploader.messages import Led
 from ts_uploader.tasks import Changed, Committed, LookDue, ReadPosition, Rescan, Ship, WriteCommit
 from ts_uploader.tracking.tracker import Tracker
 

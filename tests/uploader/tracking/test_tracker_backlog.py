@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.uploader.tracking.led_partition import LedPartition
 from tests.uploader.tracking.messages import LEADERSHIP, TP, bases, failed, listing, position, position_read, shipped
-from ts_uploader.events import DirectoryGone, Led, NotLed
+from ts_uploader.messages import DirectoryGone, Led, NotLed
 from ts_uploader.tasks import Changed, Committed, Fenced, ReadPosition, Ship, WriteCommit
 
 

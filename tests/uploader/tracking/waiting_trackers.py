@@ -20,7 +20,7 @@ from tests.uploader.tracking.messages import (
     watermark,
 )
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import EpochFile, HighWatermarks, LastEpoch, Led, Listing, SeveralDirectories
+from ts_uploader.messages import EpochFile, HighWatermarks, LastEpoch, Led, Listing, SeveralDirectories
 from ts_uploader.tasks import AnyTask, Fenced, PositionRead, ReadPosition, Rescan, Result, Ship, Task, WriteCommit
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.contained_tracker import ContainedTracker

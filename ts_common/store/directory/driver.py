@@ -35,7 +35,6 @@ from ts_common.errors import (
     OperatorError,
     OutcomeUnknown,
     StoreUnavailable,
-    TieredStorageError,
 )
 from ts_common.store.byte_ranges import range_within
 from ts_common.store.contract import (
@@ -47,6 +46,7 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.deletions import Deletions
 from ts_common.store.directory.objects import (
     META,
     FileStream,
@@ -222,21 +222,12 @@ class FileStore(ObjectStore):
         """Unlink one file after the other."""
         with self._translated("delete", ""):
             self._require_root()
-        first: tuple[str, TieredStorageError] | None = None
-        failed = count = 0
+        deletions = Deletions()
         for key in keys:
             path = self._path(key)
-            count += 1
-            try:
-                with self._translated("delete", key), suppress(*_ABSENT):
-                    remove(path)
-            except TieredStorageError as error:
-                failed += 1
-                first = first or (key, error)
-        if first is not None:
-            key, cause = first
-            kind = type(cause) if isinstance(cause, OperatorError) else StoreUnavailable
-            raise kind(f"{failed} of {count} not deleted, the first is {key}: {cause}") from cause
+            with deletions.deleting(key), self._translated("delete", key), suppress(*_ABSENT):
+                remove(path)
+        deletions.check()
 
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):

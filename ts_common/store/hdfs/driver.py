@@ -58,6 +58,7 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.deletions import Deletions
 from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
 from ts_common.store.hdfs.namenode import NameNode, Status
 from ts_common.store.http.bodies import RequestBody
@@ -304,20 +305,12 @@ class WebHdfsStore(ObjectStore):
     def delete(self, keys: Iterable[str]) -> None:
         """Send DELETE for one key after the other."""
         self.check()
-        failed: list[tuple[str, TieredStorageError]] = []
-        count = 0
+        deletions = Deletions()
         for key in keys:
             path = self._path(check_key(key))
-            count += 1
-            try:
-                with suppress(ObjectNotFound):
-                    self._namenode.delete(path)
-            except TieredStorageError as error:
-                failed.append((key, error))
-        if failed:
-            key, first = failed[0]
-            kind = type(first) if isinstance(first, OperatorError) else StoreUnavailable
-            raise kind(f"{len(failed)} of {count} not deleted, the first is {key}: {first}") from first
+            with deletions.deleting(key), suppress(ObjectNotFound):
+                self._namenode.delete(path)
+        deletions.check()
 
     def close(self) -> None:
         """Wait for puts, and close the connections."""

@@ -1,17 +1,9 @@
-"""Bodies over HTTP: that of a put, and a response that is read as a whole."""
-
-import time
+"""The body of a put over HTTP."""
 
 from awscrt.checksums import crc32c as crc32c_of
-from urllib3 import BaseHTTPResponse
 
 from ts_common.errors import CorruptData
 from ts_common.store.contract import Body
-
-# The largest page that a store returns: 5,000 blobs of Azure with names of 1,024 characters are 11 MB.
-MOST_BYTES = 16 << 20
-MOST_SECONDS = 120.0
-_PIECE = 1 << 17
 
 
 class RequestBody:
@@ -82,23 +74,3 @@ class RequestBody:
         return CorruptData(
             f"{self.name}: the body's CRC-32C is {self._crc32c:08x}; expected {self._expected:08x}; nothing was written"
         )
-
-
-def read_whole(response: BaseHTTPResponse) -> bytes:
-    """Return the body of a response, bounded in bytes and in seconds; a timeout bounds only each receive.
-
-    Raises:
-        ValueError: it is longer than `MOST_BYTES`, or arrives for more than `MOST_SECONDS`.
-        urllib3.exceptions.HTTPError, OSError: the transfer broke.
-    """
-    got: list[bytes] = []
-    size = 0
-    ends = time.monotonic() + MOST_SECONDS
-    while piece := response.read1(_PIECE):
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise ValueError(f"a response of more than {MOST_BYTES} bytes")
-        if time.monotonic() > ends:
-            raise ValueError(f"a response that lasts more than {MOST_SECONDS:.0f} s")
-        got.append(piece)
-    return b"".join(got)

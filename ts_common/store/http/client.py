@@ -22,8 +22,9 @@ from urllib3 import exceptions as http
 
 from ts_common.errors import OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
-from ts_common.store.http.bodies import RequestBody, read_whole
+from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.proxies import pool_for
+from ts_common.store.response_body import read_whole
 from ts_common.store.retry import request_policy
 
 _BLOCK_BYTES = 128 << 10  # of a body, for each send

@@ -20,7 +20,6 @@ from ts_common.errors import (
     AccessDenied,
     BucketMissing,
     ObjectNotFound,
-    OperatorError,
     PreconditionFailed,
     StoreUnavailable,
     TieredStorageError,
@@ -37,10 +36,11 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.deletions import Deletions
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Response
 from ts_common.store.http.service import Page, Service
-from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
+from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.validation import (
     SizedBody,
@@ -191,11 +191,7 @@ class HttpStore(ObjectStore):
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Send a request for each page."""
         check_prefix(prefix)
-        if start_after > prefix and not start_after.startswith(prefix):
-            return iter(())
-        listed = in_byte_order(self._listed(prefix, resume_after(start_after, prefix)), len(prefix))
-        listed = each_once(listed, self._call(self._service.operations.list, prefix))
-        return (info for info in listed if info.key > start_after)
+        return list_in_order(self._listed, prefix, start_after, self._call(self._service.operations.list, prefix))
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         """Yield objects in the order of the service."""
@@ -248,17 +244,12 @@ class HttpStore(ObjectStore):
     def delete(self, keys: Iterable[str]) -> None:
         """Send a request for each object, eight at once."""
         remaining = iter(keys)
-        failed: list[tuple[str, TieredStorageError]] = []
-        count = 0
+        deletions = Deletions()
         with ThreadPoolExecutor(_DELETED_AT_ONCE, "store-delete") as threads:
             while chunk := [check_key(key) for key in islice(remaining, _DELETED_IN_A_ROW)]:
-                count += len(chunk)
-                outcomes = threads.map(self._delete, chunk)
-                failed += [(key, error) for key, error in zip(chunk, outcomes, strict=True) if error is not None]
-        if failed:
-            key, error = failed[0]
-            kind = type(error) if isinstance(error, OperatorError) else StoreUnavailable
-            raise kind(f"{len(failed)} of {count} not deleted, the first is {key}: {error}") from error
+                for key, error in zip(chunk, threads.map(self._delete, chunk), strict=True):
+                    deletions.add(key, error)
+        deletions.check()
 
     def _delete(self, key: str) -> TieredStorageError | None:
         call = self._call(self._service.operations.delete, key)

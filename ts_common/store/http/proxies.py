@@ -16,7 +16,7 @@ import urllib3
 from urllib3 import exceptions as http
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.http.bodies import read_whole
+from ts_common.store.response_body import read_whole
 
 _METADATA = "metadata.google.internal"  # link-local, although it is a name
 _NO_UPSTREAM = {502, 504}  # sent by a gateway that has no response
@@ -79,7 +79,7 @@ def pool_for(url: str, **settings: Any) -> urllib3.PoolManager:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class TokenResponse:
     """A response in the form that google-auth expects.
 
     Attributes:
@@ -100,7 +100,7 @@ class Pools:
         self._lock = threading.Lock()
         self._opened: dict[str | None, urllib3.PoolManager] = {}
 
-    def request(self, method: str, url: str, **arguments: Any) -> Received:
+    def request(self, method: str, url: str, **arguments: Any) -> TokenResponse:
         """Send one request and return its response.
 
         Raises:
@@ -122,7 +122,7 @@ class Pools:
             response.close()
         if response.status in _NO_UPSTREAM:
             raise http.HTTPError(f"{url}: HTTP {response.status}")
-        return Received(response.status, response.headers, body)
+        return TokenResponse(response.status, response.headers, body)
 
 
 def _is_link_local(host: str) -> bool:

@@ -11,12 +11,14 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 from urllib3 import exceptions as http
 
-from ts_common.store.http.bodies import read_whole
+from ts_common.store.response_body import read_whole
 
 
 def bound(client: Any) -> Any:
     """Bound the responses of a client of the SDK, and return it."""
-    endpoint = client._endpoint  # no public attribute leads to the session
+    # No public attribute leads to the session. The event `before-send` can replace it, but not wrap it: proxies,
+    # certificates and timeouts would be set up twice. `tests/common/store/test_hostile_answers.py` tests the bound.
+    endpoint = client._endpoint
     endpoint.http_session = _BoundedSession(endpoint.http_session)
     return client
 

@@ -17,6 +17,7 @@ A `Connection` applies to the session, so STS is reached through the same proxy 
 the client's certificate and `tls.verify` apply to S3 only.
 """
 
+import logging
 import os
 from collections.abc import Callable
 from functools import cache
@@ -42,6 +43,14 @@ from ts_common.store.wrappers.bandwidth import Allowance, RationedBody
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+
+def _is_no_full_pool(record: logging.LogRecord) -> bool:
+    """Drop the warning of urllib3 that more requests run at once than connections are kept: it is no fault."""
+    return not record.getMessage().startswith("Connection pool is full")
+
+
+logging.getLogger("urllib3.connectionpool").addFilter(_is_no_full_pool)
 
 
 def open_clients(

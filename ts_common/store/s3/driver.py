@@ -42,7 +42,7 @@ from ts_common.store.contract import (
     ObjectStream,
 )
 from ts_common.store.lifecycle import LifecycleRule
-from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
+from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
@@ -226,11 +226,7 @@ class S3Store(ObjectStore):
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Send ListObjectsV2 for each page."""
         check_prefix(prefix)
-        if start_after > prefix and not start_after.startswith(prefix):
-            return iter(())
-        listed = in_byte_order(self._listed(prefix, resume_after(start_after, prefix)), len(prefix))
-        listed = each_once(listed, self._call("ListObjectsV2", prefix))
-        return (info for info in listed if info.key > start_after)
+        return list_in_order(self._listed, prefix, start_after, self._call("ListObjectsV2", prefix))
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         """Yield objects in the order of the server."""

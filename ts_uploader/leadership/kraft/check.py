@@ -1,16 +1,14 @@
 """Check that the local broker answers, is the one of its file, and lets this identity read who leads."""
 
-import time
 from collections.abc import Set
 from itertools import islice
 
+from ts_common.store.retry import check_policy
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 
 _MOST_TOPICS = 200  # one request each
-_ATTEMPTS = 3
-_AGAIN_SECONDS = 1.0  # see `broker_client`: the broker that was last used, to the second, receives the next request
 _CLOSE_SECONDS = 2.0
 
 
@@ -68,15 +66,9 @@ def _topics(client: BrokerClient, topics: Set[str], about: str) -> list[Finding]
 
 
 def _leaders(client: BrokerClient, topic: str) -> dict[int, int] | None:
-    for attempt in range(_ATTEMPTS):
-        try:
-            return client.leaders(topic)
-        except AnsweredByAnother:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(_AGAIN_SECONDS)
-            client.broker_settings()
-    raise AnsweredByAnother(topic)  # not reached: the last attempt answers or raises
+    # See `broker_client`: the broker that was last used, to the second, receives the next request.
+    policy = check_policy(AnsweredByAnother, client.broker_settings)
+    return policy(client.leaders, topic)
 
 
 def _some(topics: list[str]) -> str:

@@ -45,14 +45,14 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.findings import Finding
-from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.denied_requests import DeniedRequest, DeniedRequests
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.check import kraft_findings
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
+from ts_uploader.messages import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()
@@ -126,7 +126,11 @@ class KraftLeadership(LeadershipSource):
     answer_seconds: ClassVar[float] = 3.0
 
     def __init__(
-        self, environment: Environment, emit: Callable[[Said], None], poll_seconds: float, client: Mapping[str, str]
+        self,
+        environment: Environment,
+        emit: Callable[[LeadershipEvent], None],
+        poll_seconds: float,
+        client: Mapping[str, str],
     ) -> None:
         super().__init__(environment, emit, poll_seconds)
         self._client = BrokerClient(environment.broker_id, client, self.answer_seconds)

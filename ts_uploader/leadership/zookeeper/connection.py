@@ -27,7 +27,7 @@ from ts_uploader.leadership.zookeeper.tls import connect_tls, tls_context, why_t
 _ENDED = {KeeperState.AUTH_FAILED, KeeperState.CLOSED}
 _LONGEST_PAUSE_SECONDS = 2.0  # of kazoo between attempts to connect; its own limit is an hour
 _LEFT_OPEN = "it accepted the connection and gave no session"
-_REFUSED = "ZooKeeper refuses this identity"
+_REFUSED = "ZooKeeper rejects this identity"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class _Reader:
     def certificate(self, version: int) -> bytes:
         kind = self.text() if version == 2 else "X.509"
         if kind != "X.509":
-            raise StoreError(f"it holds a certificate of type {kind}; X.509 is known")
+            raise StoreError(f"it contains a certificate of type {kind}; only X.509 is supported")
         return self.sized()
 
 

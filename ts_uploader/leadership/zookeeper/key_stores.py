@@ -23,7 +23,7 @@ def trusted_certificates(path: Path, kind: StoreType, password: str) -> list[byt
     """Return the certificates of a trust store, as DER.
 
     Raises:
-        StoreError: the file cannot be read, its password is another one, or it holds no certificate.
+        StoreError: the file cannot be read, its password is another one, or it contains no certificate.
     """
     data = _read(path)
     if kind is StoreType.PEM:
@@ -33,7 +33,7 @@ def trusted_certificates(path: Path, kind: StoreType, password: str) -> list[byt
     else:
         found = [_der(each.certificate) for each in store.additional_certs]
     if not found:
-        raise StoreError("it holds no certificate that is trusted")
+        raise StoreError("it contains no certificate that is trusted")
     return found
 
 
@@ -43,14 +43,15 @@ def own_certificate(path: Path, kind: StoreType, password: str) -> tuple[bytes, 
     Of several keys the first one.
 
     Raises:
-        StoreError: the file cannot be read, its password is another one, or it holds no private key with a certificate.
+        StoreError: the file cannot be read, its password is another one, or it contains no private key with a
+            certificate.
     """
     data = _read(path)
     if kind is StoreType.PEM:
         key, certificates = _pem_key(data, password), _pem_certificates(data)
     elif isinstance(store := _java_store(data, password, with_keys=True), JksStore):
         if not store.keys:
-            raise StoreError("it holds no private key")
+            raise StoreError("it contains no private key")
         try:
             key = serialization.load_der_private_key(store.keys[0].pkcs8, None)
             certificates = [x509.load_der_x509_certificate(der) for der in store.keys[0].chain]
@@ -58,13 +59,13 @@ def own_certificate(path: Path, kind: StoreType, password: str) -> tuple[bytes, 
             raise StoreError("its private key or a certificate of it is damaged, or of a kind unknown here") from None
     else:
         if store.key is None:
-            raise StoreError("it holds no private key")
+            raise StoreError("it contains no private key")
         key = store.key
         certificates = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
     public = _spki(key)
     own = [each for each in certificates if _der_of_key(each) == public]
     if not own:
-        raise StoreError("it holds no certificate of its private key")
+        raise StoreError("it contains no certificate of its private key")
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     pem = key.private_bytes(encoding, form, serialization.NoEncryption())
     return pem, [own[0], *(each for each in certificates if each is not own[0])]
@@ -106,7 +107,7 @@ def _java_store(data: bytes, password: str, *, with_keys: bool) -> JksStore | PK
 
 def _pem_certificates(data: bytes) -> list[x509.Certificate]:
     if b"CERTIFICATE-----" not in data:
-        raise StoreError("it holds no certificate in PEM")
+        raise StoreError("it contains no certificate in PEM")
     try:
         return x509.load_pem_x509_certificates(data)
     except ValueError:
@@ -115,7 +116,7 @@ def _pem_certificates(data: bytes) -> list[x509.Certificate]:
 
 def _pem_key(data: bytes, password: str) -> PrivateKeyTypes:
     if b"PRIVATE KEY-----" not in data:
-        raise StoreError("it holds no private key in PEM")
+        raise StoreError("it contains no private key in PEM")
     encrypted = b"ENCRYPTED" in data
     if encrypted and not password:
         raise StoreError("its private key is encrypted, and there is no password for it")

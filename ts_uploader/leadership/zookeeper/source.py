@@ -31,15 +31,15 @@ from kazoo.protocol.states import WatchedEvent
 from ts_common.errors import ConfigurationError, TransientError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Led
 from ts_uploader.findings import Finding
-from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection, Trouble
 from ts_uploader.leadership.zookeeper.migration import Registration
 from ts_uploader.leadership.zookeeper.security import Security
 from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, topic_path
 from ts_uploader.leadership.zookeeper.tls import tls_context
+from ts_uploader.messages import Led
 
 log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class ZookeeperLeadership(LeadershipSource):
     def __init__(
         self,
         environment: Environment,
-        emit: Callable[[Said], None],
+        emit: Callable[[LeadershipEvent], None],
         poll_seconds: float,
         security: Security | None = None,
     ) -> None:

@@ -94,7 +94,7 @@ def why_tls_failed(error: OSError) -> str | None:
     if isinstance(error, ssl.SSLError) and "ALERT" in str(error):
         reason = str(error.reason).lower().replace("_", " ")
         return (
-            f"it refuses the TLS connection ({reason}): the agent's certificate (ssl.keystore.*), or the versions or "
+            f"it rejects the TLS connection ({reason}): the agent's certificate (ssl.keystore.*), or the versions or "
             "cipher suites, are not what it accepts"
         )
     if isinstance(error, ssl.SSLError):

@@ -1,5 +1,6 @@
 """Stores that connect to S3 in the same way share the SDK's clients."""
 
+import logging
 from contextlib import ExitStack
 
 import botocore.client
@@ -97,3 +98,11 @@ def test_the_sdks_description_of_s3_is_read_once(fake: FakeServer, monkeypatch: 
         for number in range(2, 5):
             tagged(number, Connection(region=f"eu-west-{number}")).close()
     assert [path for path in read if "/s3/" in path or "endpoints" in path] == []
+
+
+def test_more_requests_than_kept_connections_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A planner sends more at once; other warnings of the library stay."""
+    library = logging.getLogger("urllib3.connectionpool")
+    library.warning("Connection pool is full, discarding connection: %s. Connection pool size: %s", "host", 32)
+    library.warning("Retrying (%r) after connection broken", "once")
+    assert [record.getMessage() for record in caplog.records] == ["Retrying ('once') after connection broken"]

@@ -64,4 +64,4 @@ def test_a_keytab_of_the_brokers_jaas_file_logs_in(realm: Kerberos, secured: Loc
     properties[PREFIX + "sasl.keytab"] = "/nowhere/agent.keytab"
     ended = check.run(properties, "--server-properties", str(file), environment=environment)
     assert ended.returncode == EXIT_ACT, ended.stdout
-    assert "ZooKeeper refuses this identity: Kerberos: " in ended.stdout
+    assert "ZooKeeper rejects this identity: Kerberos: " in ended.stdout

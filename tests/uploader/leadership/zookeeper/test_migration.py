@@ -14,10 +14,10 @@ from ts_common.model import TopicPartition
 from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
-from ts_uploader.events import Led
 from ts_uploader.leadership.zookeeper.migration import MIGRATION
 from ts_uploader.leadership.zookeeper.source import BrokerMigrated, ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.state import state_path
+from ts_uploader.messages import Led
 
 BROKER = 1
 OFTEN = 0.2  # seconds between two polls

@@ -26,7 +26,7 @@ __all__ = ["listen"]  # a fixture
 
 PASSWORD = 'Zq7x "quoted" = secret'
 USERS = {"kafka": PASSWORD, "agent": "p\N{LATIN SMALL LETTER A WITH DIAERESIS}ss Zq7x"}
-REFUSED = "ZooKeeper refuses this identity: "
+REFUSED = "ZooKeeper rejects this identity: "
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_an_agent_that_is_refused_stays_up_with_its_reason(
     agent = archive.agent()
     wait_for(lambda: agent.status()["leadership_trouble"] is not None, "the reason", 60, state=agent.status)
     trouble = agent.status()["leadership_trouble"]
-    assert trouble.startswith("ZooKeeper refuses this identity: it does not accept this user")
+    assert trouble.startswith("ZooKeeper rejects this identity: it does not accept this user")
     assert agent.status()["ready"] is False
     assert trouble in agent.page("/").replace("&#x27;", "'")
     assert trouble in agent.log.read_text()
@@ -126,7 +126,7 @@ def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
     assert "reached, and broker 1 is registered" in fine.stdout
     said = [fine.stdout]
     for keys_more, changes, text in (
-        ({"sasl.password": "guessed Zq7x"}, {}, "ZooKeeper refuses this identity"),
+        ({"sasl.password": "guessed Zq7x"}, {}, "ZooKeeper rejects this identity"),
         ({}, {"zookeeper.ssl.truststore.location": "/nowhere/t.jks"}, "/nowhere/t.jks (JKS): it cannot be read"),
         ({}, {"zookeeper.ssl.client.enable": "false"}, "requires TLS"),
         ({}, {"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true: the agent cannot check"),

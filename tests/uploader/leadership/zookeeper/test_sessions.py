@@ -11,7 +11,7 @@ from tests.uploader.leadership.zookeeper.kafka_nodes import SETTINGS, STATE, TOP
 from tests.uploader.leadership.zookeeper.sources import Impatient, Listen, Quick, led
 from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
-from ts_uploader.events import NotLed
+from ts_uploader.messages import NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 

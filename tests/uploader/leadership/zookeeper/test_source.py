@@ -10,7 +10,7 @@ from ts_common.model import TopicPartition
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
-from ts_uploader.events import Led, NotLed
+from ts_uploader.messages import Led, NotLed
 
 
 def test_a_change_of_leader_is_said_by_its_watch(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:

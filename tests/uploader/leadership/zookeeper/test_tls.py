@@ -147,7 +147,7 @@ def test_a_client_without_a_trusted_certificate_is_refused(
     for own in (None, others.client["PKCS12"]):
         properties = broker_properties(zookeeper.secure_connect, stores.trust["JKS"], own)
         (error, *_) = errors_of(zookeeper.secure_connect, properties, {"ssl.protocol": version})
-        assert "it refuses the TLS connection (" in error
+        assert "it rejects the TLS connection (" in error
         assert "ssl.keystore.*" in error
 
 

@@ -29,10 +29,10 @@ def turns_of(steps: Sequence[tuple[int, float, int | None]], first: int) -> list
         now += passed
         rate.limit = limit or rate.limit
         assert rate.limit is not None
-        granted, patience = rate.take(size, now)
+        granted, pause = rate.take(size, now)
         assert 1 <= granted <= size
-        assert patience >= 0
-        turns.append((now + patience, granted / rate.limit))
+        assert pause >= 0
+        turns.append((now + pause, granted / rate.limit))
     return turns
 
 
@@ -53,8 +53,8 @@ def test_who_always_has_something_to_send_gets_the_whole_rate(limit: int, thread
     rate, clocks, sent = ByteRate(limit), [0.0] * threads, [0] * threads
     for _ in range(3_000):
         thread = min(range(threads), key=clocks.__getitem__)
-        granted, patience = rate.take(size, clocks[thread])
-        clocks[thread] += patience
+        granted, pause = rate.take(size, clocks[thread])
+        clocks[thread] += pause
         sent[thread] += granted
     piece = min(size, max(1, int(limit * PIECE_SECONDS)))
     assert abs(sum(sent) - limit * max(clocks)) <= limit * SLACK + threads * piece + 1
@@ -72,9 +72,9 @@ def test_a_lower_or_higher_limit_holds_from_the_next_piece_on() -> None:
     for _ in range(3):
         rate.take(1 << 20, 0.0)
     rate.limit = 10_000_000
-    granted, patience = rate.take(1 << 20, 0.0)
+    granted, pause = rate.take(1 << 20, 0.0)
     assert granted == 1_000_000
-    assert patience <= 3 * PIECE_SECONDS
+    assert pause <= 3 * PIECE_SECONDS
     rate.limit = None
     assert rate.take(1 << 20, 0.0) == (1 << 20, 0.0)
 

@@ -115,7 +115,7 @@ def test_a_put_that_fails_leaves_no_file(store: ObjectStore, tmp_path: Path) -> 
     assert names(tmp_path) <= {".lock", ".meta"}
 
 
-def test_what_a_killed_writer_left_goes_with_a_later_put(store: ObjectStore, tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed_by_a_later_put(store: ObjectStore, tmp_path: Path) -> None:
     """Only files that are older than any put are removed; a younger one may still be written."""
     for name, age in ((".put-old-a", 7200), (".put-young-a", 60)):
         (tmp_path / name).write_bytes(b"half")

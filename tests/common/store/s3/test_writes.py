@@ -1,24 +1,20 @@
-"""Options of stored objects, as the server itself reports them: moto for most, SeaweedFS for checksums."""
+"""Options of stored objects, as arguments of a put and as the server itself reports them."""
 
-import base64
 import io
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from awscrt.checksums import crc32c
 
 from tests.common.store.servers import FakeServer, answer
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import CorruptData, OperatorError
-from ts_common.store.checksums import ChecksumAlgorithm
+from ts_common.errors import OperatorError
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
+from ts_common.store.s3.writes import check_encrypted, storing_arguments
 from ts_local.stores.moto import MotoServer
-from ts_local.stores.s3 import S3Server
 
 PARTITION = "prod/t-0/"
 SEGMENT = [f"{PARTITION}{100:020d}{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".log")]
@@ -129,68 +125,34 @@ def test_a_store_that_ignores_encryption_is_refused(fake: FakeServer, fake_answe
         store.put("a", b"x")
 
 
-# The published check values of the algorithms, for b"123456789".
-CHECK_VALUES = {
-    ChecksumAlgorithm.CRC32C: "e3069283",
-    ChecksumAlgorithm.CRC32: "cbf43926",
-    ChecksumAlgorithm.CRC64NVME: "ae8b14860a799888",
-    ChecksumAlgorithm.SHA1: "f7c3bc1d808e04732adf679965ccc34ca7ae3441",
-    ChecksumAlgorithm.SHA256: "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
-}
+def test_only_options_that_are_set_are_arguments() -> None:
+    """The bucket decides on all others."""
+    assert storing_arguments(Storing(), archived=True) == {}
+    storing = Storing(
+        server_side_encryption=Encryption.SSE_KMS,
+        kms_key_id="k",
+        bucket_key_enabled=False,
+        storage_class="STANDARD_IA",
+        tags=(("cost center", "a+b"), ("team", "data")),
+        acl=Acl.PRIVATE,
+    )
+    arguments = {
+        "ServerSideEncryption": "aws:kms",
+        "SSEKMSKeyId": "k",
+        "BucketKeyEnabled": False,
+        "Tagging": "cost+center=a%2Bb&team=data",
+        "ACL": "private",
+    }
+    assert storing_arguments(storing, archived=False) == arguments
+    assert storing_arguments(storing, archived=True) == {**arguments, "StorageClass": "STANDARD_IA"}
 
 
-@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
-def test_a_put_carries_the_checksum_that_was_asked_for(
-    fake: FakeServer, fake_answer: bytes, algorithm: ChecksumAlgorithm
-) -> None:
-    """One, of the body's first `size` bytes, for a reader or bytes, with or without a given CRC-32C."""
-    fake.answers = [fake_answer]
-    with stored("archive", Storing(checksum_algorithm=algorithm)) as store:
-        for known in (None, crc32c(b"123456789")):
-            store.put("a", io.BytesIO(b"123456789 and more"), size=9, crc32c=known)
-            store.put("a", b"123456789", crc32c=known)
-    for headers in fake.headers:
-        sent = {name: value for name, value in headers.items() if name.startswith("x-amz-checksum-")}
-        expected = base64.b64encode(bytes.fromhex(CHECK_VALUES[algorithm])).decode()
-        assert sent == {f"x-amz-checksum-{algorithm.lower()}": expected}
-    assert len(fake.headers) == 4
-
-
-@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
-def test_a_body_that_changed_since_its_scan_is_refused(aws: S3Server, algorithm: ChecksumAlgorithm) -> None:
-    """With every algorithm the CRC-32C of the scan is compared with the body, and nothing is written."""
-    del aws
-    with open_store(
-        f"s3://contract/{uuid.uuid4().hex}", StorageOptions(storing=Storing(checksum_algorithm=algorithm))
-    ) as store:
-        content = b"0123456789" * 50_000
-        for body in (content, io.BytesIO(content)):
-            with pytest.raises(CorruptData):
-                store.put("a", body, size=len(content), crc32c=crc32c(content) ^ 1)
-        assert list(store.list()) == []
-        store.put("a", io.BytesIO(content), size=len(content), crc32c=crc32c(content))
-        assert store.get("a")[0] == content
-
-
-class Changing(io.BytesIO):
-    """A body with other bytes at its second reading."""
-
-    seeks = 0
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self.seeks += 1
-        if self.seeks > 1:
-            self.getbuffer()[-1:] = b"!"
-        return super().seek(offset, whence)
-
-
-@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
-def test_the_store_compares_each_checksum_with_what_arrives(aws: S3Server, algorithm: ChecksumAlgorithm) -> None:
-    """SeaweedFS rejects a body that changes between the checksum and the request; nothing is written."""
-    del aws
-    with open_store(
-        f"s3://contract/{uuid.uuid4().hex}", StorageOptions(storing=Storing(checksum_algorithm=algorithm))
-    ) as store:
-        with pytest.raises(CorruptData):
-            store.put("a", Changing(b"0123456789"), size=10)
-        assert list(store.list()) == []
+@pytest.mark.parametrize(("done", "shown"), [(None, "no encryption"), ("AES256", "AES256")])
+def test_another_encryption_than_the_requested_one_is_an_error(done: str | None, shown: str) -> None:
+    """The object exists without it, so the operator must act; without a request any encryption is right."""
+    answer = {} if done is None else {"ServerSideEncryption": done}
+    kms = Storing(server_side_encryption=Encryption.SSE_KMS)
+    with pytest.raises(OperatorError, match=f"key: requested .*=aws:kms, but the store confirms {shown}"):
+        check_encrypted(kms, answer, "key")
+    check_encrypted(kms, {"ServerSideEncryption": "aws:kms"}, "key")
+    check_encrypted(Storing(), answer, "key")

@@ -1,22 +1,45 @@
-"""The S3 driver and its credentials: denied access, wrong clocks, unavailable metadata servers."""
+"""Errors of the SDK as those of the project: denied access, wrong clocks, unavailable metadata servers."""
 
 from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    ParamValidationError,
+    ReadTimeoutError,
+    SSLError,
+)
+from botocore.parsers import ResponseParserError
 
 from tests.common.store.conftest import OpenStore
 from tests.common.store.s3.calls import EVERY_CALL, MODIFIED, Ask
 from tests.common.store.servers import FakeServer, answer, error
 from ts_common.errors import (
     AccessDenied,
+    CorruptData,
+    ObjectNotFound,
+    OperatorError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
     WrongClock,
 )
+from ts_common.store.call import Call
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.s3.errors import (
+    NEEDED_PERMISSION,
+    is_without_reason,
+    needed_permission,
+    status_of,
+    translate,
+    translated,
+)
 from ts_local.ports import free_port
 
 
@@ -157,3 +180,96 @@ def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
     monkeypatch.setattr("ts_common.store.s3.errors._VENDOR", tmp_path / "vendor")
     with open_store("s3://archive") as store, pytest.raises(kind, match="set AWS_ACCESS_KEY_ID"):
         store.check()
+
+
+@pytest.mark.parametrize("alert", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"])
+def test_a_reason_that_is_heard_is_an_operators_matter(alert: str) -> None:
+    """OpenSSL's names of the alerts; a retry would not help."""
+    refused = SSLError(endpoint_url="https://s3", error=OSError(f"[SSL: {alert}] (_ssl.c:2580)"))
+    told = translate(refused, Call("HeadBucket", "s3://archive"))
+    assert type(told) is OperatorError
+    assert "storage.service.endpoint.s3.client.certificate" in str(told)
+
+
+CALL = Call("PutObject", "s3://archive/key", writes=True)
+READ = Call("GetObject", "s3://archive/key")
+
+
+def client_error(status: int, code: str = "", **fields: object) -> ClientError:
+    """Return the SDK's error for a response."""
+    metadata = {"HTTPStatusCode": status, "RequestId": "r1", "HTTPHeaders": {}, **fields}
+    found = {"Code": code, "Message": "as sent"}
+    return ClientError({"Error": found, "ResponseMetadata": metadata}, "PutObject")  # type: ignore[typeddict-item]  # as a dict
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "read", "write"),
+    [
+        (404, "NoSuchKey", ObjectNotFound, PreconditionFailed),
+        (404, "", StoreUnavailable, StoreUnavailable),
+        (412, "", PreconditionFailed, PreconditionFailed),
+        (400, "XAmzContentChecksumMismatch", CorruptData, CorruptData),
+        (409, "ConditionalRequestConflict", StoreUnavailable, OutcomeUnknown),
+        (500, "InternalError", StoreUnavailable, OutcomeUnknown),
+        (503, "", StoreThrottled, OutcomeUnknown),
+        (503, "SlowDown", StoreThrottled, StoreThrottled),
+        (418, "Teapot", OperatorError, OperatorError),
+    ],
+)
+def test_a_response_means_what_its_request_can_have_done(
+    status: int, code: str, read: type[TieredStorageError], write: type[TieredStorageError]
+) -> None:
+    """By S3's code, then by its status; the message has the request and its id, for the vendor's support."""
+    for call, kind in ((READ, read), (CALL, write)):
+        found = translate(client_error(status, code), call)
+        assert type(found) is kind
+        assert f"{call.operation} s3://archive/key: {code} (HTTP {status}, request id r1): as sent" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (EndpointConnectionError(endpoint_url="http://s3"), StoreUnavailable),
+        (ReadTimeoutError(endpoint_url="http://s3"), OutcomeUnknown),
+        (ResponseParserError("not XML"), OutcomeUnknown),
+        (ParamValidationError(report="an invalid bucket"), OperatorError),
+        (RecursionError("levels"), OutcomeUnknown),
+        (KeyError("ETag"), OutcomeUnknown),
+        (AssertionError(), OutcomeUnknown),
+    ],
+    ids=repr,
+)
+def test_an_error_of_the_sdk_is_one_of_the_project(error: Exception, kind: type[TieredStorageError]) -> None:
+    """Plain errors of Python too, which the SDK raises for responses that it does not expect."""
+    with pytest.raises(TieredStorageError, match="PutObject s3://archive/key") as raised, translated(CALL):
+        raise error
+    assert type(raised.value) is kind
+    assert raised.value.__cause__ is error
+
+
+def test_other_errors_pass() -> None:
+    """The reader of a body raises those of the disk, and the project its own."""
+    for other in (OSError(5, "disk"), PreconditionFailed("412")):
+        with pytest.raises(type(other)) as raised, translated(CALL):
+            raise other
+        assert raised.value is other
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [(403, "", True), (403, "403", True), (403, "AccessDenied", False), (404, "", False)],
+)
+def test_a_denial_without_a_code_is_one_without_a_reason(status: int, code: str, *, expected: bool) -> None:
+    """The driver then sends another request for it."""
+    assert status_of(client_error(status, code)) == status
+    with pytest.raises(TieredStorageError) as raised, translated(READ):
+        raise client_error(status, code)
+    assert is_without_reason(raised.value) is expected
+
+
+def test_each_denial_names_the_permission_of_its_request() -> None:
+    """A request that the list lacks is named itself."""
+    for operation, permission in NEEDED_PERMISSION.items():
+        denied = translate(client_error(403, "AccessDenied"), Call(operation, "s3://archive/key"))
+        assert f"allow this identity {permission}" in str(denied)
+    assert needed_permission(Call("GetObjectTagging", "s3://archive/key")) == "GetObjectTagging"

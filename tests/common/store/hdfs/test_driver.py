@@ -1,7 +1,5 @@
-"""HDFS: the driver's compare-and-swap by renames, and responses of a NameNode."""
+"""The driver of HDFS: its compare-and-swap by renames, and its files."""
 
-import io
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,21 +7,16 @@ from contextlib import closing
 
 import pytest
 
-from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import (
-    AccessDenied,
     ObjectNotFound,
-    OperatorError,
     OutcomeUnknown,
     PreconditionFailed,
     StoreUnavailable,
-    TieredStorageError,
 )
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.hdfs.driver import WebHdfsStore
 from ts_common.store.hdfs.namenode import NameNode, Status
-from ts_common.store.http.bodies import RequestBody
 from ts_local.stores.hdfs import USER, HdfsServer
 
 OpenAgain = Callable[[], ObjectStore]
@@ -48,7 +41,7 @@ def names(namenode: NameNode, store: ObjectStore) -> set[str]:
     return {each.name for each in namenode.listed("/tests/" + store.location.rpartition("/")[2])}
 
 
-def test_u31_a_writer_killed_before_its_last_step_holds_nobody_up(
+def test_u31_a_writer_killed_before_its_last_step_blocks_no_other(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next writer finishes the put, is rejected, and succeeds with the new ETag."""
@@ -91,7 +84,7 @@ def test_u06_a_writer_that_was_asleep_between_look_and_rename_is_refused(
 
 
 @pytest.mark.parametrize("written_over", [False, True], ids=["and nothing more", "and then written over"])
-def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
+def test_u06_a_put_that_another_writer_finished_is_not_rejected(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
 ) -> None:
     """Between its claim and its second check another writer finished the put: it has happened."""
@@ -122,7 +115,7 @@ def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
 
 
 @pytest.mark.parametrize("written_over", [False, True], ids=["and nothing more", "and then written over"])
-def test_u06_a_put_that_somebody_tidied_away_is_not_taken_for_done(
+def test_u06_a_put_whose_file_another_writer_removed_does_not_count_as_done(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
 ) -> None:
     """A writer slept for a day after its claim, and another one removed the claim as that of a killed writer."""
@@ -218,92 +211,3 @@ def test_files_of_the_driver_are_never_listed_and_old_ones_go(
     with again() as store:
         store.put("t-0/c", b"x")
         assert {each.name for each in namenode.listed(path)} == {"a", "b", "c"}
-
-
-def remote(status: str, exception: str) -> bytes:
-    """Return a NameNode's error response."""
-    said = {"RemoteException": {"exception": exception, "message": f"{exception} as told\n\tat somewhere"}}
-    return answer(status, json.dumps(said).encode(), connection="close")
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        (remote("403 Forbidden", "StandbyException"), StoreUnavailable),
-        (remote("403 Forbidden", "SafeModeException"), StoreUnavailable),
-        (remote("500 Error", "IOException"), StoreUnavailable),
-        (remote("403 Forbidden", "IOException"), StoreUnavailable),
-        (remote("403 Forbidden", "DSQuotaExceededException"), OperatorError),
-        (answer("200 OK", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
-        (answer("404 Not Found", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
-        (b"", StoreUnavailable),
-    ],
-)
-def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: type[TieredStorageError]) -> None:
-    """A standby and a safe mode are temporary; a quota is not; another server's response is no missing object."""
-    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
-        server.answers = [told]
-        with pytest.raises(expected, match="/webhdfs/v1/a/b"):
-            opened.status("/a/b")
-
-
-@pytest.mark.parametrize(
-    ("told", "said"),
-    [
-        (remote("403 Forbidden", "AccessControlException"), "as told; allow this user"),
-        (remote("401 Unauthorized", "InvalidToken"), "as told; allow this user"),
-        (answer("401 Unauthorized", b"<html>", connection="close"), "requires authentication"),
-        (answer("403 Forbidden", b"<html>", connection="close"), "gives no reason: check the user .* and allow this"),
-    ],
-)
-def test_a_refusal_of_the_user_says_what_is_missing(told: bytes, said: str) -> None:
-    """A permission, an unsupported authentication, or a gateway's denial without a reason."""
-    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
-        server.answers = [told]
-        with pytest.raises(AccessDenied, match=said):
-            opened.status("/a/b")
-
-
-FILE = {"pathSuffix": "", "fileId": 7, "length": 1, "modificationTime": 1, "type": "FILE"}
-
-
-@pytest.mark.parametrize(
-    "told", [{}, [], 5, {"FileStatus": {**FILE, "length": None}}, {"DirectoryListing": {}}, {"XAttrs": [5]}]
-)
-def test_what_a_namenode_does_not_say_ends_nothing(told: object) -> None:
-    """JSON of another server is a failed request, which may be retried."""
-    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
-        server.answers = [answer("200 OK", json.dumps(told).encode())]
-        for ask in (opened.status, opened.metadata, lambda path: list(opened.listed(path))):
-            with pytest.raises(StoreUnavailable, match="/webhdfs/v1/a/b"):
-                ask("/a/b")
-
-
-def test_a_namenode_that_sends_on_to_nowhere_ends_nothing() -> None:
-    """307 without the address of a DataNode, to a read and to a put."""
-    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
-        server.answers = [answer("307 Temporary Redirect")]
-        with pytest.raises(StoreUnavailable, match="OPEN"), opened.opened("/a/b", 0, 1):
-            pass
-        with pytest.raises(StoreUnavailable, match="CREATE"):
-            opened.create("/a/b", RequestBody(io.BytesIO(b"x"), 1, None, "/a/b"), {})
-
-
-def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:
-    """The NameNode may have renamed the file."""
-    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
-        server.answers = [b""]
-        with pytest.raises(OutcomeUnknown):
-            opened.rename("/a/.put-1", "/a/b", overwrite=False)
-        assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("headers", [{}, {"content_type": "text/html"}], ids=["no type", "its type"])
-def test_u37_a_page_of_a_balancer_renames_and_deletes_nothing(headers: dict[str, str]) -> None:
-    """A put is complete when its file has its name; a status 200 alone does not prove that."""
-    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
-        server.answers = [answer("200 OK", b"<html>welcome</html>", **headers)]
-        with pytest.raises(OutcomeUnknown):
-            opened.rename("/a/.put-1", "/a/b", overwrite=False)
-        with pytest.raises(StoreUnavailable):
-            opened.delete("/a/b")

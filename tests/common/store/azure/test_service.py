@@ -1,0 +1,98 @@
+"""Azure's service: the requests to it, and what it stores."""
+
+import pytest
+
+from tests.conftest import AZURE_CONTAINER
+from ts_common.errors import (
+    CorruptData,
+)
+from ts_common.store.azure.account import Account
+from ts_common.store.azure.service import AzureService, given_name, stored_name
+from ts_common.store.contract import Condition, IfAbsent, IfMatch, ObjectInfo
+from ts_common.store.factory import open_store
+from ts_common.store.http import driver as http_store
+from ts_common.store.http.client import Response
+from ts_common.store.http.service import Page
+from ts_local.stores.azurite import AzuriteServer
+
+
+@pytest.mark.parametrize("name", ["ts-end", "ts-time-max", "n", "0", "a_b", "a.b", "x-", "2nd"])
+def test_names_of_metadata_are_returned_unchanged(name: str) -> None:
+    """The service stores identifiers, and the driver returns the original names."""
+    assert stored_name(name).isidentifier()
+    assert stored_name(name).isascii()
+    assert given_name(stored_name(name)) == name
+
+
+def test_the_store_compares_the_md5_with_what_arrives(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that change in transit are rejected, and nothing is written."""
+    del azure
+    with open_store(f"az://{AZURE_CONTAINER}/md5") as store:
+        monkeypatch.setattr(http_store, "_md5_of", lambda _body: bytes(16))
+        with pytest.raises(CorruptData, match="Md5Mismatch"):
+            store.put("key", b"content")
+        assert list(store.list()) == []
+
+
+SERVICE = AzureService("box", Account("account", "http://account.example.com", key=b"key"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "header"),
+    [
+        (None, {}),
+        (IfAbsent(), {"if-none-match": "*"}),
+        (IfMatch("0x1"), {"if-match": '"0x1"'}),
+        (IfMatch('"0x1"'), {"if-match": '"0x1"'}),
+    ],
+)
+def test_a_put_is_one_request_with_its_condition(condition: Condition, header: dict[str, str]) -> None:
+    """An ETag is quoted there, as the service lists it without quotes and sends it with them."""
+    put = SERVICE.put("base/t 0/a", {"ts-end": "5"}, condition, None, bytes(16))
+    assert (put.request.method, put.request.url) == ("PUT", "http://account.example.com/box/base/t%200/a")
+    headers = put.request.headers
+    assert {name: value for name, value in headers.items() if name.startswith("if-")} == header
+    assert (headers["x-ms-blob-type"], headers["content-md5"]) == ("BlockBlob", "AAAAAAAAAAAAAAAAAAAAAA==")
+    assert headers["x-ms-meta-ts_2dend"] == "5"
+    assert (put.before, put.after) == (b"", b"")
+
+
+PROPERTIES = (
+    "<Properties><Last-Modified>Sun, 22 Nov 2026 02:33:34 GMT</Last-Modified><Etag>0x1</Etag>"
+    "<Content-Length>7</Content-Length></Properties>"
+)
+
+
+def page(blobs: str, root: str = "EnumerationResults") -> Response:
+    return Response(200, {}, f"\ufeff<{root}><Blobs>{blobs}</Blobs><NextMarker>m</NextMarker></{root}>".encode())
+
+
+def test_a_page_has_objects_directories_and_the_next_marker() -> None:
+    """Names that XML cannot represent are decoded, and directories of a hierarchical namespace are no objects."""
+    found = SERVICE.parse_page(
+        page(
+            f"<Blob><Name>a&amp;b</Name>{PROPERTIES}</Blob>"
+            f'<Blob><Name Encoded="true">a%01</Name>{PROPERTIES}</Blob>'
+            "<Blob><Name>d</Name><Properties><ResourceType>directory</ResourceType></Properties></Blob>"
+            "<BlobPrefix><Name>d/</Name></BlobPrefix>"
+        )
+    )
+    assert found == Page(
+        [ObjectInfo(name, 7, "0x1", 1795314814.0) for name in ("a&b", "a\x01")], directories=["d/"], following="m"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (page("", "Error"), "expected EnumerationResults"),
+        (page("<Blob><Name>a</Name></Blob>"), "a blob without properties"),
+        (page("<Blob><Name>a</Name><Properties><Etag>e</Etag></Properties></Blob>"), "without size, ETag or date"),
+        (page(f"<Blob>{PROPERTIES}</Blob>"), "a blob without a name"),
+        (page("<BlobPrefix><Name/></BlobPrefix>"), "a blob without a name"),
+    ],
+)
+def test_a_page_without_what_it_needs_is_no_listing(answer: Response, problem: str) -> None:
+    """It could otherwise be a page without objects."""
+    with pytest.raises(ValueError, match=problem):
+        SERVICE.parse_page(answer)

@@ -1,0 +1,102 @@
+"""Google's service: the requests to it, and the meaning of its responses."""
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.conftest import GCS_BUCKET
+from ts_common.errors import (
+    ObjectNotFound,
+    PreconditionFailed,
+    StoreUnavailable,
+)
+from ts_common.store.call import Call
+from ts_common.store.contract import Condition, IfAbsent, IfMatch, ObjectInfo
+from ts_common.store.factory import open_store
+from ts_common.store.gcs.service import GcsService, gcs_service
+from ts_common.store.http.client import Request, Response
+from ts_common.store.http.service import Page
+from ts_local.stores.fake_gcs import GcsServer
+
+
+@pytest.mark.parametrize("etag", ["0", "00", '"0000"', "not a number", ""])
+def test_no_etag_means_that_nothing_may_stand_there(google: GcsServer, etag: str) -> None:
+    """Generation 0 would mean "if absent"; a commit over a missing object must be rejected."""
+    del google
+    with open_store(f"gs://{GCS_BUCKET}/zero") as store, pytest.raises(PreconditionFailed):
+        store.put("offset.wm", b"x", condition=IfMatch(etag))
+
+
+def test_a_plain_not_found_is_an_emulators_word_alone() -> None:
+    """At Google another server would have sent it, so it does not mean a missing object."""
+    told = Response(404, {}, b"Not Found\n")
+    call = Call("GET Object", "gs://bucket/key")
+    assert isinstance(GcsService("bucket", "http://host", None).error(told, call), ObjectNotFound)
+    assert isinstance(GcsService("bucket", "http://host", lambda: "t0ken").error(told, call), StoreUnavailable)
+    said = Response(404, {}, b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
+    assert isinstance(GcsService("bucket", "http://host", lambda: "t0ken").error(said, call), ObjectNotFound)
+
+
+def test_no_cache_may_keep_what_is_written_over() -> None:
+    """Google caches public objects for an hour unless they forbid it."""
+    put = GcsService("bucket", "http://host", None).put("name", {}, None, None, None)
+    assert b'"cacheControl": "no-store"' in put.before
+
+
+SERVICE = GcsService("box", "http://host", lambda: "t0ken")
+
+
+@pytest.mark.parametrize(
+    ("condition", "generation"),
+    [(None, []), (IfAbsent(), ["0"]), (IfMatch("7"), ["7"]), (IfMatch('"7"'), ["7"])],
+)
+def test_a_put_is_one_request_with_its_condition_and_its_checksum(condition: Condition, generation: list[str]) -> None:
+    """The properties of the object are before its bytes, and the service compares the checksum with them."""
+    put = SERVICE.put("base/a", {"ts-end": "5"}, condition, 0xE3069283, None)
+    assert put.request.method == "POST"
+    query = parse_qs(urlsplit(put.request.url).query)
+    assert query["uploadType"] == ["multipart"]
+    assert query.get("ifGenerationMatch", []) == generation
+    boundary = put.request.headers["content-type"].partition("boundary=")[2]
+    _, properties, bytes_follow = (put.before + b"BYTES" + put.after).decode().split(f"--{boundary}\r\n")
+    resource = json.loads(properties.partition("\r\n\r\n")[2])
+    assert (resource["name"], resource["metadata"], resource["crc32c"]) == ("base/a", {"ts-end": "5"}, "4waSgw==")
+    assert bytes_follow.endswith(f"\r\n\r\nBYTES\r\n--{boundary}--\r\n")
+
+
+def test_each_request_has_the_token_unless_it_is_for_an_emulator() -> None:
+    """The emulator has no accounts."""
+    asked = Request("GET", "http://host", {"range": "bytes=0-0"})
+    assert SERVICE.authorize(asked).headers == {"range": "bytes=0-0", "authorization": "Bearer t0ken"}
+    assert GcsService("box", "http://host", None).authorize(asked) == asked
+
+
+def page(**fields: object) -> Response:
+    return Response(200, {}, json.dumps(fields).encode())
+
+
+def test_a_page_has_objects_directories_and_the_next_token() -> None:
+    """All fields but the kind are optional."""
+    item = {"name": "a", "size": "7", "generation": "5", "updated": "2026-11-22T02:33:34Z"}
+    found = SERVICE.parse_page(page(kind="storage#objects", items=[item], prefixes=["d/"], nextPageToken="t"))
+    assert found == Page([ObjectInfo("a", 7, "5", 1795314814.0)], ["d/"], "t")
+    assert SERVICE.parse_page(page(kind="storage#objects")) == Page([], [], "")
+
+
+@pytest.mark.parametrize("answer", [page(), page(kind="storage#buckets"), page(kind="storage#objects", items=5)])
+def test_json_of_another_kind_is_no_listing(answer: Response) -> None:
+    """Without its kind `{}` would be a store without objects."""
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        SERVICE.parse_page(answer)
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint"),
+    [("http://127.0.0.1:4443/", "http://127.0.0.1:4443"), ("127.0.0.1:4443", "http://127.0.0.1:4443")],
+)
+def test_the_environment_names_an_emulator(environment: str, endpoint: str) -> None:
+    """With or without a scheme, as in Google's own tools; no credentials are read for it."""
+    service = gcs_service("box", {"STORAGE_EMULATOR_HOST": environment})
+    assert service.base_url == endpoint
+    assert service.authorize(Request("GET", endpoint)) == Request("GET", endpoint)
