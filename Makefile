@@ -96,6 +96,7 @@ test-parts: setup
 	@deploy/need-chromium
 	@$(BIN)/python -m ts_local.stores.hdfs
 	@$(BIN)/python -m ts_local.stores.azurite
+	@$(BIN)/python -m ts_local.registry
 	@$(BIN)/python -m ts_local.prometheus
 	@$(BIN)/python -m ts_local.systemd
 
