@@ -32,12 +32,18 @@ class Schemas(SchemaSource):
         self._versions: dict[str, list[RegisteredSchema]] = {}
 
     def add(
-        self, subject: str, schema: Any, kind: SchemaType = SchemaType.AVRO, references: Sequence[Reference] = ()
+        self,
+        subject: str,
+        schema: Any,
+        kind: SchemaType = SchemaType.AVRO,
+        references: Sequence[Reference] = (),
+        *,
+        raw: bool = False,
     ) -> int:
-        """Add a version, and return its id; a schema that is no text becomes JSON."""
+        """Add a version, and return its id; a schema of Avro or JSON Schema becomes JSON, unless it is `raw`."""
         versions = self._versions.setdefault(subject, [])
         number = len(self._by_id) + 1
-        text = schema if isinstance(schema, str) else json.dumps(schema)
+        text = schema if raw or kind is SchemaType.PROTOBUF else json.dumps(schema)
         added = RegisteredSchema(kind, text, tuple(references), number, subject, len(versions) + 1, "memory")
         versions.append(added)
         self._by_id[number] = added
@@ -89,18 +95,22 @@ def framed(schema_id: int, payload: bytes) -> bytes:
 
 
 def schema_record(
-    subject: str, version: int, schema_id: int, schema: str, *, kind: str = "AVRO", **more: Any
+    subject: str, version: int, schema_id: int, schema: str, *, kind: str = "AVRO", deleted: bool = False, **more: Any
 ) -> Record:
     """Return a record of `_schemas` as a registry writes it; of Avro without the language."""
     key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-    value = {"subject": subject, "version": version, "id": schema_id, "schema": schema, "deleted": False, **more}
+    value = {"subject": subject, "version": version, "id": schema_id, "schema": schema, "deleted": deleted, **more}
     return key, value if kind == "AVRO" else {**value, "schemaType": kind}
 
 
-def archived(archive: MadeArchive, records: Sequence[Record], base: int = 0, topic: str = "_schemas") -> ArchivedSchemas:
+def archived(
+    archive: MadeArchive, records: Sequence[Record], base: int = 0, topic: str = "_schemas"
+) -> ArchivedSchemas:
     """Put records into the archived topic as one segment, and return its schemas."""
     encoded = [
-        record(delta, key if isinstance(key, bytes) else _json(key), value if isinstance(value, bytes) else _json(value))
+        record(
+            delta, key if isinstance(key, bytes) else _json(key), value if isinstance(value, bytes) else _json(value)
+        )
         for delta, (key, value) in enumerate(records)
     ]
     archive.put_segment(topic, base, batch(base, encoded))

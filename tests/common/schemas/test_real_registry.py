@@ -112,9 +112,7 @@ def written_by_confluent(archive: MadeArchive, registry: Registry, *topics: str)
             number = found.id
             assert number is not None
             references = [{"name": r.name, "subject": r.subject, "version": r.version} for r in found.references]
-            records.append(
-                schema_record(subject, version, number, found.text, kind=found.kind, references=references)
-            )
+            records.append(schema_record(subject, version, number, found.text, kind=found.kind, references=references))
     return archived(archive, records)
 
 
@@ -240,7 +238,7 @@ def test_what_the_registry_does_not_have_is_an_error_of_one_line(server: Registr
     registry = Registry(server.url)
     for missing in (lambda: registry.schema(4711), lambda: registry.latest("no"), lambda: registry.version("no", 3)):
         with pytest.raises(ObjectNotFound, match="does not have") as error:
-            missing()
+            missing()  # type: ignore[no-untyped-call]
         assert len(str(error.value).splitlines()) == 1
         assert server.url in str(error.value)
     with pytest.raises(ConfigurationError, match="name the subject, the id or the file"):

@@ -15,6 +15,11 @@ PROMOTIONS: Final = {
 _PER_SECOND: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
+def identical(writer: Node, reader: Node) -> bool:
+    """Return whether two types are one primitive type, or have one full name."""
+    return writer.kind == reader.kind and writer.name == reader.name
+
+
 def same_type(writer: Node, reader: Node) -> bool:
     """Return whether a branch of a reader's union is the type that the writer used, without a promotion."""
     if writer.kind != reader.kind:

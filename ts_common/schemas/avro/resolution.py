@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ts_common.schemas.avro.arrow_types import MAX_DIGITS, members, not_null
 from ts_common.schemas.avro.defaults import raw_default
-from ts_common.schemas.avro.matching import promotable, same_type, unit_factor
+from ts_common.schemas.avro.matching import identical, promotable, same_type, unit_factor
 from ts_common.schemas.avro.nodes import Field, Node
 from ts_common.schemas.limits import MAX_DEFAULT_BYTES
 from ts_common.schemas.rows import jsonable
@@ -159,7 +159,7 @@ class Resolver:
     def _member(self, writer: Node, reader: Node, path: tuple[Node, ...]) -> tuple[str, Resolution]:
         """Return the member of a reader's union that a writer's type becomes, and its resolution."""
         named = members(not_null(reader))
-        for matches in (same_type, promotable):
+        for matches in (identical, same_type, promotable):
             for name, branch in named:
                 if matches(writer, branch):
                     return name, self.resolve(writer, branch, path)

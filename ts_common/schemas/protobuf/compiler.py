@@ -66,7 +66,7 @@ def compile_protobuf(bundle: Bundle) -> tuple[FileDescriptorProto, ...]:
 def _serialized(text: str) -> FileDescriptorProto | None:
     """Return the descriptor that a text is in base64; None for the text of a `.proto` file."""
     try:
-        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True)) if text else None
     except (binascii.Error, DecodeError, ValueError):
         return None
 

@@ -152,7 +152,11 @@ class HttpClient:
                 decode_content=False,
                 redirect=False,
             )
-            content = b"" if streams and response.status < 300 else read_whole(response)
+            try:
+                content = b"" if streams and response.status < 300 else read_whole(response)
+            except BaseException:
+                response.close()  # its connection has bytes of this response
+                raise
         except (http.HTTPError, OSError) as error:
             if body is not None and body.failure is not None:
                 raise body.failure from None  # the body was incomplete, so no store has accepted it
