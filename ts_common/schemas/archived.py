@@ -1,4 +1,4 @@
-"""`ArchivedSchemas`: the archived topic `_schemas`, in which a Confluent registry or Karapace keeps its schemas.
+"""`ArchivedSchemas`: the archived topic `_schemas`, where a Confluent registry or Karapace keeps its schemas.
 
 Each record is a JSON key and a JSON value. This follows `SchemaRegistryKeyType`, `SchemaKey`, `SchemaValue`,
 `KafkaStoreMessageHandler` and `InMemoryCache` of confluentinc/schema-registry
@@ -8,9 +8,9 @@ Each record is a JSON key and a JSON value. This follows `SchemaRegistryKeyType`
 `keytype`           what the record means
 ==================  ==================================================================================================
 `SCHEMA`, magic 1   key: subject, version; value: id, schema, schemaType (absent for Avro), references, deleted. A value
-                    without bytes removes the version for good
+                    without bytes removes the version permanently
 `DELETE_SUBJECT`    value: subject, version; deletes all versions up to this one
-`CLEAR_SUBJECT`     value: subject; removes its deleted versions for good
+`CLEAR_SUBJECT`     value: subject; removes its deleted versions permanently
 `CONFIG`, `MODE`,   compatibility, modes, heartbeats and so on: nothing that a reader needs
 `NOOP`, `CONTEXT`,
 `ASSOC`

@@ -80,10 +80,10 @@ def last_header(headers: list[dict[str, Any]] | None, name: str) -> bytes | None
 
 
 def message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Return the message indexes at the start of some bytes, and the number of bytes that they take.
+    """Return the message indexes at the start of some bytes, and the number of their bytes.
 
     Raises:
-        ValueError: there are none, or too many.
+        ValueError: they are missing, or too many.
     """
     count, position = _varint(data, 0)
     if count == 0:

@@ -61,7 +61,15 @@ def open_codec(
         chosen = parse_options(given, where)
         kind = _FRAMED[name] if name in _FRAMED else _LANGUAGES[name]
         reader = find_reader(topic, part, source, chosen, kind)
-        return SchemaCodec(topic, part, reader, source, framed=name in _FRAMED, message=chosen.message)
+        return SchemaCodec(
+            topic,
+            part,
+            reader,
+            source,
+            framed=name in _FRAMED,
+            message=chosen.message,
+            max_value_bytes=chosen.max_value_bytes,
+        )
     if ":" not in name:
         problem = f"{name!r}: unknown codec{nearest(name, NAMES)}; expected {', '.join(NAMES)} or module:Class"
         raise ConfigurationError(where, [problem])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ts_common.errors import ConfigurationError
 from ts_common.schemas.contract import Codec, Decoded, Part
-from ts_common.schemas.limits import MAX_VALUE_BYTES
+from ts_common.schemas.limits import MAX_JSON_BYTES
 from ts_common.schemas.rows import ColumnBuilder
 
 
@@ -46,8 +46,6 @@ class _PlainCodec(Codec):
                 builder.add(None)
                 continue
             try:
-                if len(data) > MAX_VALUE_BYTES:
-                    raise ValueError(f"{len(data)} bytes; at most {MAX_VALUE_BYTES} are decoded")
                 builder.add(self._value(data), len(data))
             except ValueError as error:
                 builder.refuse(str(error))
@@ -69,6 +67,8 @@ class JsonCodec(_PlainCodec):
     _type = pa.string()
 
     def _value(self, data: bytes) -> str:
+        if len(data) > MAX_JSON_BYTES:
+            raise ValueError(f"{len(data)} bytes; at most {MAX_JSON_BYTES} are decoded")
         orjson.loads(data)
         return data.decode("utf-8")
 

@@ -10,7 +10,7 @@ from ts_common.json_objects import MAX_INT32
 from ts_common.schemas.bundle import Bundle, load_bundle
 from ts_common.schemas.contract import Part
 from ts_common.schemas.formats import AvroFormat, Format
-from ts_common.schemas.limits import MAX_SCHEMA_BYTES
+from ts_common.schemas.limits import MAX_SCHEMA_BYTES, MAX_VALUE_BYTES
 from ts_common.schemas.source import RegisteredSchema, SchemaSource, SchemaType
 from ts_common.suggestions import nearest
 
@@ -27,6 +27,7 @@ class ReaderOptions:
         schema_id: of the reader's schema, instead of subject and version.
         schema_file: file of the reader's schema, instead of these: `.avsc`, `.proto` or `.json` (JSON Schema).
         message: of Protobuf, by its name; None for the first one of the schema.
+        max_value_bytes: a larger value is refused: of many small items, it needs 200 times its bytes.
     """
 
     subject: str | None = None
@@ -34,6 +35,7 @@ class ReaderOptions:
     schema_id: int | None = None
     schema_file: Path | None = None
     message: str | None = None
+    max_value_bytes: int = MAX_VALUE_BYTES
 
 
 def parse_options(options: Mapping[str, str], where: str) -> ReaderOptions:
@@ -48,7 +50,7 @@ def parse_options(options: Mapping[str, str], where: str) -> ReaderOptions:
     for name, value in options.items():
         if name not in known:
             problems.append(f"{name}: unknown option{nearest(name, known)}")
-        elif name in {"version", "schema.id"}:
+        elif name in {"version", "schema.id", "max.value.bytes"}:
             if not value.isascii() or not value.isdigit() or len(value) > 10 or int(value) > MAX_INT32:
                 problems.append(f"{name}={value}: a number from 0 to {MAX_INT32} is expected")
             given[known[name]] = int(value) if not problems else 0

@@ -60,7 +60,7 @@ class ColumnBuilder:
         self._done += self._arrays(values, first)
 
     def _arrays(self, values: list[object], first: int) -> list[pa.Array]:
-        """Return arrays of values; halve them until those that do not fit stand alone, and are refused."""
+        """Return arrays of values; halve them until each value that does not fit is alone, and is refused."""
         try:
             array = pa.array(values, self._type)
         except _NO_FIT as error:

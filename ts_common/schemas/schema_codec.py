@@ -36,6 +36,7 @@ class SchemaCodec(Codec):
         source: of the writers' schemas; None: the reader's schema is that of all values, whatever id they have.
         framed: whether values have a registry's frame.
         message: of Protobuf, by its name; None for the first one of the schema.
+        max_value_bytes: a larger value is refused.
 
     Raises:
         CorruptData: the reader's schema is wrong, or beyond a limit.
@@ -50,6 +51,7 @@ class SchemaCodec(Codec):
         *,
         framed: bool = True,
         message: str | None = None,
+        max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         self._topic = topic
         self._part = part
@@ -57,6 +59,7 @@ class SchemaCodec(Codec):
         self._source = source
         self._framed = framed
         self._message = message
+        self._most = max_value_bytes
         self._compile()
 
     def _compile(self) -> None:
@@ -67,7 +70,7 @@ class SchemaCodec(Codec):
         self._plain = self._format.reading(None)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_topic", "_part", "_reader", "_source", "_framed", "_message")
+        kept = ("_topic", "_part", "_reader", "_source", "_framed", "_message", "_most")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -101,8 +104,8 @@ class SchemaCodec(Codec):
                 builder.add(None)
                 continue
             try:
-                if len(data) > MAX_VALUE_BYTES:
-                    raise ValueError(f"{len(data)} bytes; at most {MAX_VALUE_BYTES} are decoded")
+                if len(data) > self._most:
+                    raise ValueError(f"{len(data)} bytes; at most {self._most} are decoded (max.value.bytes)")
                 if self._framed:
                     frame = frame_of(data, header_of(row))
                     read = self._known.get(frame.schema) or self._open(frame.schema)

@@ -46,7 +46,7 @@ class RegisteredSchema:
         text: the schema.
         references: to other schemas.
         id: in the registry; None for a schema of a file, and where the registry does not return it.
-        subject: under which it was found; None if it was found by id.
+        subject: that it was found by; None if it was found by id.
         version: of the subject; None as above.
         where: its place, for messages.
     """

@@ -29,4 +29,4 @@ class Silent(Codec):
 
 
 class NoCodec:
-    """Is none."""
+    """Extends nothing."""

@@ -259,7 +259,7 @@ def test_a_type_inside_of_itself_is_json() -> None:
 
 
 def test_a_recursive_value_of_another_version_is_resolved_at_all_levels() -> None:
-    """A new field with a default, a promoted one, and one that is gone."""
+    """A new field with a default, a promoted one, and a removed one."""
     old = record(field("v", "int"), field("gone", "int"), field("next", ["null", "N"]), name="N")
     new = record(field("v", "double"), field("x", "string", default="d"), field("next", ["null", "N"]), name="N")
     value = {"v": 1, "gone": 0, "next": {"v": 2, "gone": 0, "next": {"v": 3, "gone": 0, "next": None}}}

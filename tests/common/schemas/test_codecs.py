@@ -213,7 +213,7 @@ def test_a_value_of_a_wrong_id_or_language_is_refused() -> None:
 
 
 def test_a_topic_without_frames_ends_the_codec() -> None:
-    """Numbers of eight bytes look like frames of many ids; the registry is not asked for each."""
+    """Numbers of eight bytes look like frames of many ids; the codec does not request each."""
     schemas = Schemas()
     schemas.add("t-value", "string")
     codec = open_codec("registry", "t", VALUE, schemas)

@@ -31,7 +31,7 @@ def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
 
 
 def chain(length: int, width: int = 1) -> dict[str, Any]:
-    """Return records of which each contains the former, `width` times."""
+    """Return records, where each contains the former, `width` times."""
     levels = [
         record(f"R{n}", *(field(f"f{m}", f"R{n - 1}" if n else "int") for m in range(width))) for n in range(length)
     ]
@@ -185,10 +185,16 @@ def test_unions_of_unions_compile_in_bounded_time() -> None:
 
 
 def test_a_value_beyond_the_limit_is_refused() -> None:
-    """Before anything reads it."""
-    codec, (number,) = codec_of("bytes")
-    _, refused = decoded(codec, framed(number, bytes(MAX_VALUE_BYTES)))
-    assert "at most" in (refused[0] or "")
+    """Before anything reads it; an option has another limit."""
+    schemas = Schemas()
+    value = framed(schemas.add("t-value", "bytes"), b"\x28" + bytes(20))
+    for most, rows in ((26, [bytes(20)]), (25, [None])):
+        codec = open_codec("registry", "t", Part.VALUE, schemas, {"max.value.bytes": str(most)})
+        assert decoded(codec, value)[0] == rows
+    _, refused = decoded(codec, value)
+    assert "at most 25 are decoded (max.value.bytes)" in (refused[0] or "")
+    codec = open_codec("registry", "t", Part.VALUE, schemas)
+    assert decoded(codec, bytes(MAX_VALUE_BYTES + 1))[0] == [None]
 
 
 def test_many_rows_need_no_more_memory_than_a_few() -> None:

@@ -12,8 +12,8 @@ Avro                                    Arrow
 `array`, `map`                          `list`, `map<string, ...>`
 `record`                                `struct`; `bool`, true, for a record without fields
 `["null", X]`, `[X]`                    X; all columns can be null
-other unions                            `struct` with a member for each type but `null`, of which one is not null;
-                                        members are named as their types: `int`, `string`, or a type's name
+other unions                            `struct` with a member for each type but `null`; one of them is not null.
+                                        Members are named as their types: `int`, `string`, or a type's name
                                         without its namespace; with it, dots as `_`, where two would be equal
 `decimal`                               `decimal128`, above 38 digits `decimal256`, above 76 `string`
 `uuid`                                  `string`, 36 characters, whether the type is `string` or `fixed`

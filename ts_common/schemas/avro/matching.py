@@ -4,7 +4,7 @@ from typing import Final
 
 from ts_common.schemas.avro.nodes import Node
 
-# The values that a reader's type accepts from a writer's type, besides its own.
+# The values that a reader's type accepts from a writer's type, in addition to its own.
 PROMOTIONS: Final = {
     "long": frozenset({"int"}),
     "float": frozenset({"int", "long"}),

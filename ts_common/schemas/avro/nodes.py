@@ -1,6 +1,6 @@
 """An Avro schema as nodes: names resolved, logical types recognized, hostile shapes rejected.
 
-The format is that of the Avro specification 1.12, "Schema Declaration" and "Logical Types". As it says, a logical type
+The format is that of the Avro specification 1.12, "Schema Declaration" and "Logical Types". A logical type
 that is unknown or does not fit its type is ignored.
 """
 
@@ -172,7 +172,7 @@ class _Parser:
 
     def _field(self, declared: dict[str, Any], namespace: str) -> Field:
         kind = declared["type"]
-        # A logical type beside the type of a field is not one of the specification; libraries write it all the same.
+        # A logical type next to the type of a field is not one of the specification, but libraries write it.
         node = self._by_name(kind, namespace, declared) if isinstance(kind, str) else self._node(kind, namespace)
         aliases = tuple(_text(alias) for alias in declared.get("aliases") or ())
         return Field(_text(declared["name"]), aliases, node, declared.get("default"), "default" in declared)

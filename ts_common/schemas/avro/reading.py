@@ -7,7 +7,7 @@ fastavro gets a schema that is equal on the wire, and whose values are exact:
   no bytes of its own, so the value is read as before; and as `{"int": 1}` it has the name of its branch.
 - The whole schema becomes a record of one field, which fastavro parses only once.
 
-check_shape and check_depth come before: fastavro neither bounds the items of an array nor the depth of its stack.
+`check_shape` and `check_depth` run before it: fastavro neither bounds the items of an array nor the depth of its stack.
 """
 
 import io
@@ -30,7 +30,7 @@ def reader_of(node: Node) -> Callable[[bytes], Any]:
         node: the writer's schema.
 
     Raises:
-        ValueError: a value of the schema could take unbounded time or memory.
+        ValueError: a value of the schema could need unbounded time or memory.
     """
     recursive = check_shape(node)
     root = {"type": "record", "name": "ts_root", "fields": [{"name": _ROOT, "type": _Rewriter().rewritten(node)}]}

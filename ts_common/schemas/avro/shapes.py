@@ -1,4 +1,4 @@
-"""Shapes of a writer's schema that would take unbounded time, memory or stack to read, and the depth of values."""
+"""Shapes of a writer's schema that would need unbounded time, memory or stack to read, and the depth of values."""
 
 from typing import Final
 

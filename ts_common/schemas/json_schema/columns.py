@@ -172,7 +172,7 @@ def _referenced(document: Document, schema: Any) -> tuple[Document, Any]:
 
 
 def _type(schema: Any) -> str | None:
-    """Return the one type of a schema besides null; None if it has several, or none that is known."""
+    """Return the one type of a schema apart from null; None if it has several, or no known one."""
     if not isinstance(schema, dict):
         return None
     declared = schema.get("type")

@@ -19,7 +19,7 @@ class Document:
 
     Args:
         root: its JSON.
-        others: by the names under which it refers to them.
+        others: by the names in its references.
     """
 
     def __init__(self, root: Any, others: dict[str, "Document"]) -> None:
@@ -29,7 +29,7 @@ class Document:
         self._anchors: dict[str, Any] | None = None
 
     def resolve(self, reference: str) -> tuple["Document", Any] | None:
-        """Return the document and the schema that a `$ref` names; None if there is none."""
+        """Return the document and the schema that a `$ref` names; None if it does not exist."""
         address, _, fragment = reference.partition("#")
         document = self if not address or address in self._ids else self._others.get(address)
         if document is None:
@@ -38,7 +38,7 @@ class Document:
         return None if found is None else (document, found)
 
     def at(self, fragment: str) -> Any:
-        """Return the schema at a JSON pointer or an anchor; None if there is none."""
+        """Return the schema at a JSON pointer or an anchor; None if it does not exist."""
         if not fragment:
             return self.root
         if not fragment.startswith("/"):

@@ -24,7 +24,7 @@ class JsonSchemaFormat(Format):
             raise CorruptData(f"{reader.schema}: {error}") from error
 
     def reading(self, writer: Bundle | None) -> Read:  # noqa: ARG002
-        """Return a function that parses JSON, and takes the columns of the reader's schema."""
+        """Return a function that parses JSON, and reads the columns of the reader's schema."""
         convert = self._convert
 
         def value(data: bytes, _: bytes | None) -> object:

@@ -93,7 +93,7 @@ def _message(file: FileDescriptor, name: str | None, bundle: Bundle) -> Descript
 
 
 def _name_at(file: FileDescriptor, path: tuple[int, ...]) -> str | None:
-    """Return the full name of the message at some message indexes; None if there is none."""
+    """Return the full name of the message at some message indexes; None if it does not exist."""
     level = list(file.message_types_by_name.values())
     found = None
     for index in path:

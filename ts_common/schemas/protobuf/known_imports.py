@@ -1,4 +1,4 @@
-"""Files of Confluent that a schema may import without a reference, as `ProtobufSchema` of the registry knows them."""
+"""Files of Confluent that a schema may import without a reference, as `ProtobufSchema` of the registry has them."""
 
 from typing import Final
 
