@@ -15,8 +15,7 @@ As in `DualSchemaIdDeserializer`, the last such header counts, and without one t
 """
 
 import struct
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ts_common.schemas.contract import Part
@@ -29,8 +28,7 @@ _BY_ID, _BY_GUID = 0, 1
 _NOT_FRAMED: Final = "not in a registry's frame: expected a zero byte and a schema id of 4 bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """What a frame has.
 
     Attributes:

@@ -133,6 +133,12 @@ def test_nanoseconds_have_their_types() -> None:
     assert column.flatten()[0].cast(pa.int64()).to_pylist() == [1]
 
 
+def test_a_logical_type_next_to_the_type_of_a_field_is_ignored() -> None:
+    """A frequent mistake, outside of the specification."""
+    kind, rows, _ = read(record(field("a", "long", logicalType="timestamp-millis")), [{"a": 5}])
+    assert (kind, rows) == (pa.struct([("a", pa.int64())]), [{"a": 5}])
+
+
 def test_a_uuid_of_a_fixed_is_a_text() -> None:
     """The specification 1.12 allows both."""
     schemas = Schemas()

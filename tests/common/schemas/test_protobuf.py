@@ -251,3 +251,14 @@ def test_json_of_a_recursive_message_keeps_the_names_of_the_schema() -> None:
     """As columns do."""
     found, data = message_of('syntax="proto3"; message M { M in_ner=1; int32 a_b=2; }', {"in_ner": {"a_b": 3}})
     assert json.loads(row_of(found, data)["in_ner"]) == {"a_b": 3}
+
+
+def test_an_own_type_with_a_well_known_name_is_rejected_or_refused() -> None:
+    """It has not the fields of the well-known one."""
+    text = 'syntax="proto3"; package google.protobuf; message M { StringValue s=1; } message StringValue { int32 x=1; }'
+    with pytest.raises(CorruptData, match="value"):
+        ProtobufFormat(bundle(SchemaType.PROTOBUF, text))
+    text = 'syntax="proto3"; package google.protobuf; message M { Timestamp t=1; } message Timestamp { int32 x=1; }'
+    found, data = message_of(text, {"t": {"x": 1}})
+    with pytest.raises(ValueError, match="not a message"):
+        found.reading(None)(data, None)

@@ -171,9 +171,8 @@ class _Parser:
         return node
 
     def _field(self, declared: dict[str, Any], namespace: str) -> Field:
-        kind = declared["type"]
-        # A logical type next to the type of a field is not one of the specification, but libraries write it.
-        node = self._by_name(kind, namespace, declared) if isinstance(kind, str) else self._node(kind, namespace)
+        # A logical type next to the type of a field belongs to no type, so it is ignored, as by libraries.
+        node = self._node(declared["type"], namespace)
         aliases = tuple(_text(alias) for alias in declared.get("aliases") or ())
         return Field(_text(declared["name"]), aliases, node, declared.get("default"), "default" in declared)
 

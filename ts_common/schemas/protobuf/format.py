@@ -33,7 +33,7 @@ class ProtobufFormat(Format):
         self._descriptor = _message(self._file, message, reader)
         try:
             self.arrow_type, self._convert = Messages(self._pool).message(self._descriptor)
-        except ValueError as error:
+        except (KeyError, ValueError) as error:  # KeyError: its own type has the name of a well-known one
             raise CorruptData(f"{reader.schema}: {error}") from error
         self._class: Any = message_factory.GetMessageClass(self._descriptor)
 
