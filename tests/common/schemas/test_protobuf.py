@@ -193,7 +193,9 @@ def test_a_wrong_schema_is_an_error_of_one_line(schema: str, reason: str) -> Non
     assert len(str(error.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["../x.proto", "/etc/x.proto", "a\\b.proto", "a//b.proto", 'a".proto', "x" * 600])
+@pytest.mark.parametrize(
+    "name", ["../x.proto", "--python_out=x", "@x", "/etc/x.proto", "a\\b.proto", "a//b.proto", 'a".proto', "x" * 600]
+)
 def test_a_reference_with_an_odd_name_is_rejected(name: str) -> None:
     """A name becomes the path of a file."""
     with pytest.raises(CorruptData, match="not the name of an import"):

@@ -103,7 +103,7 @@ class _Parser:
         self._named: dict[str, Node] = {}
 
     def parse(self, schema: RegisteredSchema) -> Node:
-        declared = parse_schema_text(schema.text, schema)
+        declared = parse_schema_text(schema)
         try:
             return self._node(declared, "")
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -63,8 +63,8 @@ def documents_of(bundle: Bundle) -> Document:
     """
     others: dict[str, Document] = {}
     for name, schema in bundle.references:
-        others[name] = Document(parse_schema_text(schema.text, schema), others)
-    root = parse_schema_text(bundle.schema.text, bundle.schema)
+        others[name] = Document(parse_schema_text(schema), others)
+    root = parse_schema_text(bundle.schema)
     if not isinstance(root, dict | bool):
         raise CorruptData(f"{bundle.schema}: not a JSON Schema: an object or a boolean is expected")
     return Document(root, others)

@@ -3,6 +3,8 @@
 A registry stores the text of a `.proto` file, or base64 of a FileDescriptorProto, as some clients register it. protoc
 reads the text in a process of its own, with bounds for its memory and time; a schema is compiled once per codec.
 
+No text of a schema or a reference is an argument of that process, and its output is a descriptor, never code.
+
 Imports are the references of the schema, Google's well-known types, and Confluent's `confluent/*.proto`, which the
 registry resolves without a reference. If `googleapis-common-protos` is installed, `google/type/*.proto` too.
 """
@@ -54,10 +56,10 @@ def compile_protobuf(bundle: Bundle) -> tuple[FileDescriptorProto, ...]:
         else:
             serialized.name = name
             files[name] = serialized
-    wanted = {name for file in files.values() for name in file.dependency} - files.keys() - texts.keys()
+    wanted = {name for file in files.values() for name in file.dependency} - files.keys()
     if wanted:
         texts[_IMPORTS] = "".join(f'import "{_checked_name(name, bundle)}";\n' for name in sorted(wanted))
-    for file in _compiled(texts, files.values(), bundle) if texts else ():
+    for file in _compiled(texts, files.values(), bundle) if {ROOT, _IMPORTS} & texts.keys() else ():
         files.setdefault(file.name, file)
     files.pop(_IMPORTS, None)
     return _in_order(files, bundle)
@@ -74,7 +76,14 @@ def _serialized(text: str) -> FileDescriptorProto | None:
 def _checked_name(name: str, bundle: Bundle) -> str:
     """Return the name of an import, which becomes the path of a file."""
     path = PurePosixPath(name)
-    odd = path.is_absolute() or ".." in path.parts or "\\" in name or '"' in name or not name.isprintable()
+    odd = (
+        name.startswith(("-", "@"))
+        or path.is_absolute()
+        or ".." in path.parts
+        or "\\" in name
+        or '"' in name
+        or not name.isprintable()
+    )
     if odd or str(path) != name or len(name) > 500:
         raise CorruptData(f"{bundle.schema}: {name[:100]!r} is not the name of an import")
     return name
@@ -96,7 +105,7 @@ def _compiled(
         out = Path(directory, "out.bin")
         arguments = [f"--proto_path={path}" for path in (files, *_include_directories())]
         arguments += [f"--descriptor_set_in={directory}/known.bin", "--include_imports", f"--descriptor_set_out={out}"]
-        _run([*arguments, *texts], bundle)
+        _run([*arguments, *(name for name in (ROOT, _IMPORTS) if name in texts)], bundle)
         if out.stat().st_size > MAX_BUNDLE_BYTES:
             raise CorruptData(f"{bundle.schema}: {out.stat().st_size} bytes of descriptors")
         found: Iterable[FileDescriptorProto] = FileDescriptorSet.FromString(out.read_bytes()).file
