@@ -22,25 +22,26 @@ MAX_INT32: Final = (1 << 31) - 1
 MAX_UINT32: Final = (1 << 32) - 1
 _SHOWN: Final = 80
 _LONGEST_REASON: Final = 400
-_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
+_TOO_DEEP: Final = "it is nested more than {} levels deep"
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')  # for valid JSON only, where it is linear
 
 
-def parse_json(data: bytes, what: str, most: int) -> object:
+def parse_json(data: bytes, what: str, most: int, depth: int = MAX_DEPTH) -> object:
     """Parse one JSON text in UTF-8.
 
     Args:
         data: the text.
         what: its name for messages: a key, or a request.
         most: largest size in bytes.
+        depth: largest number of levels.
 
     Raises:
-        CorruptData: it is larger, is nested deeper than `MAX_DEPTH`, is not JSON, or has a number that is not finite.
+        CorruptData: it is larger, is nested deeper than `depth`, is not JSON, or has a number that is not finite.
     """
     with decoding(what, "JSON", data):
-        return _parse(data, most)
+        return _parse(data, most, depth)
 
 
 def parse_fields(
@@ -157,15 +158,15 @@ def shown(value: object) -> str:
     return repr(value)
 
 
-def _parse(data: bytes, most: int) -> object:
+def _parse(data: bytes, most: int, depth: int = MAX_DEPTH) -> object:
     if len(data) > most:
         raise ValueError(f"{len(data)} bytes; at most {most} are expected")
     try:
         value = json.loads(data.decode("utf-8"), parse_float=_finite, parse_constant=_refuse)
     except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    if _is_too_deep(data):
-        raise ValueError(_TOO_DEEP)
+        raise ValueError(_TOO_DEEP.format(depth)) from None
+    if _is_too_deep(data, depth):
+        raise ValueError(_TOO_DEEP.format(depth))
     return value
 
 
@@ -180,11 +181,11 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number of JSON")
 
 
-def _is_too_deep(data: bytes) -> bool:
-    """Return whether a valid text is nested deeper than `MAX_DEPTH`; each round removes its innermost level."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+def _is_too_deep(data: bytes, depth: int) -> bool:
+    """Return whether a valid text is nested deeper than `depth`; each round removes its innermost level."""
+    if data.count(b"[") + data.count(b"{") <= depth:
         return False
     brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NO_BRACKETS)
-    for _ in range(MAX_DEPTH):
+    for _ in range(depth):
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)

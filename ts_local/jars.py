@@ -1,14 +1,15 @@
-"""Jars of Kafka, ZooKeeper, Hadoop and Avro for Spark, and the oracle's class, fetched and built once for a checkout.
+"""Jars of Kafka, ZooKeeper, Hadoop, Apicurio and Avro for Spark, and the oracle's class, fetched and built once.
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
     spark_avro_jar()  -> build/jars/spark-avro   `from_avro` and `to_avro`, which pyspark does not ship
     hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
+    apicurio_jar()    -> build/jars/apicurio-2.6 Apicurio Registry
     oracle_classes()  -> build/oracle            DumpRecords.class
 
-Each pinned `pom.xml` lists its jars; Maven fetches them with `dependency:copy-dependencies`. A directory is complete if
-it has a marker with the hash of its pom or source. After a change of these it is built again. Two processes may build
-at once: each builds in its own directory, and renames it under a file lock.
+Each pinned `pom.xml` lists its jars; Maven fetches them with `dependency:copy-dependencies`, or unpacks an archive. A
+directory is complete if it has a marker with the hash of its pom or source. After a change of these it is built again.
+Two processes may build at once: each builds in its own directory, and renames it under a file lock.
 
 `python -m ts_local.jars` does all of it, so that a later start needs no network.
 """
@@ -76,6 +77,17 @@ def hadoop_jars() -> Path:
     return _fetched("hadoop-3.4", _pom("hadoop-3.4"))
 
 
+def apicurio_jar() -> Path:
+    """Return the jar that runs Apicurio Registry, in the directory of its libraries, fetched if needed.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    java()
+    (jar,) = _fetched("apicurio-2.6", _pom("apicurio-2.6"), "unpack").glob("*-runner.jar")
+    return jar
+
+
 def oracle_classes() -> Path:
     """Return the directory of the oracle's class files, compiled with Kafka 3.9's client if needed.
 
@@ -115,11 +127,11 @@ def _pom(name: str) -> Path:
     return PACKAGE / name / "pom.xml"
 
 
-def _fetched(name: str, pom: Path) -> Path:
+def _fetched(name: str, pom: Path, goal: str = "copy-dependencies") -> Path:
     def fetch(directory: Path) -> None:
         run(
             [
-                *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"),
+                *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), f"dependency:{goal}"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
             ]
         )

@@ -76,12 +76,21 @@ class HttpClient:
         authorize: signs each request.
         timeout_seconds: for each connect, send and receive.
         connections: the number that is kept for reuse.
+        ca_file: authorities of the server's certificate, in PEM; None for those of the system or SSL_CERT_FILE.
 
     Raises:
         ConfigurationError: the environment has an invalid URL of a proxy.
     """
 
-    def __init__(self, base_url: str, authorize: Authorize, timeout_seconds: float, connections: int) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        authorize: Authorize,
+        timeout_seconds: float,
+        connections: int,
+        *,
+        ca_file: str | None = None,
+    ) -> None:
         self._authorize = authorize
         self._closed = threading.Event()
         settings: dict[str, Any] = {
@@ -89,6 +98,7 @@ class HttpClient:
             "timeout": urllib3.Timeout(connect=timeout_seconds, read=timeout_seconds),
             "retries": False,
             "blocksize": _BLOCK_BYTES,
+            **({} if ca_file is None else {"ca_certs": ca_file}),
         }
         self._pool = pool_for(base_url, **settings)
         self._policy = request_policy(self._closed, _may_pass, _may_change)
@@ -143,7 +153,11 @@ class HttpClient:
                 decode_content=False,
                 redirect=False,
             )
-            content = b"" if streams and response.status < 300 else read_whole(response)
+            try:
+                content = b"" if streams and response.status < 300 else read_whole(response)
+            except BaseException:
+                response.close()  # its connection has bytes of this response
+                raise
         except (http.HTTPError, OSError) as error:
             if body is not None and body.failure is not None:
                 raise body.failure from None  # the body was incomplete, so no store has accepted it

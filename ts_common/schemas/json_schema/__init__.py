@@ -1,0 +1,1 @@
+"""JSON Schema: the Arrow type of a schema, and JSON texts as its values."""

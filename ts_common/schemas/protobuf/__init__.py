@@ -1,0 +1,1 @@
+"""Protobuf: schemas as descriptors, their Arrow types, and messages as values."""
