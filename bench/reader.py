@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +168,14 @@ def measure(root: Path, url: str, repeat: int) -> list[Goal]:
     try:
         for codec in CODECS:
             things = {
-                READER_1: lambda codec=codec: consume(one, codec),
+                READER_1: partial(consume, one, codec),
                 BARE: bare(root, codec),
-                READER_2: lambda codec=codec: consume(two, codec),
-                HALVES: lambda codec=codec: halves.run(codec),
-                READER_S3: lambda codec=codec: consume(remote, codec),
+                READER_2: partial(consume, two, codec),
+                HALVES: partial(halves.run, codec),
+                READER_S3: partial(consume, remote, codec),
                 FETCHING: fetch_all(url, codec),
             }
-            found = rounds({name: lambda run=run: seconds(run) for name, run in things.items()}, repeat, warm_up=2)
+            found = rounds({name: partial(seconds, run) for name, run in things.items()}, repeat, warm_up=2)
             table.append((codec, *(statistics.median(found[name]) for name in things)))
             without_loss = [fetch + decode for fetch, decode in zip(found[FETCHING], found[HALVES], strict=True)]
             goals += [

@@ -450,7 +450,7 @@ def test_runs_at_the_same_time_are_independent(shapes: ScannedArchive) -> None:
 
 
 def test_batches_that_are_held_do_not_change(shapes: ScannedArchive) -> None:
-    """Memory is used again only for batches that nobody holds."""
+    """Memory is used again only for batches that the caller has dropped."""
     scan = shapes.scan("large", columns=["value", "offset"])
     expected = [rows.to_pylist() for rows in scan]
     held = list(scan)

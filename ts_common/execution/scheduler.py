@@ -2,8 +2,8 @@
 
 A partition's splits begin in their order. The first of them that is not yielded yet is its head: only batches of heads
 are yielded. A worker chooses a partition that no worker reads; then every split is a head. Without such a partition it
-reads ahead in a partition, and its batches wait. Waiting batches have at most `memory` bytes. If that is reached, a head
-may add one if no head has a waiting batch, so the consumer always gets one.
+reads ahead in a partition, and its batches wait. Waiting batches have at most `memory` bytes. If that is reached, a
+head may add one if no head has a waiting batch, so the consumer always gets one.
 """
 
 import atexit

@@ -28,8 +28,8 @@ from ts_common.printable import printable
 from ts_common.redaction import redacted
 from ts_common.schemas.source import RegisteredSchema, SchemaSource, schema_of
 from ts_common.store.call import Call
-from ts_common.store.http.bodies import MOST_BYTES
 from ts_common.store.http.client import HttpClient, Request, Response
+from ts_common.store.response_body import MOST_BYTES
 from ts_common.store.retry import request_policy
 
 _TIMEOUT_SECONDS: Final = 20.0

@@ -56,7 +56,7 @@ def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Return the memory limit of a scan whose batches hardly wait, so that workers go on as their batches are read."""
+    """Return the memory limit of a scan whose batches hardly wait, so that workers continue as their batches are read."""
     monkeypatch.setattr("ts_reader.archive.LEAST_MEMORY", 1)
     monkeypatch.setattr(run, "_WORKER_BYTES", 1000)
     return {"memory_limit": 2600}
@@ -139,7 +139,7 @@ def test_a_scan_that_is_closed_early_leaves_its_workers_ready(shapes: ScannedArc
         del left
         assert rows_of(scan_of(shapes, "many", **small).to_table()) == expected
         all_idle()
-    assert len(workers()) <= 6  # of three scans, two of which may have been about to stop
+    assert len(workers()) <= 6  # of three scans; two may have been about to stop
 
 
 def test_scans_at_the_same_time_are_independent(shapes: ScannedArchive, small: dict[str, int]) -> None:

@@ -19,7 +19,7 @@ PARTITIONS = 12
 
 
 class Engines:
-    """Stands in for the engines, and notes which one reads a split."""
+    """Replace the engines, and note which one reads a split."""
 
     def __init__(self) -> None:
         self.used: list[str] = []

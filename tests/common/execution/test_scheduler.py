@@ -93,7 +93,7 @@ def test_each_batch_is_yielded_once_in_the_order_of_its_partition(
             for _ in range(speeds[(sum(place_of(split)) + number) % len(speeds)]):
                 os.sched_yield()
             yield batch
-            with lock:  # the worker goes on, so the batch was added
+            with lock:  # the worker continues, so the batch was added
                 added += 1
                 most = max(most, added - taken)
 

@@ -232,7 +232,7 @@ def open_mappings() -> int:
 
 
 def test_many_new_blocks_are_sent_in_several_messages(pair: Pair) -> None:
-    """A message has few descriptors, and none is left open, or a large result would need too many."""
+    """A message has few descriptors, and they are all closed, or a large result would need too many."""
     before = len(os.listdir("/proc/self/fd"))
     batches = [carved(pair.memory, number) for number in range(70)]
     found = pair.send(batches[69])
@@ -289,7 +289,7 @@ def test_a_forked_process_releases_nothing_of_its_parent(pair: Pair) -> None:
 
 
 def test_the_pipe_is_closed_with_the_last_batch() -> None:
-    """The worker then learns that nobody releases anything more."""
+    """The worker then learns that no process releases anything more."""
     readable, writable = os.pipe()
     memory, mapped = SharedMemory(), MappedBlocks(ReleasePipe(writable))
     shared = memory.describe(carved(memory, 5))

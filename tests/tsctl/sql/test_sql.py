@@ -61,8 +61,8 @@ def archive(tmp_path: Path) -> MadeArchive:
         archive.commit("clicks", 300, partition=partition, highest_base=240)
     archive.put_segment("a-b", 0, batches((0, 3)))
     archive.commit("a-b", 3)
-    log = bytearray(batches((0, 5), (5, 10)))
-    archive.put_segment("broken", 0, bytes(log), body=bytes([*log[:-1], log[-1] ^ 1]))
+    whole = batches((0, 5), (5, 10))
+    archive.put_segment("broken", 0, whole, body=bytes([*whole[:-1], whole[-1] ^ 1]))
     archive.commit("broken", 10)
     return archive
 
