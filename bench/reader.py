@@ -167,7 +167,7 @@ def measure(root: Path, url: str, repeat: int) -> list[Goal]:
     table = []
     try:
         for codec in CODECS:
-            things = {
+            things: dict[str, Callable[[], Any]] = {
                 READER_1: partial(consume, one, codec),
                 BARE: bare(root, codec),
                 READER_2: partial(consume, two, codec),

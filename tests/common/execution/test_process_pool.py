@@ -56,7 +56,7 @@ def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Return the memory limit of a scan whose batches hardly wait, so that workers continue as their batches are read."""
+    """Return the memory limit of a scan whose batches hardly wait, so that workers continue as batches are read."""
     monkeypatch.setattr("ts_reader.archive.LEAST_MEMORY", 1)
     monkeypatch.setattr(run, "_WORKER_BYTES", 1000)
     return {"memory_limit": 2600}
