@@ -38,6 +38,13 @@ def tools() -> list[str]:
     return [each for each in project["optional-dependencies"]["dev"] if not _NOT_TOOLS.match(each)]
 
 
+def declared() -> list[str]:
+    """Return the requirements of the wheel and of its extras: uv applies `lowest-direct` only to what it is given."""
+    project = tomllib.loads((dist.CHECKOUT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return [*project["dependencies"], *(each for extra in EXTRAS.split(",") for each in extras[extra])]
+
+
 def install(name: str) -> Path:
     """Make a virtual environment with the wheel, its dependencies and the test tools, and return its `python`.
 
@@ -55,7 +62,7 @@ def install(name: str) -> Path:
     uv = [sys.executable, "-m", "uv"]
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(python.parents[1])], check=True)
     options = ["--quiet", "--python", str(python), "--resolution", RESOLUTIONS[name]]
-    subprocess.run([*uv, "pip", "install", *options, f"{wheel}[{EXTRAS}]", *tools()], check=True)
+    subprocess.run([*uv, "pip", "install", *options, f"{wheel}[{EXTRAS}]", *declared(), *tools()], check=True)
     return python
 
 
