@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import cast
 
 _REFUSED = 2
+_OWN = {"tsctl", "pyspark_kafka_segments"}  # the other packages of the wheel begin with ts_
 
 
 def start(program: str, module: str, extra: str) -> None:
@@ -22,13 +23,25 @@ def start(program: str, module: str, extra: str) -> None:
     try:
         main = cast("Callable[[], None]", import_module(module).main)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing.startswith("ts_") or missing == program:
+        message = missing_package(error, extra)
+        if message is None:
             raise
-        print(  # noqa: T201  (the command's own voice)
-            f"{program}: the package {missing} is not installed in {sys.prefix}; install the release there with "
-            f"requirements/{extra}.txt, or the wheel with the extra [{extra}]",
-            file=sys.stderr,
-        )
+        print(f"{program}: {message}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         sys.exit(_REFUSED)
     main()
+
+
+def missing_package(error: ModuleNotFoundError, extra: str) -> str | None:
+    """Return a message with the way out; None if the missing module is one of the project itself.
+
+    Args:
+        error: of an import.
+        extra: name of the extra with the command's packages.
+    """
+    missing = (error.name or "").partition(".")[0]
+    if missing.startswith("ts_") or missing in _OWN or not missing:
+        return None
+    return (
+        f"the package {missing} is not installed in {sys.prefix}; install the release there with "
+        f"requirements/{extra}.txt, or the wheel with the extra [{extra}]"
+    )

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from ts_common.errors import OperatorError, PermanentError, StaleStateError, TransientError
+from ts_common.installed import missing_package
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
@@ -89,14 +90,16 @@ def run(arguments: Sequence[str]) -> ExitCode:
         return _report(error, ExitCode.TRY_AGAIN)
     except PermanentError as error:
         return _report(error, ExitCode.FOUND)
-    except Exception:  # noqa: BLE001  (the only place that reports a bug of this project)
+    except Exception as error:  # noqa: BLE001  (the only place that reports a bug of this project)
+        if isinstance(error, ModuleNotFoundError) and (message := missing_package(error, "tsctl")) is not None:
+            return _report(message, ExitCode.REFUSED)
         print(printable_lines(redacted(traceback.format_exc())), file=sys.stderr)  # noqa: T201  (as below)
         print("tsctl: internal error; please report it", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return ExitCode.BROKEN
     return ExitCode.FINE
 
 
-def _report(error: Exception, code: ExitCode) -> ExitCode:
+def _report(error: object, code: ExitCode) -> ExitCode:
     print(printable_lines(f"tsctl: {error}"), file=sys.stderr)  # noqa: T201  (the command's own voice)
     return code
 

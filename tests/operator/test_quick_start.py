@@ -116,10 +116,11 @@ def test_the_pages_commands_find_everything(stage: Stage, tmp_path: Path) -> Non
     stage.archive.wait_until_shipped()
     install, look = section(PAGE, "See what is in the store")
     stage.host.run(install)
-    path, ls, verify, report, status = commands(look)
+    path, ls, verify, gaps, report, status = commands(look)
     assert TOPIC in stage.host.run(path, ls)
     assert "1 partition" in stage.host.run(path, verify)
     assert json.loads(stage.host.run(path, f"{verify} --json --in-flight-hours 0"))["findings"] == []
+    stage.host.run(path, gaps)  # with code 0
     stage.host.run(path, report)
     assert "<html" in (stage.host.shell.directory / "archive.html").read_text()[:200]
     row = stage.host.run(path, status).splitlines()[1].split()

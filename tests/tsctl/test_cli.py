@@ -85,6 +85,31 @@ def test_an_error_of_our_own_is_status_70(monkeypatch: pytest.MonkeyPatch, capfd
     assert "ZeroDivisionError: ours" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("package", "arguments"), [("numpy", ("cat", "t")), ("plotly", ("report", "--output", "page.html"))]
+)
+def test_a_package_that_a_command_lacks_is_status_2(
+    package: str, arguments: tuple[str, ...], hand_made: Archive, named: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Both commands are in the agent's environment too, where only some of them have their packages."""
+    hand_made.put_segment("t", 0, batches((0, 2)))
+    hand_made.commit("t", 2)
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no', name='{package}')")
+    ended = subprocess.run(
+        [sys.executable, "-c", "from tsctl.start import main; main()", *arguments, *named],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    line = ended.stderr.splitlines()[-1]
+    assert f"tsctl: the package {package} is not installed" in line
+    assert "requirements/tsctl.txt" in line
+
+
 def test_an_unknown_option_is_status_2(run: Run) -> None:
     """The output has the command's usage."""
     ended = run("ls", "--frobnicate")

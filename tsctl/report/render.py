@@ -27,6 +27,7 @@ from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import Finding, Severity, worst_first
 
 FINDINGS_SHOWN: Final = 2_000  # in the table; the counts are of all
+_GAPS: Final = "gaps"  # the label of what has nothing worse than recorded gaps
 _MILLISECONDS: Final = 1000
 
 
@@ -105,10 +106,15 @@ def _verdict(findings: Sequence[Finding], coverages: Sequence[Coverage]) -> Mapp
     missing = sum(end - start for row in coverages for start, end in row.holes)
     recorded = sum(end - start for row in coverages for start, end in row.gaps)
     worst = findings[0].severity if findings else None
+    if recorded and not missing and worst is Severity.INFORMATION:
+        text = f"Nothing is damaged. The archive lacks {counted(recorded, 'offset')}, all of them in recorded gaps."
+        return {"label": _GAPS, "text": text}
     text = {
         None: "Everything is there.",
         Severity.INFORMATION: "Everything is there.",
-        Severity.SUSPICIOUS: "No record is missing, but some findings need attention.",
+        Severity.SUSPICIOUS: "Some findings need attention."
+        if recorded
+        else "No record is missing, but some findings need attention.",
         Severity.DAMAGED: "Objects are damaged.",
         Severity.DATA_LOSS: "Records are missing.",
     }[worst]
@@ -151,7 +157,7 @@ def _topic(topic: str, rows: Sequence[Coverage]) -> Mapping[str, Any]:
     left_out = count_left_out(rows)
     return {
         "name": topic,
-        "label": Severity(worst).label if worst >= Severity.INFORMATION else "fine",
+        "label": _topic_label(worst, rows),
         "partitions": counted(len(rows), "partition"),
         "size": size(sum(row.bytes for row in rows)),
         "newest": iso(newest) or "unknown",
@@ -171,3 +177,11 @@ def _topic(topic: str, rows: Sequence[Coverage]) -> Mapping[str, Any]:
             for row in rows
         ],
     }
+
+
+def _topic_label(worst: int, rows: Sequence[Coverage]) -> str:
+    if worst < Severity.INFORMATION:
+        return "fine"
+    if worst == Severity.INFORMATION and any(row.gaps for row in rows):
+        return _GAPS
+    return Severity(worst).label

@@ -75,6 +75,22 @@ def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
     assert "<svg" in part_of(document, "sizes")
 
 
+def test_recorded_gaps_are_not_everything(tmp_path: Path) -> None:
+    """Nothing is damaged, and still the archive lacks offsets: the banner has their number, and its own colour."""
+    text = page_of(tmp_path, [coverage("orders", 0), coverage("orders", 1)]).read_text()
+    banner = "Nothing is damaged. The archive lacks 20 offsets, all of them in recorded gaps."
+    assert f'<p id="verdict" class="verdict gaps">{banner}</p>' in text
+    assert '<span class="dot gaps"></span>orders' in text
+    assert "Everything is there." not in text
+
+
+def test_a_whole_archive_has_everything(tmp_path: Path) -> None:
+    """Without a hole and a gap."""
+    row = replace(coverage("orders", 0), held=((0, 1000),), gaps=(), findings=())
+    text = page_of(tmp_path, [row]).read_text()
+    assert '<p id="verdict" class="verdict fine">Everything is there.</p>' in text
+
+
 def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
     """The axis has no milliseconds, and the day's bar has a width."""
     row = replace(coverage("orders", 0), bytes_by_day={"2023-11-14": 10_000})

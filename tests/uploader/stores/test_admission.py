@@ -31,6 +31,7 @@ def test_u38_an_agent_that_is_denied_access_at_its_start_waits_visibly_and_conti
     agent = archive.agent(waits=False)
     wait_for(lambda: refusals(agent) >= 2, "the agent to be refused twice")
     assert json.loads(agent.page("/readyz"))["store"] is False
+    assert 0 < agent.metrics()["ts_uploader_leadership_age_seconds"] < 600  # counted from the start
     (error,) = agent.status()["last_errors"]
     assert error["operation"] == "CheckStores"
     assert "allow this identity s3:ListBucket" in error["message"]
