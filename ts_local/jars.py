@@ -133,6 +133,8 @@ def _fetched(name: str, pom: Path, goal: str = "copy-dependencies") -> Path:
             [
                 *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), f"dependency:{goal}"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
+                # Maven's own place is next to the pom: it would then unpack nothing into another directory.
+                f"-DmarkersDirectory={directory}/.unpacked",
             ]
         )
 
