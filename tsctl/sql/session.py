@@ -20,7 +20,8 @@ from ts_common.reading.topics import some
 from ts_common.suggestions import nearest
 from ts_reader import Archive, Estimate, Observer, Scan
 
-_SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false")
+# DuckDB would draw a progress bar on standard output, among the rows.
+_SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "enable_progress_bar = false")
 _CONFINED: Final = ("enable_external_access = false", "lock_configuration = true")
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
 _BATCH_ROWS: Final = 32_768

@@ -71,18 +71,18 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def test_the_prompt_runs_statements_until_ctrl_d(arguments: list[str], tmp_path: Path) -> None:
-    """A statement of two lines, an error that does not end it, the list of topics, and history for the next time."""
+    """Keys are typed at a prompt only: a statement of two lines, an error that does not end it, the list of topics, and history for the next time."""
     environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm"}
     with Terminal(arguments, environment) as terminal:
         terminal.until("sql>")
         terminal.type("select count(*)\r")
         terminal.until(r"\.\.\.>")
         terminal.type("from clicks;\r")
-        terminal.until(r"count_star\(\)\s+5")
+        terminal.until(r"count_star\(\)\s+5[\s\S]*sql>")
         terminal.type("select * from nope;\r")
-        terminal.until("no such topic")
+        terminal.until(r"no such topic[\s\S]*sql>")
         terminal.type(".topics\r")
-        terminal.until(r"\nclicks\s")
+        terminal.until(r"\nclicks\s[\s\S]*sql>")
         terminal.type("\x04")
         assert terminal.ends() == 0
     history = tmp_path / "state" / "tsctl" / "sql-history"
