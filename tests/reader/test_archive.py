@@ -90,9 +90,9 @@ def test_r12b_a_topic_that_never_was_is_an_error(archive: ScannedArchive) -> Non
     filled(archive, "page_views", 5)
     reads: list[Callable[[str], Any]] = [archive.opened.partitions, lambda topic: archive.scan(topic).estimate()]
     for read in reads:
-        with pytest.raises(QueryError, match=r"topic page_view: .* does not hold it; did you mean page_views\?"):
+        with pytest.raises(QueryError, match=r"topic page_view: .* has no such topic; did you mean page_views\?"):
             read("page_view")
-    with pytest.raises(QueryError, match="partitions: the store holds no partition 3 of topic page_views, only 0"):
+    with pytest.raises(QueryError, match="partitions: the store has no partition 3 of topic page_views, only 0"):
         archive.rows("page_views", partitions=[0, 3])
 
 
@@ -101,7 +101,7 @@ def test_r12b_the_entropy_width_that_has_the_cluster_is_named(tmp_path: Path, bi
     """A cluster that the store does not have is an error too, and so is a directory that is missing."""
     location = filled(MadeArchive(tmp_path / "store", bits), "t", 5).location
     wrong = Archive(location, CLUSTER, prefix_entropy_bits=5)
-    match = f"holds nothing of cluster prod with prefix_entropy_bits=5; it does with {named}: set"
+    match = f"has no objects of cluster prod with prefix_entropy_bits=5; found with {named}: set"
     reads: list[Callable[[Archive], Any]] = [
         Archive.topics,
         lambda archive: archive.partitions("t"),
@@ -110,7 +110,7 @@ def test_r12b_the_entropy_width_that_has_the_cluster_is_named(tmp_path: Path, bi
     for read in reads:
         with pytest.raises(QueryError, match=match):
             read(wrong)
-        with pytest.raises(QueryError, match="holds nothing of a cluster test; check the location and the cluster"):
+        with pytest.raises(QueryError, match="has no objects of cluster test; check the location and the cluster"):
             read(Archive(location, "test"))
         with pytest.raises(BucketMissing):
             read(Archive(location + "/missing", CLUSTER))
@@ -199,7 +199,7 @@ def test_r12b_several_locations_without_the_cluster_are_an_error(
     file, _ = several
     other = file.with_name("test.properties")
     other.write_text(file.read_text())
-    with pytest.raises(QueryError, match="holds nothing of a cluster test; check the location and the cluster"):
+    with pytest.raises(QueryError, match="has no objects of cluster test; check the location and the cluster"):
         Archive(config=other).topics()
 
 

@@ -170,11 +170,11 @@ def test_an_error_is_named_by_each_engine(three: ScannedArchive) -> None:
     for read, kind in reads:
         with pytest.raises(kind, match=r'batch of base offset 0 at position 0: CRC .*pass mode="DROPMALFORMED"'):
             read(bad)
-        with pytest.raises(QueryError, match=r"topic missing: .* does not hold it"):
+        with pytest.raises(QueryError, match=r"topic missing: .* has no such topic"):
             read(missing)
     with pytest.raises(duckdb.Error, match=r"batch of base offset 0 at position 0: CRC"):
         duckdb.execute("from bad").fetchall()
-    with pytest.raises(duckdb.Error, match=r"topic missing: .* does not hold it"):
+    with pytest.raises(duckdb.Error, match=r"topic missing: .* has no such topic"):
         duckdb.execute("from missing").fetchall()
 
 
@@ -305,7 +305,7 @@ def test_a_scan_is_bounded_by_offsets_and_by_timestamps(
             {"starting_offsets": {0: 9}, "ending_offsets": {0: 5}},
             "starts at offset 9, which is greater than the offset",
         ),
-        ({"partitions": [0, 4]}, "partitions: the store holds no partition 4 of topic t, only 0"),
+        ({"partitions": [0, 4]}, "partitions: the store has no partition 4 of topic t, only 0"),
     ],
 )
 def test_bounds_that_the_archive_does_not_have_are_an_error(
