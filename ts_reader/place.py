@@ -58,7 +58,7 @@ class Place:
 
 
 def is_whole(value: object, least: int, most: int | None = None) -> bool:
-    """Return whether an argument is a whole number in a range; True and False are none."""
+    """Return whether an argument is a whole number in a range; True and False are not."""
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return value >= least and (most is None or value <= most)
