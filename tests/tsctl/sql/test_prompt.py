@@ -71,7 +71,8 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def test_the_prompt_runs_statements_until_ctrl_d(arguments: list[str], tmp_path: Path) -> None:
-    """Keys are typed at a prompt only: a statement of two lines, an error that does not end it, the list of topics, and history for the next time."""
+    """A statement of two lines, an error that does not end it, the list of topics, and history for the next time."""
+    # Keys are typed at a prompt only: before it, the terminal is in another mode.
     environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm"}
     with Terminal(arguments, environment) as terminal:
         terminal.until("sql>")
