@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-PROGRAMS = ("ts_common", "ts_uploader", "ts_spark", "tsctl", "pyspark_kafka_segments")
+PROGRAMS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "tsctl", "pyspark_kafka_segments")
 # Each turns its input into code or objects.
 MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "code", "codeop", "runpy", "pdb"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
@@ -15,8 +15,10 @@ OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/options/option_values.py", "tsctl/commands/decoding.py"}
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
 LOADS_CLASSES = {"ts_common/config/plugins.py"}
-# protoc in a process of its own, without a shell; no text of a schema is an argument.
-RUNS_PROGRAMS = {"ts_common/schemas/protobuf/compiler.py"}
+# protoc in a process of its own, without a shell; no text of a schema is an argument. And Python itself, as a worker.
+RUNS_PROGRAMS = {"ts_common/schemas/protobuf/compiler.py", "ts_common/execution/process_pool.py"}
+# Between a reader's process and the workers that it started, on a socket pair without a name.
+PICKLES = {"ts_common/execution/messages.py"}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
@@ -49,11 +51,12 @@ def problems(tree: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_makes_code_of_data() -> None:
-    """No pickle, eval, YAML or shell; one place loads classes by an operator's names, and one runs protoc."""
+    """No eval, YAML or shell, pickles between own processes only; one place loads classes by an operator's names."""
     found = {path: told for path, tree in sources() if (told := sorted(problems(tree)))}
     assert found == {
         **{path: ["import_module"] for path in LOADS_CLASSES},
         **{path: ["subprocess"] for path in RUNS_PROGRAMS},
+        **{path: ["pickle"] for path in PICKLES},
     }
 
 

@@ -2,26 +2,24 @@
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
-from typing import cast
 
 _REFUSED = 2
 _OWN = {"tsctl", "pyspark_kafka_segments"}  # the other packages of the wheel begin with ts_
 
 
-def start(program: str, module: str, extra: str) -> None:
-    """Run the function `main` of a module; without a package that it needs, write one message and exit with 2.
+def start(program: str, load: Callable[[], Callable[[], None]], extra: str) -> None:
+    """Run a command; without a package that it needs, write one message and exit with 2.
 
     Args:
         program: name of the command.
-        module: of the command.
+        load: imports the command, and returns its main function.
         extra: name of the extra with its packages.
 
     Raises:
         ModuleNotFoundError: a module of the project itself is missing.
     """
     try:
-        main = cast("Callable[[], None]", import_module(module).main)
+        main = load()
     except ModuleNotFoundError as error:
         message = missing_package(error, extra)
         if message is None:

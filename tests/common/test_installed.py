@@ -30,7 +30,11 @@ def test_a_command_without_its_packages_names_them(tmp_path: Path, module: str, 
 def test_a_missing_module_of_the_project_is_a_defect(tmp_path: Path) -> None:
     """It is no matter of an extra, so the traceback stays."""
     ended = subprocess.run(
-        [sys.executable, "-c", "from ts_common.installed import start; start('tsctl', 'ts_common.no_such', 'tsctl')"],
+        [
+            sys.executable,
+            "-c",
+            "from ts_common.installed import start; start('tsctl', lambda: __import__('ts_common.no_such'), 'tsctl')",
+        ],
         capture_output=True,
         text=True,
         check=False,

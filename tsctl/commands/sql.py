@@ -42,6 +42,7 @@ def sql(
     end: Annotated[str | None, typer.Option("--to", help="All topics end before this time.")] = None,
     partition: PartitionsOption = None,
     form: Annotated[str, typer.Option("--format", help="Format of the result: table, csv, json or parquet.")] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False,
     to: Annotated[Path | None, typer.Option("--output", help="File for the result; it must not exist.")] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what the statement reads of each topic; read no record.")
@@ -69,6 +70,9 @@ def sql(
     from tsctl.sql.session import Session  # noqa: PLC0415  (as above)
 
     problems: list[str] = []
+    if as_json and form not in {Format.TABLE, Format.JSON}:
+        problems.append(f"--json and --format={form}: give one of the two")
+    form = Format.JSON if as_json else form
     if form not in list(Format):
         problems.append(f"--format={form}: accepted are {', '.join(Format)}")
     if form == Format.PARQUET and to is None and not explain:
