@@ -6,6 +6,7 @@ one is worse by more than `--percent`. Benchmarks of `--print-only` are printed 
 """
 
 import argparse
+import math
 import re
 import statistics
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 from bench.measuring.pairs import print_table, rounds
 
 _GOAL = re.compile(
-    r"^(?P<what>.+?)  +(?P<found>[0-9.]+)(?P<unit>[^<>]*?)  +(?P<bound>[<>]=) .*(?:met|MISSED)$", re.MULTILINE
+    r"^(?P<what>.+?)  +(?P<found>[0-9.]+)(?P<unit>[^<>\n]*?)  +(?P<bound>[<>]=) .*(?:met|MISSED)$", re.MULTILINE
 )
 _HERE = Path(__file__).resolve().parent.parent
 
@@ -73,7 +74,8 @@ def compare(old: Path, name: str, count: int) -> list[tuple[str, float, float, f
         if what not in found["old"][0]:  # the other checkout does not measure it
             continue
         before, now = (statistics.median(each[what].found for each in found[side]) for side in ("old", "new"))
-        worse = before / now if figure.at_least else now / before
+        good, bad = (now, before) if figure.at_least else (before, now)
+        worse = 1.0 if good == bad else bad / good if good else math.inf  # an error of 0.00 may be compared too
         rows.append((f"{name}: {what}", before, now, worse, figure.unit))
     return rows
 

@@ -9,9 +9,23 @@
     pyarrow.table(scan)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ts_reader.archive import Archive, PartitionInfo
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.planned_query import Estimate
 from ts_reader.scan import Scan
 
-__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Scan", "ScanDataset"]
+if TYPE_CHECKING:
+    from ts_common.schemas.registry import Registry
+
+__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Registry", "Scan", "ScanDataset"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load `Registry` when it is first used: few scans need its HTTP client."""
+    if name == "Registry":
+        from ts_common.schemas.registry import Registry  # noqa: PLC0415
+
+        return Registry
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import structlog
 
 from ts_common.archive.directories import list_topics
 from ts_common.archive.view import open_view
-from ts_common.errors import QueryError
+from ts_common.errors import ConfigurationError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
 from ts_common.query.query import Locations, Query, Subscription, settled
@@ -31,7 +31,8 @@ from ts_reader.arguments import (
     columns_of,
     query_of,
 )
-from ts_reader.place import is_whole, place_of_arguments, place_of_file
+from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
+from ts_reader.place import SOURCE, is_whole, place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery
 from ts_reader.scan import Scan
 
@@ -75,6 +76,8 @@ class Archive:
         storage_options: of the connection to S3: `endpoint_url`, `region`, `addressing_style`, `profile`, `role_arn`,
             `ca_bundle`, `proxy` and so on, as in `ts_common.store.options.Connection`; also `access_key_id`,
             `secret_access_key` and `session_token`. Without it, the SDK's environment applies.
+        registry: of the schemas of keys and values: a URL, a `Registry` with credentials, or `topic:_schemas` for the
+            topic of a registry that this archive has.
         workers: the number of processes that a large scan uses; None for the number of processors. With 1, all
             decoding is done in this process.
 
@@ -90,6 +93,7 @@ class Archive:
         config: str | PathLike[str] | None = None,
         prefix_entropy_bits: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        registry: RegistryArgument = None,
         workers: int | None = None,
     ) -> None:
         problems: list[str] = []
@@ -107,6 +111,9 @@ class Archive:
             self._place = place_of_file(config, problems)
         else:
             self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options, problems)
+        self._schemas = source_of(registry, self._place.query(self._place.endpoints[0]), problems)
+        if problems:
+            raise ConfigurationError(SOURCE, problems)
         self._workers = workers
         if not structlog.is_configured():  # its own default writes every event to standard output
             configure_structlog(LogFormat.TEXT, logging.WARNING)
@@ -181,6 +188,9 @@ class Archive:
         starting_without_match: str = "error",
         isolation_level: str = "read_uncommitted",
         include_headers: bool = False,
+        key: CodecArgument = None,
+        value: CodecArgument = None,
+        undecoded: str = "error",
         incarnation: str = "newest",
         view: str = "log",
         mode: str = "FAILFAST",
@@ -205,6 +215,11 @@ class Archive:
                 or "latest": it returns no rows.
             isolation_level: "read_committed" leaves out aborted transactions and ends at the last stable offset.
             include_headers: whether there is a column `headers`.
+            key: codec of keys: "utf8", "json", "int", "long", "registry", "avro,schema.file=order.avsc" or
+                "module:Class", as in `ts_common.schemas.opening`; by topic if topics have different ones. None: bytes.
+            value: codec of values, as `key`.
+            undecoded: what a key or value does that its codec refuses: "error", or "null": the column is null, and
+                `key_error` or `value_error` has the reason.
             incarnation: of a topic that was deleted and created again: "newest", "oldest", a number from 1, or a
                 topic id.
             view: "latest" returns the newest record of each key, unless it is a tombstone.
@@ -238,10 +253,12 @@ class Archive:
             fail_on_data_loss=fail_on_data_loss,
             max_batch_bytes=max_batch_bytes,
         )
+        topics = tuple(query.subscription.assigned or query.subscription.topics)
+        decoding = decoding_of(key, value, undecoded, topics, self._schemas, arguments)
         names = columns_of(
             columns,
             include_headers=arguments.boolean("include_headers", include_headers),
-            corrupt_column=query.tolerance.column,
+            further=decoding.further_columns(query.tolerance.column),
             arguments=arguments,
         )
         memory = arguments.number("memory_limit", memory_limit, LEAST_MEMORY)
@@ -251,7 +268,9 @@ class Archive:
             locate = self._located  # when the scan is planned, because that lists the topics of all locations
         else:
             query = self._located(query)
-        return Scan(PlannedQuery(query, names, memory_limit=memory, workers=self._workers, locate=locate))
+        return Scan(
+            PlannedQuery(query, names, memory_limit=memory, workers=self._workers, locate=locate, decoding=decoding)
+        )
 
     def _located(self, query: Query) -> Query:
         """Return the query with the endpoints of its topics."""

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS
 from ts_common.errors import ConfigurationError
+from ts_common.execution.columns import error_column
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name
 from ts_common.query.moments import milliseconds_of
@@ -22,6 +23,7 @@ from ts_common.query.query import (
     Timestamps,
 )
 from ts_common.reading.incarnation_option import parse_incarnation
+from ts_common.schemas.contract import Part
 from ts_common.suggestions import nearest
 
 CORRUPT_COLUMN: Final = "_corrupt_record"
@@ -201,10 +203,17 @@ def _by_topic(
 
 
 def columns_of(
-    columns: Sequence[str] | None, *, include_headers: bool, corrupt_column: str | None, arguments: Arguments
+    columns: Sequence[str] | None, *, include_headers: bool, further: Sequence[str], arguments: Arguments
 ) -> tuple[str, ...]:
-    """Return the names of the columns, in their order."""
-    known = [*(COLUMNS_WITH_HEADERS if include_headers else COLUMNS), *([corrupt_column] if corrupt_column else [])]
+    """Return the names of the columns, in their order.
+
+    Args:
+        columns: as of `ts_reader.Archive.scan`.
+        include_headers: the same.
+        further: columns that only this scan has.
+        arguments: receives problems.
+    """
+    known = [*(COLUMNS_WITH_HEADERS if include_headers else COLUMNS), *further]
     if columns is None:
         return tuple(known)
     if isinstance(columns, str) or not isinstance(columns, Sequence):
@@ -296,7 +305,7 @@ def _incarnation(value: Any) -> str:
 
 
 def _raw_column(value: Any) -> str:
-    if not isinstance(value, str) or not value or value in COLUMNS_WITH_HEADERS:
+    if not isinstance(value, str) or not value or value in {*COLUMNS_WITH_HEADERS, *map(error_column, Part)}:
         raise ValueError("a name is expected that no other column has")
     return value
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from ts_common.decode.arrow_schema import arrow_schema
+from ts_common.execution.columns import Columns
 from ts_common.execution.run import run
 from ts_common.execution.scheduler import Progress
 from ts_common.printable import printable
@@ -16,6 +16,7 @@ from ts_common.query.locations import plan_everywhere
 from ts_common.query.plan_query import QueryPlan
 from ts_common.query.query import Query
 from ts_common.query.split import Split, bytes_of
+from ts_reader.decoding import NOTHING_DECODED, Decoding
 
 log = structlog.get_logger("ts_reader")
 
@@ -53,7 +54,6 @@ class PlannedQuery:
     Attributes:
         query: what it reads.
         names: of its columns.
-        schema: of its rows.
 
     Args:
         query: what to read.
@@ -61,6 +61,7 @@ class PlannedQuery:
         memory_limit: see `ts_reader.Archive.scan`.
         workers: see `ts_reader.Archive`.
         locate: returns the query with the locations of its topics, when it is planned; None if it has them.
+        decoding: what decodes keys and values.
     """
 
     def __init__(
@@ -71,13 +72,15 @@ class PlannedQuery:
         memory_limit: int,
         workers: int | None,
         locate: Callable[[Query], Query] | None = None,
+        decoding: Decoding = NOTHING_DECODED,
     ) -> None:
         self.query = query
         self.names = names
-        self.schema = _schema(names, query.tolerance.column)
         self._memory_limit = memory_limit
         self._workers = workers
         self._locate = locate
+        self._decoding = decoding
+        self._columns: Columns | None = None
         self._plan: QueryPlan | None = None
         self._planning = threading.Lock()
 
@@ -105,10 +108,32 @@ class PlannedQuery:
                 self._plan = plan
             return self._plan
 
+    @property
+    def columns(self) -> Columns:
+        """The columns; codecs are opened when they are first needed.
+
+        Raises:
+            ConfigurationError, CorruptData, StoreUnavailable, AccessDenied: as `ts_reader.decoding.Decoding.columns`.
+        """
+        with self._planning:
+            if self._columns is None:
+                self._columns = self._decoding.columns(self.names, self.query.tolerance.column)
+            return self._columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows; raise as `columns`."""
+        return self.columns.schema
+
     def unplanned(self) -> "PlannedQuery":
         """Return the same query without its plan."""
         return PlannedQuery(
-            self.query, self.names, memory_limit=self._memory_limit, workers=self._workers, locate=self._locate
+            self.query,
+            self.names,
+            memory_limit=self._memory_limit,
+            workers=self._workers,
+            locate=self._locate,
+            decoding=self._decoding,
         )
 
     def run(
@@ -124,9 +149,10 @@ class PlannedQuery:
         Raises:
             CorruptData, BatchTooLarge: naming the object and the place.
             ObjectNotFound: retention deleted an object since the query was planned.
-            StoreUnavailable, AccessDenied: from the store.
+            StoreUnavailable, AccessDenied: from the store, or the source of schemas.
         """
-        return run(splits, names, memory_limit=self._memory_limit, workers=self._workers, done=done)
+        columns = self.columns.choose(names)
+        return run(splits, columns, memory_limit=self._memory_limit, workers=self._workers, done=done)
 
     def estimate(self, splits: Sequence[Split] | None = None) -> Estimate:
         """Return what some splits of the plan read; None for all; raise as `plan`."""
@@ -141,8 +167,3 @@ class PlannedQuery:
             partitions=len({copy.keys.prefix for copy in copies.values()}),
             offsets=sum(part.end - part.start for part in parts),
         )
-
-
-def _schema(names: Sequence[str], corrupt_column: str | None) -> pa.Schema:
-    known = arrow_schema([name for name in names if name != corrupt_column])
-    return pa.schema([pa.field(name, pa.binary()) if name == corrupt_column else known.field(name) for name in names])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ts_common import errors
+from ts_common.execution.columns import Columns
 from ts_common.query.split import Split
 
 _HEADER: Final = struct.Struct("<IQ")
@@ -21,10 +22,10 @@ _MOST_DESCRIPTORS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ReadSplit:
-    """Read a split with these columns."""
+    """Read a split with these columns; None: those of the last split."""
 
     split: Split
-    names: tuple[str, ...]
+    columns: Columns | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from ts_common.query.split import Split
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ts_common.execution.columns import Columns
     from ts_common.execution.shared_memory import MappedBlocks
 
 _ROOT: Final = str(Path(__file__).parents[2])
@@ -54,6 +55,7 @@ class WorkerProcess:
         os.close(readable)
         self._channel = Channel(here)
         self._releases = writable
+        self._columns: Columns | None = None  # that the worker has
         self.is_broken = False
 
     @cached_property
@@ -63,7 +65,7 @@ class WorkerProcess:
 
         return MappedBlocks(ReleasePipe(self._releases))
 
-    def read(self, split: Split, names: Sequence[str], schema: "pa.Schema") -> "Generator[pa.RecordBatch, None, None]":
+    def read(self, split: Split, columns: "Columns") -> "Generator[pa.RecordBatch, None, None]":
         """Yield the batches of a split on the worker's memory; raise what the worker raised.
 
         Closing the generator waits until the worker has stopped.
@@ -75,12 +77,13 @@ class WorkerProcess:
 
         ended = False
         try:
-            self._channel.send(ReadSplit(split, tuple(names)))
+            self._channel.send(ReadSplit(split, None if columns is self._columns else columns))
+            self._columns = columns
             while not ended:
                 message, descriptors = self._channel.receive()
                 match message:
                     case SharedBatch():
-                        yield self._blocks.batch(message, schema)
+                        yield self._blocks.batch(message, columns.schema)
                         self._channel.send(More())
                     case SplitEnd():
                         ended = True
@@ -216,11 +219,11 @@ class ProcessPool:
 POOL: Final = ProcessPool()
 
 
-def read_in_worker(split: Split, names: Sequence[str], schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
+def read_in_worker(split: Split, columns: "Columns") -> "Iterator[pa.RecordBatch]":
     """Yield the batches of a split, read by a worker process of the pool."""
     worker = POOL.take()
     try:
-        with closing(worker.read(split, names, schema)) as batches:
+        with closing(worker.read(split, columns)) as batches:
             yield from batches
     finally:
         POOL.give_back(worker)

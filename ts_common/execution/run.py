@@ -7,10 +7,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import CONSTANT, arrow_schema, constant_column
 from ts_common.decode.memory import RecycledMemory
+from ts_common.execution.columns import Columns
 from ts_common.execution.process_pool import POOL, read_in_worker
 from ts_common.execution.scheduler import Progress, run_splits
+from ts_common.model import TopicPartition
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.split import Split, bytes_of
 
@@ -25,7 +26,7 @@ MEMORY: Final = RecycledMemory()
 
 def run(
     splits: Sequence[Split],
-    names: Sequence[str],
+    columns: Columns,
     *,
     memory_limit: int,
     workers: int | None,
@@ -35,14 +36,14 @@ def run(
 
     Args:
         splits: of the plan.
-        names: of the columns, in their order.
+        columns: to return.
         memory_limit: bytes, see `ts_reader.Archive.scan`.
         workers: the number of worker processes; None for the number of processors.
         done: called with the number of splits that were read to their end.
 
     Raises:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: as
-            `ts_common.query.read_split.read_split`.
+            `ts_common.query.read_split.read_split` and `ts_common.execution.columns.Columns.decode`.
     """
     may_use_idle = workers != 1  # 1: all is decoded in this process
     if workers is None:
@@ -52,12 +53,14 @@ def run(
     is_large = processes > 1 and total >= PROCESSES_FROM_BYTES and bool(sys.executable)
     if is_large or (splits and may_use_idle and POOL.has_idle):
         processes = processes if is_large else 1
-        sent = [name for name in names if name not in CONSTANT]
-        schema = _schema(sent, splits)
+        there = columns.sent if columns.travels else columns.raw.sent
+        here = columns if columns.travels else columns.raw
 
         def read_there(split: Split) -> Iterator[pa.RecordBatch]:
-            for batch in read_in_worker(split, sent, schema):
-                yield _with_constants(batch, split, names)
+            partition = _partition(split)
+            for batch in read_in_worker(split, there):
+                rows = here.with_constants(batch, partition)
+                yield rows if here is columns else columns.decode(rows, partition)
 
         waiting = memory_limit - processes * _WORKER_BYTES
         yield from run_splits(splits, read_there, workers=processes, memory=waiting, done=done)
@@ -66,7 +69,9 @@ def run(
     from ts_common.query.read_split import read_split  # noqa: PLC0415  (numba)
 
     def read_here(split: Split) -> Iterator[pa.RecordBatch]:
-        return read_split(shared_store(split.location, split.connection), split, names, MEMORY)
+        store = shared_store(split.location, split.connection)
+        for rows in read_split(store, split, columns.read, MEMORY):
+            yield columns.decode(rows, _partition(split))
 
     is_remote = any(not split.location.startswith(_DIRECTORY) for split in splits)
     threads = min(_THREADS, len(splits), memory_limit // _WORKER_BYTES) if is_remote else 1
@@ -79,20 +84,5 @@ def run(
         done(1)
 
 
-def _schema(names: Sequence[str], splits: Sequence[Split]) -> pa.Schema:
-    corrupt = splits[0].tolerance.column
-    known = arrow_schema([name for name in names if name != corrupt])
-    return pa.schema([pa.field(name, pa.binary()) if name == corrupt else known.field(name) for name in names])
-
-
-def _with_constants(batch: pa.RecordBatch, split: Split, names: Sequence[str]) -> pa.RecordBatch:
-    """Return the rows with the columns that the worker did not send."""
-    partition = split.ranges[0].copies[0].keys.partition
-    sent = dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays = [
-        sent[name] if name in sent else constant_column(name, partition.topic, partition.partition, batch.num_rows)
-        for name in names
-    ]
-    if not arrays:
-        return batch
-    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+def _partition(split: Split) -> TopicPartition:
+    return split.ranges[0].copies[0].keys.partition

@@ -3,7 +3,7 @@
 ::
 
     reader                        worker
-    ReadSplit(split, names)  ->
+    ReadSplit(split, columns)->
                              <-   Blocks (new shared memory)
                              <-   SharedBatch, two ahead of the reader
     More                     ->   after each batch that the reader accepts
@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import structlog
 
+from ts_common.execution.columns import Columns
 from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
 from ts_common.execution.shared_memory import SharedMemory
 from ts_common.query.read_split import read_split
@@ -38,6 +39,7 @@ class _Worker:
         self._releases = releases
         self._memory = SharedMemory()
         self._unread = b""  # of a lease's number
+        self._columns = Columns(())
 
     def run(self) -> None:
         """Read splits until the reader's process ends."""
@@ -48,9 +50,12 @@ class _Worker:
 
     def _read(self, asked: ReadSplit) -> None:
         split, credit, stopped = asked.split, _AHEAD, False
+        columns = self._columns = asked.columns or self._columns
+        partition = split.ranges[0].copies[0].keys.partition
         try:
             store = shared_store(split.location, split.connection)
-            for batch in read_split(store, split, asked.names, self._memory):
+            for rows in read_split(store, split, columns.read, self._memory):
+                batch = columns.decode(rows, partition)
                 self._take_releases()
                 while not stopped and (not credit or self._is_pending()):
                     message = self._receive()
@@ -62,7 +67,7 @@ class _Worker:
                 self._send_blocks()
                 self._channel.send(shared)
                 credit -= 1
-                del batch
+                del batch, rows
         except PeerGone:
             raise
         except Exception as error:  # noqa: BLE001  (the reader's process raises it)

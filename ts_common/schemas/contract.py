@@ -51,6 +51,11 @@ class Codec(ABC):
     def arrow_type(self) -> pa.DataType:
         """The type of the decoded column."""
 
+    @property
+    def uses_headers(self) -> bool:
+        """Whether `decode` needs the headers of the records: a scan reads them for it."""
+        return False
+
     @abstractmethod
     def decode(self, column: pa.Array, headers: pa.Array | None = None) -> Decoded:
         """Return the decoded column and the refused rows, both as long as `column`.

@@ -1,27 +1,16 @@
-"""Codecs by their names.
-
-================================  ====================================================================
-`utf8`, `json`, `int`, `long`     without a schema: `ts_common.schemas.plain`
-`registry`                        in a registry's frame; Avro, Protobuf or JSON Schema, as the reader's schema is
-`avro-framed`, `protobuf-framed`, the same; the reader's schema is of this language
-`json-schema-framed`
-`avro`, `protobuf`, `json-schema` without a frame: the reader's schema is that of all values
-`module:Class`                    a class that extends `ts_common.schemas.contract.Codec`
-================================  ====================================================================
-
-Options of those with a schema: `ts_common.schemas.reader_schema.ReaderOptions`.
-"""
+"""Opening a codec by its name, which `ts_common.schemas.choice` lists."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError, TieredStorageError
+from ts_common.schemas.choice import FRAMED, LANGUAGES, NAMES
 from ts_common.schemas.contract import Codec, Part
 from ts_common.schemas.plain import IntegerCodec, JsonCodec, LongCodec, Utf8Codec
 from ts_common.schemas.reader_schema import find_reader, parse_options
 from ts_common.schemas.schema_codec import SchemaCodec
-from ts_common.schemas.source import SchemaSource, SchemaType
+from ts_common.schemas.source import SchemaSource
 from ts_common.suggestions import nearest
 
 _PLAIN: Final[Mapping[str, Callable[[str, Part, Mapping[str, str]], Codec]]] = {
@@ -30,9 +19,6 @@ _PLAIN: Final[Mapping[str, Callable[[str, Part, Mapping[str, str]], Codec]]] = {
     "int": IntegerCodec,
     "long": LongCodec,
 }
-_LANGUAGES: Final = {"avro": SchemaType.AVRO, "protobuf": SchemaType.PROTOBUF, "json-schema": SchemaType.JSON}
-_FRAMED: Final = {"registry": None, **{f"{name}-framed": kind for name, kind in _LANGUAGES.items()}}
-NAMES: Final = (*_PLAIN, *_FRAMED, *_LANGUAGES)
 
 
 def open_codec(
@@ -57,16 +43,16 @@ def open_codec(
     where = f"codec of {topic} ({part})"
     if name in _PLAIN:
         return _PLAIN[name](topic, part, given)
-    if name in _FRAMED or name in _LANGUAGES:
+    if name in FRAMED or name in LANGUAGES:
         chosen = parse_options(given, where)
-        kind = _FRAMED[name] if name in _FRAMED else _LANGUAGES[name]
+        kind = FRAMED[name] if name in FRAMED else LANGUAGES[name]
         reader = find_reader(topic, part, source, chosen, kind)
         return SchemaCodec(
             topic,
             part,
             reader,
             source,
-            framed=name in _FRAMED,
+            framed=name in FRAMED,
             message=chosen.message,
             max_value_bytes=chosen.max_value_bytes,
         )

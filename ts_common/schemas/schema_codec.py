@@ -86,6 +86,11 @@ class SchemaCodec(Codec):
         return self._format.arrow_type
 
     @property
+    def uses_headers(self) -> bool:
+        """Whether a header may have the id of the schema."""
+        return self._framed
+
+    @property
     def reader_schema(self) -> RegisteredSchema:
         """The reader's schema."""
         return self._reader.schema

@@ -50,7 +50,7 @@ def sent(channel: Channel, *messages: Any) -> threading.Thread:
 @pytest.mark.parametrize(
     "message",
     [
-        ReadSplit(split_of(0, 5, 10), ("key", "offset")),
+        ReadSplit(split_of(0, 5, 10), None),
         More(),
         Stop(),
         Blocks([], [1, 2]),
@@ -106,7 +106,7 @@ def test_a_message_may_arrive_in_pieces() -> None:
     first, second = socket.socketpair()
     receiver = Channel(second)
     whole, copy = socket.socketpair()
-    Channel(whole).send(ReadSplit(split_of(0, 5, 10), ("key",)))
+    Channel(whole).send(ReadSplit(split_of(0, 5, 10), None))
     data = copy.recv(1 << 16)
 
     def drip() -> None:
@@ -115,7 +115,7 @@ def test_a_message_may_arrive_in_pieces() -> None:
 
     thread = threading.Thread(target=drip)
     thread.start()
-    assert receiver.receive()[0] == ReadSplit(split_of(0, 5, 10), ("key",))
+    assert receiver.receive()[0] == ReadSplit(split_of(0, 5, 10), None)
     thread.join()
     for each in (first, second, whole, copy):
         each.close()

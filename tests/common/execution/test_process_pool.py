@@ -21,9 +21,9 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER
 from tests.reader.archives import ScannedArchive
 from tests.reader.shapes import SHAPES, fill, rows_of, scanned
-from ts_common.decode.arrow_schema import arrow_schema
 from ts_common.errors import CorruptData, StoreUnavailable
 from ts_common.execution import run
+from ts_common.execution.columns import Columns
 from ts_common.execution.process_pool import POOL, ProcessPool, WorkerProcess
 from ts_local.waiting import wait_for
 from ts_reader import Archive, Scan
@@ -214,7 +214,7 @@ def test_the_current_directory_has_no_modules_of_a_worker(
     split, *_ = scan_of(shapes, "fields")._planned.plan.splits
     worker = WorkerProcess()
     try:
-        rows = sum(one.num_rows for one in worker.read(split, ["offset"], arrow_schema(["offset"])))
+        rows = sum(one.num_rows for one in worker.read(split, Columns(["offset"])))
     finally:
         worker.kill()
     assert rows == 100

@@ -10,6 +10,7 @@ import pytest
 from tests.common.execution.splits import place_of, split_of
 from ts_common.decode.arrow_schema import arrow_schema
 from ts_common.execution import run as run_module
+from ts_common.execution.columns import Columns
 from ts_common.execution.run import run
 from ts_common.query.policies import Mode, Tolerance
 from ts_common.query.split import Split, bytes_of
@@ -36,11 +37,10 @@ class Engines:
         self.used.append("here")
         yield rows_of(split, names)
 
-    def there(self, split: Split, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def there(self, split: Split, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Read a split in a worker."""
         self.used.append("worker")
-        assert schema.names == list(names)
-        yield rows_of(split, names)
+        yield rows_of(split, columns.names)
 
     def scheduler(self, splits: Sequence[Split], read: Any, *, workers: int, memory: int, done: Any) -> Any:
         """Read splits one by one, on no thread."""
@@ -84,7 +84,7 @@ BYTES = sum(bytes_of(part) for split in SPLITS for part in split.ranges)
 def read(splits: Sequence[Split] = SPLITS, names: Sequence[str] = ("key", "partition"), **arguments: Any) -> pa.Table:
     done: list[int] = []
     given = {"memory_limit": 512 * MIB, "workers": None, **arguments}
-    batches = list(run(splits, names, done=done.append, **given))
+    batches = list(run(splits, Columns(names, corrupt_column="raw"), done=done.append, **given))
     assert sum(done) == len(splits)
     return pa.Table.from_batches(batches) if batches else None
 
@@ -212,10 +212,10 @@ def test_closing_a_run_closes_its_reads(engines: Engines, monkeypatch: pytest.Mo
             closed.append("closed")
 
     monkeypatch.setattr("ts_common.query.read_split.read_split", lambda _, split, names, *__: endless(split, names))
-    monkeypatch.setattr(run_module, "read_in_worker", lambda split, names, _: endless(split, names))
+    monkeypatch.setattr(run_module, "read_in_worker", lambda split, columns: endless(split, columns.names))
     for splits, least in ((SPLITS, 1 << 60), ([remote(split) for split in SPLITS], 1 << 60), (SPLITS, 0)):
         monkeypatch.setattr(run_module, "PROCESSES_FROM_BYTES", least)
-        batches = run(splits, ["key"], memory_limit=512 * MIB, workers=None, done=lambda _: None)
+        batches = run(splits, Columns(["key"]), memory_limit=512 * MIB, workers=None, done=lambda _: None)
         next(batches)
         batches.close()
     assert len(closed) == 3

@@ -13,6 +13,7 @@ import structlog
 from tests.common.execution.splits import place_of, split_of
 from ts_common.errors import CorruptData
 from ts_common.execution import worker
+from ts_common.execution.columns import Columns
 from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
 from ts_common.execution.shared_memory import SharedBatch
 from ts_common.query.split import Split
@@ -42,7 +43,7 @@ class Reader:
 
     def ask(self, split: Split, *names: str) -> None:
         """Have the worker read a split."""
-        self.channel.send(ReadSplit(split, names))
+        self.channel.send(ReadSplit(split, Columns(names)))
 
     def message(self) -> Any:
         """Return the next message that is not about blocks."""

@@ -1,0 +1,140 @@
+"""The codecs of a scan's keys and values: from arguments to columns with types."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ts_common.errors import ConfigurationError
+from ts_common.execution.columns import Columns, Undecoded, error_column
+from ts_common.model import is_topic_name
+from ts_common.query.query import Query
+from ts_common.schemas.choice import CodecChoice, parse_codec
+from ts_common.schemas.contract import Codec, Part
+from ts_common.schemas.source import SchemaSource
+from ts_reader.arguments import Arguments
+
+TOPIC_PREFIX: Final = "topic:"
+_WAY_OUT: Final = 'To have null and the reason instead, pass undecoded="null"'
+_EXPECTED: Final = (
+    "the URL of a registry, a ts_reader.Registry, or topic:_schemas for the schemas that this archive has are expected"
+)
+
+CodecArgument = str | Mapping[str, str] | None
+RegistryArgument = str | SchemaSource | None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What decodes keys and values.
+
+    Attributes:
+        choices: codecs by part and topic.
+        source: of schemas; None without one.
+        undecoded: what refused keys and values do.
+    """
+
+    choices: Mapping[Part, Mapping[str, CodecChoice]]
+    source: SchemaSource | None = None
+    undecoded: Undecoded = Undecoded.ERROR
+
+    def further_columns(self, corrupt_column: str | None) -> list[str]:
+        """Return the names of the columns that only such a scan has."""
+        refused = [error_column(part) for part in self.choices] if self.undecoded is Undecoded.NULL else []
+        return [*refused, *([corrupt_column] if corrupt_column else [])]
+
+    def columns(self, names: Sequence[str], corrupt_column: str | None) -> Columns:
+        """Open the codecs, and return the columns.
+
+        Raises:
+            ConfigurationError: a codec has a wrong option or no schema, or topics have different types.
+            CorruptData: a reader's schema is wrong.
+            StoreUnavailable, AccessDenied: from the source of schemas.
+        """
+        codecs = {part: self._opened(part, by_topic) for part, by_topic in self.choices.items()}
+        return Columns(names, corrupt_column=corrupt_column, codecs=codecs, undecoded=self.undecoded, way_out=_WAY_OUT)
+
+    def _opened(self, part: Part, by_topic: Mapping[str, CodecChoice]) -> dict[str, Codec]:
+        from ts_common.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)
+
+        found = {
+            topic: open_codec(choice.name, topic, part, self.source, choice.options)
+            for topic, choice in by_topic.items()
+        }
+        types = {codec.arrow_type: topic for topic, codec in found.items()}
+        if len(types) > 1:
+            shown = "; ".join(f"{topic}: {arrow_type}" for arrow_type, topic in types.items())
+            problem = f"the {part}s of the topics have different types ({shown[:1000]}): scan them one by one"
+            raise ConfigurationError("arguments of scan", [problem])
+        return found
+
+
+NOTHING_DECODED: Final = Decoding({})
+
+
+def decoding_of(
+    key: CodecArgument,
+    value: CodecArgument,
+    undecoded: str,
+    topics: Sequence[str],
+    source: SchemaSource | None,
+    arguments: Arguments,
+) -> Decoding:
+    """Return what the arguments `key`, `value` and `undecoded` of a scan say; their problems are in `arguments`.
+
+    Args:
+        key: as of `ts_reader.Archive.scan`, like the next two.
+        value: of values.
+        undecoded: what refused ones do.
+        topics: of the scan; empty for a pattern.
+        source: of schemas; None if the archive names none.
+        arguments: receives problems.
+    """
+    choices: dict[Part, dict[str, CodecChoice]] = {}
+    for part, given in ((Part.KEY, key), (Part.VALUE, value)):
+        if given is None:
+            continue
+        if not topics:
+            arguments.problems.append(f"{part}: the codecs of a pattern are unknown; name the topics")
+            continue
+        by_topic: Any = given if isinstance(given, Mapping) else dict.fromkeys(topics, given)
+        if unknown := sorted(set(by_topic) - {*topics}, key=str):
+            arguments.problems.append(f"{part}: {unknown} are not topics of this scan")
+        if missing := [topic for topic in topics if topic not in by_topic]:
+            arguments.problems.append(f"{part}: nothing for {', '.join(missing)}")
+        choices[part] = {
+            topic: arguments.read(part.value, text, parse_codec, CodecChoice("utf8"))
+            for topic, text in by_topic.items()
+        }
+        if source is None and any(choice.needs_source for choice in choices[part].values()):
+            arguments.problems.append(
+                f"{part}={given!r}: its schema is unknown: pass registry=... to Archive, or schema.file=... here"
+            )
+    accepted = {each.value: each for each in Undecoded}
+    return Decoding(choices, source, arguments.one_of("undecoded", undecoded, accepted, Undecoded.ERROR))
+
+
+def source_of(registry: RegistryArgument, query: Query, problems: list[str]) -> SchemaSource | None:
+    """Return the schemas that `registry` of an archive names.
+
+    Args:
+        registry: as of `ts_reader.Archive`.
+        query: of the archive, for the topic of schemas.
+        problems: receives what is wrong.
+    """
+    if registry is None or isinstance(registry, SchemaSource):
+        return registry
+    topic = registry.removeprefix(TOPIC_PREFIX) if isinstance(registry, str) else ""
+    if not isinstance(registry, str) or (topic != registry and not is_topic_name(topic)):
+        problems.append(f"registry={registry!r}: {_EXPECTED}")
+        return None
+    if topic != registry:
+        from ts_common.schemas.archived import ArchivedSchemas  # noqa: PLC0415  (only if schemas are needed)
+
+        return ArchivedSchemas(query, topic)
+    from ts_common.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
+
+    try:
+        return Registry(registry)
+    except ConfigurationError as error:
+        problems += [f"registry: {problem}; {_EXPECTED}" for problem in error.problems]
+        return None
