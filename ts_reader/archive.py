@@ -16,6 +16,7 @@ from ts_common.logs import LogFormat, configure_structlog
 from ts_common.query.query import Locations, Query, Subscription, settled
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.subscription import find_topics
+from ts_common.query.wording import PYTHON, Wording
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import nothing_under
 from ts_common.store.contract import ObjectStore
@@ -33,7 +34,7 @@ from ts_reader.arguments import (
 )
 from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
 from ts_reader.place import SOURCE, is_whole, place_of_arguments, place_of_file
-from ts_reader.planned_query import PlannedQuery
+from ts_reader.planned_query import PlannedQuery, Warn
 from ts_reader.scan import Scan
 
 MEMORY_LIMIT = 512 << 20
@@ -80,6 +81,8 @@ class Archive:
             topic of a registry that this archive has.
         workers: the number of processes that a large scan uses; None for the number of processors. With 1, all
             decoding is done in this process.
+        wording: how messages name arguments, for a program with options of its own.
+        warn: is called with each warning of a plan, and each `Loss` that a scan allows; None: they are logged.
 
     Raises:
         ConfigurationError: with every problem of the arguments or the file.
@@ -95,6 +98,8 @@ class Archive:
         storage_options: Mapping[str, Any] | None = None,
         registry: RegistryArgument = None,
         workers: int | None = None,
+        wording: Wording = PYTHON,
+        warn: Warn | None = None,
     ) -> None:
         problems: list[str] = []
         if workers is not None and not is_whole(workers, 1):
@@ -114,6 +119,8 @@ class Archive:
         self._schemas = source_of(registry, self._place.query(self._place.endpoints[0]), problems)
         if problems:
             raise ConfigurationError(SOURCE, problems)
+        self._wording = wording
+        self._warn = warn
         self._workers = workers
         if not structlog.is_configured():  # its own default writes every event to standard output
             configure_structlog(LogFormat.TEXT, logging.WARNING)
@@ -136,7 +143,7 @@ class Archive:
         """
         listed = {endpoint: self._listed(endpoint) for endpoint in self._place.endpoints}
         if not any(listed.values()):
-            query = self._place.query(self._place.endpoints[0])
+            query = self._query(self._place.endpoints[0])
             store = shared_store(query.location, query.connection)
             raise QueryError(nothing_under(store, settled(store, query).keys, query.wording.entropy_bits))
         return sorted(
@@ -237,7 +244,7 @@ class Archive:
         arguments = Arguments()
         query = query_of(
             arguments,
-            self._place.query(self._place.endpoints[0]),
+            self._query(self._place.endpoints[0]),
             topic=topic,
             partitions=partitions,
             starting_offsets=starting_offsets,
@@ -269,7 +276,15 @@ class Archive:
         else:
             query = self._located(query)
         return Scan(
-            PlannedQuery(query, names, memory_limit=memory, workers=self._workers, locate=locate, decoding=decoding)
+            PlannedQuery(
+                query,
+                names,
+                memory_limit=memory,
+                workers=self._workers,
+                locate=locate,
+                decoding=decoding,
+                warn=self._warn,
+            )
         )
 
     def _located(self, query: Query) -> Query:
@@ -302,8 +317,12 @@ class Archive:
             subscription=subscription,
         )
 
+    def _query(self, endpoint: Endpoint) -> Query:
+        """Return a query of nothing at an endpoint."""
+        return replace(self._place.query(endpoint), wording=self._wording)
+
     def _listed(self, endpoint: Endpoint) -> Collection[str]:
         """Return the names of the topics that an endpoint has objects of."""
         store: ObjectStore = shared_store(endpoint.location, endpoint.options.connection)
         store.check()
-        return list_topics(store, settled(store, self._place.query(endpoint)).keys)
+        return list_topics(store, settled(store, self._query(endpoint)).keys)

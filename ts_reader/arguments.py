@@ -296,6 +296,7 @@ def query_of(
         connection=place.connection,
         tolerance=Tolerance(chosen_mode, raw_column if chosen_mode is Mode.PERMISSIVE else None),
         view=chosen_view,
+        wording=place.wording,
         limit=BatchLimit(arguments.number("max_batch_bytes", max_batch_bytes, _LEAST_BATCH_BYTES), "max_batch_bytes"),
     )
 

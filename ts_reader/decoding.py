@@ -14,7 +14,6 @@ from ts_common.schemas.source import SchemaSource
 from ts_reader.arguments import Arguments
 
 TOPIC_PREFIX: Final = "topic:"
-_WAY_OUT: Final = 'To have null and the reason instead, pass undecoded="null"'
 _EXPECTED: Final = (
     "the URL of a registry, a ts_reader.Registry, or topic:_schemas for the schemas that this archive has are expected"
 )
@@ -42,8 +41,8 @@ class Decoding:
         refused = [error_column(part) for part in self.choices] if self.undecoded is Undecoded.NULL else []
         return [*refused, *([corrupt_column] if corrupt_column else [])]
 
-    def columns(self, names: Sequence[str], corrupt_column: str | None) -> Columns:
-        """Open the codecs, and return the columns.
+    def columns(self, names: Sequence[str], corrupt_column: str | None, way_out: str) -> Columns:
+        """Open the codecs, and return the columns; `way_out` is a sentence for the error of a refused value.
 
         Raises:
             ConfigurationError: a codec has a wrong option or no schema, or topics have different types.
@@ -51,7 +50,7 @@ class Decoding:
             StoreUnavailable, AccessDenied: from the source of schemas.
         """
         codecs = {part: self._opened(part, by_topic) for part, by_topic in self.choices.items()}
-        return Columns(names, corrupt_column=corrupt_column, codecs=codecs, undecoded=self.undecoded, way_out=_WAY_OUT)
+        return Columns(names, corrupt_column=corrupt_column, codecs=codecs, undecoded=self.undecoded, way_out=way_out)
 
     def _opened(self, part: Part, by_topic: Mapping[str, CodecChoice]) -> dict[str, Codec]:
         from ts_common.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)

@@ -12,6 +12,7 @@ from ts_common.execution.columns import Columns
 from ts_common.execution.run import run
 from ts_common.execution.scheduler import Progress
 from ts_common.printable import printable
+from ts_common.query.losses import Loss
 from ts_common.query.locations import plan_everywhere
 from ts_common.query.plan_query import QueryPlan
 from ts_common.query.query import Query
@@ -19,6 +20,12 @@ from ts_common.query.split import Split, bytes_of
 from ts_reader.decoding import NOTHING_DECODED, Decoding
 
 log = structlog.get_logger("ts_reader")
+
+Warn = Callable[[str | Loss], None]
+
+
+def _log_warning(warning: str | Loss) -> None:
+    log.warning("query_warning", message=printable(str(warning)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class PlannedQuery:
         workers: see `ts_reader.Archive`.
         locate: returns the query with the locations of its topics, when it is planned; None if it has them.
         decoding: what decodes keys and values.
+        warn: is called with each warning and each loss of the plan; None: they are logged.
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class PlannedQuery:
         workers: int | None,
         locate: Callable[[Query], Query] | None = None,
         decoding: Decoding = NOTHING_DECODED,
+        warn: Warn | None = None,
     ) -> None:
         self.query = query
         self.names = names
@@ -80,6 +89,7 @@ class PlannedQuery:
         self._workers = workers
         self._locate = locate
         self._decoding = decoding
+        self._warn = warn or _log_warning
         self._columns: Columns | None = None
         self._plan: QueryPlan | None = None
         self._planning = threading.Lock()
@@ -103,8 +113,8 @@ class PlannedQuery:
         with self._planning:
             if self._plan is None:
                 plan = plan_everywhere(self.query if self._locate is None else self._locate(self.query))
-                for warning in plan.warnings:
-                    log.warning("query_warning", message=printable(warning))
+                for warning in (*plan.warnings, *plan.losses):
+                    self._warn(warning)
                 self._plan = plan
             return self._plan
 
@@ -117,7 +127,9 @@ class PlannedQuery:
         """
         with self._planning:
             if self._columns is None:
-                self._columns = self._decoding.columns(self.names, self.query.tolerance.column)
+                self._columns = self._decoding.columns(
+                    self.names, self.query.tolerance.column, self.query.wording.despite_undecoded
+                )
             return self._columns
 
     @property
@@ -134,6 +146,7 @@ class PlannedQuery:
             workers=self._workers,
             locate=self._locate,
             decoding=self._decoding,
+            warn=self._warn,
         )
 
     def run(

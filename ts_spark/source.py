@@ -101,7 +101,7 @@ class KafkaSegmentsReader(DataSourceReader):
         log = structlog.get_logger("ts_spark")
         with _message_first():
             plan = plan_everywhere(self._query, self._wanted)
-        for warning in (*([self._ignored] if self._ignored else []), *plan.warnings):
+        for warning in (*([self._ignored] if self._ignored else []), *plan.warnings, *map(str, plan.losses)):
             log.warning("query_warning", message=printable(warning))
         log.info(
             "query_planned",

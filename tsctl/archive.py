@@ -151,8 +151,24 @@ def name_archive(
     return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),), bits_are_set=entropy_bits is not None)
 
 
-def open_reader(config: Path | None, url: str | None, cluster: str | None, entropy_bits: int | None) -> "ReaderArchive":
+def open_reader(
+    config: Path | None,
+    url: str | None,
+    cluster: str | None,
+    entropy_bits: int | None,
+    *,
+    warn: Callable[["str | Loss"], None],
+    registry: "SchemaSource | str | None" = None,
+) -> "ReaderArchive":
     """Return the archive that the options name, for scans.
+
+    Args:
+        config: the options, like the next three.
+        url: of the location.
+        cluster: its id.
+        entropy_bits: of the keys.
+        warn: is called with warnings and losses of scans.
+        registry: of schemas.
 
     Raises:
         ConfigurationError: as `name_archive`.
@@ -160,9 +176,10 @@ def open_reader(config: Path | None, url: str | None, cluster: str | None, entro
     from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow and numba, only for commands that decode)
 
     name = name_archive(config, url, cluster, entropy_bits)
+    further: dict[str, Any] = {"registry": registry, "wording": WORDING, "warn": warn}
     if name.file is not None:
-        return ReaderArchive(config=name.file.path)
-    return ReaderArchive(url, cluster, prefix_entropy_bits=entropy_bits)
+        return ReaderArchive(config=name.file.path, **further)
+    return ReaderArchive(url, cluster, prefix_entropy_bits=entropy_bits, **further)
 
 
 def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:

@@ -22,7 +22,9 @@ from ts_common.execution import run
 from ts_reader import Archive
 
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "user", "type": "string"}]}'
-OLD_ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "user", "type": "string"}, {"name": "id", "type": "int"}]}'
+OLD_ORDER = (
+    '{"type": "record", "name": "Order", "fields": [{"name": "user", "type": "string"}, {"name": "id", "type": "int"}]}'
+)
 ORDER_TYPE = pa.struct([("id", pa.int64()), ("user", pa.string())])
 COUNT = 60
 

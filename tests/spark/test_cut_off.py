@@ -56,7 +56,7 @@ def test_r14_records_whose_marker_is_in_a_gap_are_hidden_and_reported(archive: A
     with_gap(archive, plain(0, 2) + data(2, 10), plain(20, 30))
     assert archive.offsets(**COMMITTED) == [0, 1, *range(20, 30)]
     told = "t-0: offsets 2 to 9 are not shown as far as producer 5 wrote them"
-    assert any(warning.startswith(told) for warning in archive.plan(**COMMITTED).warnings)
+    assert any(str(loss).startswith(told) for loss in archive.plan(**COMMITTED).losses)
     assert archive.offsets(subscribe="t", failOnDataLoss="false") == [*range(10), *range(20, 30)]
 
 
@@ -88,7 +88,7 @@ def test_r14_what_began_below_the_logs_start_is_open_by_what_is_shown_of_it(arch
     assert archive.offsets(**COMMITTED) == [*range(20, 30)]
     archive.commit("t", 30, highest_base=20, last_stable_offset=30, log_start=10)
     assert archive.plan(**COMMITTED).splits
-    assert not any("not shown" in warning for warning in archive.plan(**COMMITTED).warnings)
+    assert archive.plan(**COMMITTED).losses == ()
 
 
 def test_r14_a_range_below_the_hole_is_in_doubt_too(archive: Archive) -> None:

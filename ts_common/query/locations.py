@@ -26,6 +26,7 @@ def plan_everywhere(query: Query, wanted: Wanted = EVERYTHING) -> QueryPlan:
     return QueryPlan(
         splits=tuple(split for plan in plans for split in plan.splits),
         warnings=tuple(warning for plan in plans for warning in plan.warnings),
+        losses=tuple(loss for plan in plans for loss in plan.losses),
         segments=sum(plan.segments for plan in plans),
         all_segments=sum(plan.all_segments for plan in plans),
         bytes=sum(plan.bytes for plan in plans),

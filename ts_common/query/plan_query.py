@@ -10,9 +10,9 @@ from typing import Final
 
 from ts_common.archive.plan import Hole, with_spares
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import DataLoss
-from ts_common.query.bounds import check_named_partitions, find_bounds
+from ts_common.query.bounds import Bounds, check_named_partitions, find_bounds
 from ts_common.query.gc_tuning import collecting_less
+from ts_common.query.losses import Loss, check_losses
 from ts_common.query.policies import View
 from ts_common.query.query import Query, settled
 from ts_common.query.split import Split, bytes_of
@@ -24,7 +24,6 @@ from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import Hidden, find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 
-_MAX_LISTED_LOSSES: Final = 20
 _RECORDED: Final = "a gap is recorded there; an agent whose broker still holds them fills it"
 
 
@@ -35,6 +34,7 @@ class QueryPlan:
     Attributes:
         splits: by topic, partition and offset.
         warnings: one sentence each.
+        losses: offsets that the query lost, and is allowed to lose.
         segments: the number of `.log` objects to read.
         all_segments: the number of committed `.log` objects of the topics.
         bytes: the number of bytes to read at most.
@@ -43,6 +43,7 @@ class QueryPlan:
 
     splits: tuple[Split, ...]
     warnings: tuple[str, ...]
+    losses: tuple[Loss, ...]
     segments: int
     all_segments: int
     bytes: int
@@ -55,13 +56,15 @@ class PartitionPlan:
 
     Attributes:
         view: of the partition.
+        bounds: of the query in it.
         read: ranges of it.
-        losses: one sentence for each range of offsets of the query that is lost.
+        losses: offsets of the query that are lost.
     """
 
     view: PartitionView
+    bounds: Bounds
     read: PartitionRanges
-    losses: tuple[str, ...]
+    losses: tuple[Loss, ...]
 
 
 def plan_query(store: ObjectStore, query: Query, wanted: Wanted = EVERYTHING) -> QueryPlan:
@@ -105,8 +108,8 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
             *([_no_match(query)] if not topics else []),
             *(view.warning for view in views if view.warning),
             *sorted(damaged or ()),
-            *losses,
         ),
+        losses=tuple(losses),
         segments=len(read),
         all_segments=len(held),
         bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
@@ -117,18 +120,6 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
 def _no_match(query: Query) -> str:
     pattern = query.subscription.pattern
     return f"{query.wording.pattern}{'' if pattern is None else pattern.pattern}: no topic of {where(query)} matches"
-
-
-def check_losses(losses: Sequence[str], query: Query) -> None:
-    """Check that a query lost nothing, or allows loss.
-
-    Raises:
-        DataLoss: otherwise, with the losses.
-    """
-    if losses and query.fail_on_data_loss:
-        listed = "; ".join(losses[:_MAX_LISTED_LOSSES])
-        more = f"; and {len(losses) - _MAX_LISTED_LOSSES} more" if len(losses) > _MAX_LISTED_LOSSES else ""
-        raise DataLoss(f"{listed}{more}. {query.wording.despite_loss}")
 
 
 def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: Query) -> tuple[Split, ...]:
@@ -161,7 +152,7 @@ def plan_partition(store: ObjectStore, view: PartitionView, query: Query, wanted
     if query.read_committed and windows:
         hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
     losses = [
-        f"{view.partition}: offsets {low} to {high - 1} {what}"
+        Loss(view.partition, low, high, what)
         for start, end, what in bounds.lost
         for low, high in wanted.windows(start, end)
     ]
@@ -169,13 +160,11 @@ def plan_partition(store: ObjectStore, view: PartitionView, query: Query, wanted
     for part in (part for low, high in windows for part in view.plan(low, high)):
         if isinstance(part, Hole):
             why = _RECORDED if part.recorded else "no object in the store holds them"
-            losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
+            losses.append(Loss(view.partition, part.start, part.end, f"are lost: {why}"))
         else:
             ranges.append(part)
-    losses += [
-        f"{view.partition}: offsets {one.first} to {one.hole.start - 1} are {one.reason}" for one in hidden.cut_off
-    ]
+    losses += [Loss(view.partition, one.first, one.hole.start, f"are {one.reason}") for one in hidden.cut_off]
     timely = tuple(prune_by_time(store, ranges, wanted.milliseconds))
     if not query.tolerance.fails:
         timely = tuple(with_spares(timely, view.copies, view.epochs))
-    return PartitionPlan(view, PartitionRanges(timely, hidden.transactions), tuple(losses))
+    return PartitionPlan(view, bounds, PartitionRanges(timely, hidden.transactions), tuple(losses))

@@ -21,6 +21,7 @@ class Wording:
         without_match: what returns no rows of a partition without a record at or after the starting timestamp.
         despite_loss: a sentence: how to read what is left, although offsets are lost.
         despite_corruption: a sentence: how to read what is intact.
+        despite_undecoded: a sentence: how to read the rows whose key or value does not decode.
     """
 
     entropy_bits: str = "prefix_entropy_bits="
@@ -35,6 +36,7 @@ class Wording:
     without_match: str = 'starting_without_match="latest"'
     despite_loss: str = "To read what is left, pass fail_on_data_loss=False"
     despite_corruption: str = 'To read what is intact, pass mode="DROPMALFORMED"'
+    despite_undecoded: str = 'To have null and the reason instead, pass undecoded="null"'
 
 
 PYTHON: Final = Wording()

@@ -24,7 +24,8 @@ from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.printable import printable
 from ts_common.query.bounds import check_named_partitions, find_bounds
-from ts_common.query.plan_query import PartitionPlan, check_losses, plan_partition, splits_of
+from ts_common.query.losses import Loss, check_losses
+from ts_common.query.plan_query import PartitionPlan, plan_partition, splits_of
 from ts_common.query.query import Edge, Offsets, Query, settled
 from ts_common.query.split import Split, bytes_of
 from ts_common.query.subscription import find_topics
@@ -217,7 +218,7 @@ class StreamDriver:
         bounds = in_threads(lambda view: find_bounds(self._store, view, self._options), views)
         self._report(
             [
-                f"{view.partition}: offsets {low} to {high - 1} {what}"
+                Loss(view.partition, low, high, what)
                 for view, bound in zip(views, bounds, strict=True)
                 for low, high, what in bound.lost
             ]
@@ -259,7 +260,7 @@ class StreamDriver:
         lost = []
         if stop < part.stop:  # since the batch was planned first; the next batch has the new records
             low = max(part.begin, stop)
-            lost.append(f"{view.partition}: offsets {low} to {part.stop - 1} are lost: an election removed them")
+            lost.append(Loss(view.partition, low, part.stop, "are lost: an election removed them"))
         start = Offsets({topic: {number: min(part.begin, stop)}})
         asked = replace(self._options, start=start, end=Offsets({topic: {number: stop}}))
         plan = plan_partition(self._store, view, asked)
@@ -286,11 +287,11 @@ class StreamDriver:
             if remaining > 0:
                 self._sleep(remaining)
 
-    def _report(self, losses: Sequence[str]) -> None:
+    def _report(self, losses: Sequence[Loss | str]) -> None:
         """Raise for the losses of a query that fails on data loss; else warn about each once."""
         check_losses(losses, self._options)
         for loss in losses:
-            self._warn(loss)
+            self._warn(str(loss))
 
     def _warn(self, warning: str) -> None:
         if warning not in self._warned:

@@ -113,13 +113,13 @@ def test_a_pattern_without_a_match_is_a_warning(archive: MadeArchive) -> None:
 
 
 def test_lost_offsets_are_an_error_that_names_the_way_out(archive: MadeArchive) -> None:
-    """A query fails on data loss unless it allows loss; then it returns the rest and a warning."""
+    """A query fails on data loss unless it allows loss; then it returns the rest and the losses."""
     asked = changed(query(archive, "t"), end=Offsets({"t": {0: 25, 1: 20}}))
     with pytest.raises(DataLoss, match=r"t-0: offsets 20 to 24 are not in the store.*pass fail_on_data_loss=False"):
         plan_query(archive.store, asked)
     plan = plan_query(archive.store, changed(asked, fail_on_data_loss=False))
     assert len(read(archive, plan, "offset")) == 40
-    assert len(plan.warnings) == 1
+    assert [(str(loss.partition), loss.start, loss.end) for loss in plan.losses] == [("t-0", 20, 25)]
 
 
 def test_a_corrupt_batch_is_an_error_or_a_row_of_its_own(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Offsets of a query that are lost, and what the query does about them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.errors import DataLoss
+from ts_common.model import TopicPartition
+from ts_common.query.query import Query
+
+_MAX_LISTED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `[start, end)` of a partition that a query cannot read.
+
+    Attributes:
+        partition: of the offsets.
+        start: the first one.
+        end: the offset after the last one.
+        reason: the rest of a sentence about them.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.partition}: offsets {self.start} to {self.end - 1} {self.reason}"
+
+
+def check_losses(losses: Sequence[Loss | str], query: Query) -> None:
+    """Check that a query lost nothing, or allows loss.
+
+    Raises:
+        DataLoss: otherwise, with the losses.
+    """
+    if losses and query.fail_on_data_loss:
+        listed = "; ".join(map(str, losses[:_MAX_LISTED]))
+        more = f"; and {len(losses) - _MAX_LISTED} more" if len(losses) > _MAX_LISTED else ""
+        raise DataLoss(f"{listed}{more}. {query.wording.despite_loss}")
