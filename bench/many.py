@@ -130,8 +130,8 @@ def ship(
                 started = time.monotonic()
                 samples = agent.metrics()
                 slowest = max(slowest, time.monotonic() - started)
-                led, asking = (samples[f"ts_uploader_{name}_partitions"] for name in ("led", "asking"))
-                return led >= partitions and not asking
+                led, unknown = (samples[f"ts_uploader_{name}_partitions"] for name in ("led", "position_unknown"))
+                return led >= partitions and not unknown
 
             wait_for(asked, f"the positions of {partitions} partitions", _SECONDS, every=1.0, state=agent.tail)
             all_asked = time.time()

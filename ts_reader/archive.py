@@ -19,6 +19,7 @@ from ts_common.query.subscription import find_topics
 from ts_common.query.wording import PYTHON, Wording
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import nothing_under
+from ts_common.schemas.contract import Codec, Part
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
 from ts_reader.arguments import (
@@ -212,8 +213,9 @@ class Archive:
             topic: a name, several names, or a compiled pattern that matches any part of a name.
             partitions: numbers, of each topic or by topic; None for all.
             columns: of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType` and `headers`.
-            starting_offsets: "earliest", or the first offset of each partition: `{0: 4711, 1: "earliest"}`, with
-                several topics `{"orders": {0: 4711}}`. Each partition of the scan is named.
+            starting_offsets: "earliest", one offset for all partitions, or the first offset of each partition:
+                `{0: 4711, 1: "earliest"}`, with several topics `{"orders": {0: 4711}}`. Each partition of the scan is
+                named.
             ending_offsets: "latest", or the offset after the last one, as above.
             starting_timestamp: the scan starts at the first record, in the order of offsets, with this timestamp or a
                 later one. A `datetime` or ISO 8601 text, UTC without an offset; or milliseconds; or by partition.
@@ -286,6 +288,24 @@ class Archive:
                 warn=self._warn,
             )
         )
+
+    def codec(self, topic: str, part: Part, name: str) -> Codec:
+        """Return a codec of a topic's keys or values, as `scan` uses it.
+
+        Args:
+            topic: its name.
+            part: of its records.
+            name: as `key` and `value` of `scan`.
+
+        Raises:
+            ConfigurationError: the name or an option is wrong, or no schema is found.
+            CorruptData, StoreUnavailable, AccessDenied: from the schemas.
+        """
+        arguments = Arguments()
+        given = {part.value: name}
+        decoding = decoding_of(given.get("key"), given.get("value"), "error", [topic], self._schemas, arguments)
+        arguments.check()
+        return decoding.open(part)[topic]
 
     def _located(self, query: Query) -> Query:
         """Return the query with the endpoints of its topics."""

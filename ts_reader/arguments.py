@@ -15,6 +15,7 @@ from ts_common.query.policies import Mode, Tolerance, View
 from ts_common.query.query import (
     Bound,
     Edge,
+    Offset,
     Offsets,
     Query,
     SplitLimits,
@@ -34,7 +35,7 @@ LEAST_MEMORY: Final = 128 << 20
 _PACKED_BYTES: Final = 32 << 20
 _EDGES: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST, -2: Edge.EARLIEST, -1: Edge.LATEST}
 _OFFSETS_EXPECTED: Final = (
-    'expected "earliest", "latest", or an offset of each partition: {0: 4711, 1: "latest"}, with several topics '
+    'expected "earliest", "latest", an offset, or one of each partition: {0: 4711, 1: "latest"}, with several topics '
     '{"orders": {0: 4711}}'
 )
 
@@ -144,8 +145,8 @@ def _partitions(value: Any) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def offsets_of(name: str, value: Any, topics: Sequence[str], arguments: Arguments) -> Edge | Offsets:
-    """Return offsets or an edge."""
+def offsets_of(name: str, value: Any, topics: Sequence[str], arguments: Arguments) -> Edge | Offset | Offsets:
+    """Return offsets, one offset for all partitions, or an edge."""
     refused = Edge.LATEST if name == "starting_offsets" else Edge.EARLIEST
 
     def edge(one: Any) -> Edge:
@@ -161,8 +162,7 @@ def offsets_of(name: str, value: Any, topics: Sequence[str], arguments: Argument
 
     if not isinstance(value, Mapping):
         if _is_number(value) and value >= 0:
-            arguments.problems.append(f"{name}={value}: which partition? {_OFFSETS_EXPECTED}")
-            return Edge.EARLIEST
+            return Offset(value)
         return arguments.read(name, value, edge, Edge.EARLIEST)
     return Offsets(_by_topic(name, value, topics, offset, arguments))
 

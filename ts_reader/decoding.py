@@ -49,15 +49,16 @@ class Decoding:
             CorruptData: a reader's schema is wrong.
             StoreUnavailable, AccessDenied: from the source of schemas.
         """
-        codecs = {part: self._opened(part, by_topic) for part, by_topic in self.choices.items()}
+        codecs = {part: self.open(part) for part in self.choices}
         return Columns(names, corrupt_column=corrupt_column, codecs=codecs, undecoded=self.undecoded, way_out=way_out)
 
-    def _opened(self, part: Part, by_topic: Mapping[str, CodecChoice]) -> dict[str, Codec]:
+    def open(self, part: Part) -> dict[str, Codec]:
+        """Return the codecs of a part by topic; raise as `columns`."""
         from ts_common.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)
 
         found = {
             topic: open_codec(choice.name, topic, part, self.source, choice.options)
-            for topic, choice in by_topic.items()
+            for topic, choice in self.choices[part].items()
         }
         types = {codec.arrow_type: topic for topic, codec in found.items()}
         if len(types) > 1:
@@ -112,7 +113,7 @@ def decoding_of(
     return Decoding(choices, source, arguments.one_of("undecoded", undecoded, accepted, Undecoded.ERROR))
 
 
-def source_of(registry: RegistryArgument, query: Query, problems: list[str]) -> SchemaSource | None:
+def source_of(registry: Any, query: Query, problems: list[str]) -> SchemaSource | None:
     """Return the schemas that `registry` of an archive names.
 
     Args:

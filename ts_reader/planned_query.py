@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +12,8 @@ from ts_common.execution.columns import Columns
 from ts_common.execution.run import run
 from ts_common.execution.scheduler import Progress
 from ts_common.printable import printable
-from ts_common.query.losses import Loss
 from ts_common.query.locations import plan_everywhere
+from ts_common.query.losses import Loss
 from ts_common.query.plan_query import QueryPlan
 from ts_common.query.query import Query
 from ts_common.query.split import Split, bytes_of
@@ -113,7 +113,8 @@ class PlannedQuery:
         with self._planning:
             if self._plan is None:
                 plan = plan_everywhere(self.query if self._locate is None else self._locate(self.query))
-                for warning in (*plan.warnings, *plan.losses):
+                told: tuple[str | Loss, ...] = (*plan.warnings, *plan.losses)
+                for warning in told:
                     self._warn(warning)
                 self._plan = plan
             return self._plan
@@ -136,6 +137,12 @@ class PlannedQuery:
     def schema(self) -> pa.Schema:
         """The schema of the rows; raise as `columns`."""
         return self.columns.schema
+
+    def of_splits(self, splits: tuple[Split, ...]) -> "PlannedQuery":
+        """Return the same query with some splits of its plan."""
+        part = self.unplanned()
+        part._plan, part._columns = replace(self.plan, splits=splits), self.columns
+        return part
 
     def unplanned(self) -> "PlannedQuery":
         """Return the same query without its plan."""

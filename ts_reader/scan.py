@@ -6,7 +6,9 @@ from contextlib import closing
 import pyarrow as pa
 
 from ts_common.execution.scheduler import Progress
+from ts_common.model import TopicPartition
 from ts_common.query.query import Query
+from ts_common.query.split import Split
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.planned_query import Estimate, PlannedQuery
 
@@ -44,6 +46,18 @@ class Scan:
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
         return self._planned.schema
+
+    def by_partition(self) -> "Iterator[tuple[TopicPartition, Scan]]":
+        """Yield a scan of each partition that has something to read, by topic and number; they share this plan.
+
+        Raises:
+            as `estimate`.
+        """
+        by_partition: dict[TopicPartition, list[Split]] = {}
+        for split in self._planned.plan.splits:
+            by_partition.setdefault(split.ranges[0].copies[0].keys.partition, []).append(split)
+        for partition, splits in sorted(by_partition.items()):
+            yield partition, Scan(self._planned.of_splits(tuple(splits)))
 
     def planned_again(self) -> "Scan":
         """Return the same scan of the archive as it is now."""

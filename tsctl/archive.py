@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -30,8 +30,11 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store, parse_location
 from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
+from tsctl.scan_options import WORDING
 
 if TYPE_CHECKING:
+    from ts_common.query.losses import Loss
+    from ts_common.schemas.source import SchemaSource
     from ts_reader import Archive as ReaderArchive
 
 SOURCE: Final = "command line"
@@ -157,7 +160,7 @@ def open_reader(
     cluster: str | None,
     entropy_bits: int | None,
     *,
-    warn: Callable[["str | Loss"], None],
+    warn: "Callable[[str | Loss], None]",
     registry: "SchemaSource | str | None" = None,
 ) -> "ReaderArchive":
     """Return the archive that the options name, for scans.
@@ -176,7 +179,11 @@ def open_reader(
     from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow and numba, only for commands that decode)
 
     name = name_archive(config, url, cluster, entropy_bits)
-    further: dict[str, Any] = {"registry": registry, "wording": WORDING, "warn": warn}
+    further: dict[str, Any] = {
+        "registry": registry,
+        "wording": replace(WORDING, entropy_bits=name.option),
+        "warn": warn,
+    }
     if name.file is not None:
         return ReaderArchive(config=name.file.path, **further)
     return ReaderArchive(url, cluster, prefix_entropy_bits=entropy_bits, **further)

@@ -11,14 +11,14 @@ import pytest
 from tests.made_archive import CLUSTER
 from ts_common.errors import ConfigurationError
 from ts_common.query.policies import Mode, View
-from ts_common.query.query import Edge, Offsets, Subscription, Timestamp, Timestamps
+from ts_common.query.query import Edge, Offset, Offsets, Subscription, Timestamp, Timestamps
 from ts_common.store.options import AddressingStyle, Connection, Credentials
 from ts_reader import Archive, Scan
 
 S3 = "s3://bucket/base"
 PARTITIONS = "numbers of partitions are expected, as in [0, 3]"
 OFFSETS = (
-    'expected "earliest", "latest", or an offset of each partition: {0: 4711, 1: "latest"}, with several topics '
+    'expected "earliest", "latest", an offset, or one of each partition: {0: 4711, 1: "latest"}, with several topics '
     '{"orders": {0: 4711}}'
 )
 TIME = "expected a time such as 2026-11-22T06:00:00Z (UTC unless it has an offset), or @milliseconds"
@@ -212,6 +212,7 @@ def test_topics_and_partitions_have_several_forms(topic: Any, partitions: Any, e
         ("latest", None, Edge.LATEST),
         ("LATEST", None, Edge.LATEST),
         (-1, None, Edge.LATEST),
+        (5, Offset(5), Offset(5)),
         ({0: 5, 1: 0}, Offsets({"t": {0: 5, 1: 0}}), Offsets({"t": {0: 5, 1: 0}})),
         ({0: "earliest", 1: -2}, Offsets({"t": {0: Edge.EARLIEST, 1: Edge.EARLIEST}}), None),
         ({0: "latest", 1: -1}, None, Offsets({"t": {0: Edge.LATEST, 1: Edge.LATEST}})),
@@ -246,7 +247,6 @@ def test_offsets_of_several_topics_are_given_by_topic() -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (5, f"=5: which partition? {OFFSETS}"),
         ("begin", f"='begin': {OFFSETS}"),
         (-3, f"=-3: {OFFSETS}"),
         (True, f"=True: {OFFSETS}"),

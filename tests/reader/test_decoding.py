@@ -21,7 +21,8 @@ from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.execution import run
 from ts_reader import Archive
 
-ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "user", "type": "string"}]}'
+ORDER = """{"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"}, {"name": "user", "type": "string"}]}"""
 OLD_ORDER = (
     '{"type": "record", "name": "Order", "fields": [{"name": "user", "type": "string"}, {"name": "id", "type": "int"}]}'
 )
@@ -86,8 +87,9 @@ def test_engines_filter_by_fields_of_values(archive: ScannedArchive) -> None:
     fill(archive)
     orders = Archive(archive.location, CLUSTER, registry="topic:_schemas", workers=1).scan("orders", value="registry")
     dataset = orders.dataset()  # noqa: F841  (DuckDB finds it by its name)
-    found = duckdb.sql("select value.user, count(*) from dataset where value.id >= 30 group by 1 order by 1").fetchall()
-    assert found == [("u0", 20), ("u1", 20), ("u2", 20)]
+    found = duckdb.sql("select value.user, count(*) from dataset where value.id >= 30 group by 1 order by 1")
+    assert found is not None
+    assert found.fetchall() == [("u0", 20), ("u1", 20), ("u2", 20)]
     lazy = polars.scan_pyarrow_dataset(orders.dataset())
     assert lazy.filter(polars.col("value").struct.field("id") == 5).select("offset").collect().rows() == [(5,), (5,)]
 
@@ -145,7 +147,8 @@ def test_u21_wrong_codecs_are_named(
 
 def test_u21_a_wrong_registry_is_named() -> None:
     """With what is expected."""
-    for registry in ("registry:8081", 5, "topic:a/b"):
+    wrong: list[Any] = ["registry:8081", 5, "topic:a/b"]
+    for registry in wrong:
         with pytest.raises(ConfigurationError, match="registry"):
             Archive("file:///nowhere", CLUSTER, registry=registry)
 

@@ -1,10 +1,12 @@
 """docs/reader.md: its Python blocks run from top to bottom, and its commands on the same archive."""
 
+import json
 import shlex
 from pathlib import Path
 
 import pytest
 
+from tests.common.schemas.sources import archived, framed, schema_record
 from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.running import runner
@@ -17,12 +19,17 @@ CONFIG = "--config /etc/ts-uploader/conf"
 
 @pytest.fixture
 def archive(tmp_path: Path) -> MadeArchive:
-    """The topic `page_views`: two partitions of five views each, the last one in 2026."""
+    """The topic `page_views`: two partitions of five views each, the last one in 2026; `orders` with a schema."""
     archive = MadeArchive(tmp_path / "store")
     for partition in range(2):
         values = batches((0, 5), value=b'{"user": "ada"}', time=milliseconds_of("2025-12-31T23:59:59.996Z"))
         archive.put_segment("page_views", 0, values, partition=partition)
         archive.commit("page_views", 5, partition=partition)
+    fields = [{"name": "user", "type": "string"}, {"name": "total", "type": "long"}]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    archived(archive, [schema_record("orders-value", 1, 1, schema)])
+    archive.put_segment("orders", 0, batches((0, 3), value=framed(1, b"\x06ada\x04")))
+    archive.commit("orders", 3)
     return archive
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
-from ts_common.query.query import Bound, Edge, Offsets, Query, Timestamp, Timestamps
+from ts_common.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps
 from ts_common.reading.topics import Topic
 from ts_common.store.contract import ObjectStore
 
@@ -132,6 +132,8 @@ def _milliseconds(view: PartitionView, bound: Bound) -> int | None:
 
 
 def _offset(view: PartitionView, bound: Bound) -> int:
+    if isinstance(bound, Offset):
+        return bound.offset
     if isinstance(bound, Offsets):
         by_partition: Mapping[int, int | Edge] = bound.by_topic[view.partition.topic]
         given = by_partition[view.partition.partition]

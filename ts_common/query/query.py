@@ -32,6 +32,13 @@ class Offsets:
 
 
 @dataclass(frozen=True, slots=True)
+class Offset:
+    """The same offset in each partition of the query."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timestamp:
     """The first record with this timestamp (ms) or a later one."""
 
@@ -45,7 +52,7 @@ class Timestamps:
     by_topic: Mapping[str, Mapping[int, int]]
 
 
-Bound = Edge | Offsets | Timestamp | Timestamps
+Bound = Edge | Offset | Offsets | Timestamp | Timestamps
 
 
 @dataclass(frozen=True, slots=True)

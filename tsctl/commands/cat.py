@@ -1,24 +1,18 @@
-"""`tsctl cat`: the records of a range, as JSON lines.
+"""`tsctl cat`: the records of a range, as JSON lines, CSV, Parquet or Arrow."""
 
-It writes the rows that readers return: no control records, each offset once, in order, inside the view. It reads and
-writes a stream, and holds a few megabytes for a range of any length.
-"""
-
+import sys
 from collections.abc import Iterator
-from dataclasses import replace
-from enum import StrEnum
-from itertools import groupby
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.model import TopicPartition
+from ts_common.query.losses import Loss
 from ts_common.reading.incarnation_option import NEWEST
-from ts_common.store.contract import ObjectStore
 from tsctl.archive import (
     SOURCE,
     ClusterOption,
@@ -27,31 +21,36 @@ from tsctl.archive import (
     IncarnationOption,
     PartitionsOption,
     UrlOption,
-    name_archive,
-    open_archive,
+    open_reader,
     parse_partitions,
 )
-from tsctl.commands.bounds import FromOption, Missing, RequestedRange, ToOption, find_bounds, missing_of, parse_range
-from tsctl.commands.decoding import Decoder, Form, decoded, decoder
 from tsctl.exit_codes import ExitCode
-from tsctl.limits import MaxBatchBytesOption, batch_limit
-from tsctl.output import Advance, Output
+from tsctl.json_lines import json_line
+from tsctl.limits import MaxBatchBytesOption
+from tsctl.output import Output
+from tsctl.scan_options import (
+    FromOption,
+    Isolation,
+    IsolationOption,
+    Mode,
+    ModeOption,
+    RegistryCaOption,
+    RegistryOption,
+    ToOption,
+    held_partitions,
+    open_registry,
+    parse_bounds,
+)
 
-_ROWS: Final = 1024  # converted to Python objects at once
-_BYTES: Final = 4 << 20  # the same, unless one record is larger
-_TIMESTAMP_TYPES: Final = {
-    -1: "NoTimestampType",
-    0: "CreateTime",
-    1: "LogAppendTime",
-}  # names as in Kafka's TimestampType
-_WAY_OUT: Final = "`tsctl get` writes the object as it is"
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+    from ts_reader import Archive, Scan
+    from tsctl.record_lines import Form
+    from tsctl.results import Format
 
-class Isolation(StrEnum):
-    """Values of `isolation.level` of Kafka's consumer."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
+_FORMS: Final = "Form of {}: utf8, hex, base64 or a codec: json, int, long, registry, avro,schema.file=FILE and so on."
+_FILES: Final = "parquet", "arrow"
 
 
 def cat(
@@ -60,169 +59,168 @@ def cat(
     start: FromOption = None,
     end: ToOption = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="Maximum number of records.")] = None,
-    key: Annotated[Form, typer.Option("--key", help="Format of keys.")] = Form.UTF8,
-    value: Annotated[Form, typer.Option("--value", help="Format of values.")] = Form.UTF8,
-    header: Annotated[Form, typer.Option("--header", help="Format of header values.")] = Form.UTF8,
-    key_schema: Annotated[Path | None, typer.Option(help="File with the Avro schema of keys.")] = None,
-    value_schema: Annotated[Path | None, typer.Option(help="File with the Avro schema of values.")] = None,
-    isolation: Annotated[
-        Isolation, typer.Option(help="read_committed leaves out aborted and open transactions.")
-    ] = Isolation.READ_UNCOMMITTED,
+    key: Annotated[str | None, typer.Option("--key", help=_FORMS.format("keys"))] = None,
+    value: Annotated[str | None, typer.Option("--value", help=_FORMS.format("values"))] = None,
+    header: Annotated[str | None, typer.Option("--header", help=_FORMS.format("header values"))] = None,
+    registry: RegistryOption = None,
+    registry_ca: RegistryCaOption = None,
+    form: Annotated[
+        str, typer.Option("--format", help="json lines; or columns with types as csv, parquet or arrow.")
+    ] = "json",
+    to: Annotated[Path | None, typer.Option("--output", help="File for the records; it must not exist.")] = None,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    mode: ModeOption = Mode.FAILFAST,
     incarnation: IncarnationOption = NEWEST,
-    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,
     entropy_bits: EntropyOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines; this is always the format.")] = True,  # noqa: ARG001
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False,
 ) -> None:
-    """Print the records of a topic or a range of it as JSON lines, partition by partition."""
+    """Print the records of a topic or a range of it, partition by partition."""
+    from tsctl.record_lines import BYTES, DEFAULT, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
+    from tsctl.results import Format  # noqa: PLC0415  (the same)
+
     problems: list[str] = []
-    decoders = (
-        decoder(key, key_schema, "--key", problems),
-        decoder(value, value_schema, "--value", problems),
-        decoder(header, None, "--header", problems),
-    )
-    asked = parse_range(start, end, problems)
+    accepted = [each.value for each in Format if each is not Format.TABLE]
+    if form not in accepted:
+        problems.append(f"--format={form}: accepted are {', '.join(accepted)}")
+    if as_json and form != Format.JSON:
+        problems.append(f"--json and --format={form}: give one of the two")
+    if form in _FILES and to is None:
+        problems.append(f"--format={form}: --output FILE is needed")
+    forms = {"--key": key, "--value": value, "--header": header}
+    for option, text in forms.items():
+        try:
+            if parse_form(text or DEFAULT) in BYTES and form != Format.JSON:
+                problems.append(f"{option}={text}: --format {form} keeps bytes; drop {option}")
+        except ValueError as error:
+            problems.append(f"{option}={text}: {error}")
+    if header is not None and form != Format.JSON:
+        problems.append(f"--header={header}: --format {form} keeps the bytes of header values; drop --header")
+    bounds = parse_bounds(start, end, problems, offsets=True)
+    schemas = open_registry(registry, registry_ca, problems)
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    output = Output(as_json=True)
-    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
-    complete, left = True, most
-    with open_archive(name, output.warn) as archive:
-        held = archive.topics([topic], numbers, incarnation)
-        for entry, catalog in [(one, catalog) for one in held for catalog in one.topic.partitions]:
-            if left == 0:
-                break
-            view = open_view(entry.store, catalog)
-            if view.warning:
-                output.warn(view.warning)
-            rows = _Rows(entry.store, view, asked, isolation, decoders, left)
-            total = rows.bounds.end - rows.bounds.start
-            with output.progress(str(view.partition), total, among_lines=True) as advance:
-                count, whole = _write(rows, output, advance)
-            complete = complete and whole
-            left = None if left is None else left - count
-    if not complete:
+    shown = _Shown(Format(form), to, most)
+    archive = open_reader(config, url, cluster, entropy_bits, warn=shown.heard, registry=schemas)
+    is_json = form == Format.JSON
+    scan = archive.scan(
+        topic,
+        partitions=held_partitions(archive, topic, parse_partitions(partition)),
+        include_headers=True,
+        key=None if is_json else key,
+        value=None if is_json else value,
+        undecoded="null",
+        isolation_level=isolation.value,
+        mode=mode.value,
+        incarnation=incarnation,
+        fail_on_data_loss=False,
+        max_batch_bytes=max_batch_bytes,
+        **bounds,
+    )
+    if is_json:
+        shown.lines(scan, [_form(archive, topic, part, text or DEFAULT) for part, text in forms.items()])
+    else:
+        shown.columns(scan)
+    if shown.lost:
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _write(rows: "_Rows", output: Output, advance: Advance) -> tuple[int, bool]:
-    """Write the rows; return the number of records, and whether no offset was missing."""
-    count, whole, position = 0, True, rows.bounds.start
-    for found in rows:
-        if isinstance(found, Missing):
-            whole = False
-            output.warn(f"{rows.view.partition}: offsets {found.start} to {found.end - 1} are {found.reason}")
-        else:
-            for row in found:
-                output.line(row)
-            count += len(found)
-            reached = found[-1]["offset"] + 1
-            advance(reached - position)
-            position = reached
-    return count, whole
+def _form(archive: "Archive", topic: str, option: str, text: str) -> "Form":
+    from ts_common.schemas.contract import Part  # noqa: PLC0415  (pyarrow)
+    from tsctl.record_lines import BYTES, Form  # noqa: PLC0415  (the same)
+
+    if text in BYTES:
+        return Form(text, None)
+    return Form(text, archive.codec(topic, Part.KEY if option == "--key" else Part.VALUE, text))
 
 
-class _Rows:
-    """The records and missing offsets of one partition in a range, in order.
+class _Shown:
+    """Writes records, and names offsets that are lost where they would be.
 
     Attributes:
-        view: the partition's view; for committed reads it ends at the last stable offset.
-        bounds: the range.
+        lost: whether offsets of what was shown are lost.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        view: PartitionView,
-        asked: RequestedRange,
-        isolation: Isolation,
-        decoders: tuple[Decoder, Decoder, Decoder],
-        most: int | None,
-    ) -> None:
-        from ts_common.reading.transactions import stable_end  # noqa: PLC0415  (with what decodes)
+    def __init__(self, form: "Format", to: Path | None, most: int | None) -> None:
+        self.lost = False
+        self._form = form
+        self._to = to
+        self._left = most
+        self._losses: list[Loss] = []
+        self._output = Output(as_json=True)
 
-        self._store = store
-        self._whole_view = view  # a marker can be beyond the last offset that is shown
-        self._is_committed = isolation is Isolation.READ_COMMITTED
-        self._decoders = decoders
-        self._most = most
-        self.view = replace(view, end=stable_end(store, view)) if self._is_committed else view
-        self.bounds = find_bounds(store, self.view, asked)
+    def heard(self, warning: str | Loss) -> None:
+        """Note a loss, and write another warning."""
+        if isinstance(warning, Loss):
+            self._losses.append(warning)
+        else:
+            self._output.warn(warning)
 
-    def __iter__(self) -> Iterator[list[dict[str, Any]] | Missing]:
-        start, end = self.bounds.start, self.bounds.end
-        yield from (missing for missing in self.bounds.missing if missing.start < start)
-        left = self._most
-        for found in self._found(start, end):
-            if isinstance(found, Missing):
-                yield found
-                continue
-            taken = found[:left]
-            yield taken
-            if left is not None and (left := left - len(taken)) == 0:
-                return
-        yield from (missing for missing in self.bounds.missing if missing.start >= end)
+    def lines(self, scan: "Scan", forms: "list[Form]") -> None:
+        """Write JSON lines to standard output or to the file."""
+        from tsctl.record_lines import RecordLines  # noqa: PLC0415  (pyarrow)
+        from tsctl.results import complete_file  # noqa: PLC0415  (the same)
 
-    def _found(self, start: int, end: int) -> Iterator[list[dict[str, Any]] | Missing]:
-        # Import numba, numpy and pyarrow (0.5 s) only in commands that decode.
-        from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS  # noqa: PLC0415
-        from ts_common.decode.segment_decoder import MAX_ROWS  # noqa: PLC0415
-        from ts_common.reading.rows import read_ranges  # noqa: PLC0415
-        from ts_common.reading.transactions import Hidden, find_hidden  # noqa: PLC0415
+        def written(write: Any) -> None:
+            for partition, batches in self._partitions(scan):
+                lines = RecordLines(partition.topic, partition.partition, *forms)
+                for batch in batches:
+                    for some in lines.of(batch):
+                        for line in some:
+                            write(line)
 
-        asks = self._is_committed and start < end
-        hidden = find_hidden(self._store, self._whole_view, start, end) if asks else Hidden()
-        for cut_off in hidden.cut_off:
-            yield Missing(cut_off.first, cut_off.hole.start, cut_off.reason)
-        names = [name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"}]
-        max_rows = min(MAX_ROWS, self._most or MAX_ROWS)
-        for is_hole, parts in groupby(self.view.plan(start, end), lambda part: isinstance(part, Hole)):
-            if is_hole:
-                yield from (missing_of(part) for part in parts if isinstance(part, Hole))
-                continue
-            ranges = [part for part in parts if isinstance(part, ReadRange)]
-            for batch in read_ranges(
-                self._store,
-                ranges,
-                names,
-                hidden.transactions,
-                max_rows=max_rows,
-                way_out=_WAY_OUT,
-                limit=batch_limit(),
-            ):
-                milliseconds = batch.column("timestamp").cast("int64").to_numpy() // 1000
-                rest = batch.drop_columns(["timestamp"])
-                step = min(_ROWS, max(1, _BYTES * batch.num_rows // max(1, batch.nbytes)))
-                for first in range(0, batch.num_rows, step):
-                    rows = rest.slice(first, step).to_pylist()
-                    times = milliseconds[first : first + step].tolist()
-                    yield [self._line(row, time) for row, time in zip(rows, times, strict=True)]
+        if self._to is None:
+            written(self._output.line)
+            return
+        with complete_file(self._to) as temporary, temporary.open("w", encoding="utf-8") as file:
+            written(lambda line: file.writelines(json_line(line)))
 
-    def _line(self, row: dict[str, Any], milliseconds: int) -> dict[str, Any]:
-        """Return a record as JSON; `undecoded` names fields in base64 that do not have the given form."""
-        undecoded: dict[str, str] = {}
-        of_key, of_value, of_header = self._decoders
+    def columns(self, scan: "Scan") -> None:
+        """Write columns with types."""
+        from tsctl.results import Format, complete_file, write_file, write_text  # noqa: PLC0415  (pyarrow)
 
-        def field(decode: Decoder, data: bytes | None, where: str) -> object:
-            shown, reason = decoded(decode, data)
-            if reason is not None:
-                undecoded[where] = reason
-            return shown
+        batches = (batch for _, each in self._partitions(scan) for batch in each)
+        if self._form is not Format.CSV and self._to is not None:
+            write_file(self._form, scan.schema, batches, self._to)
+        elif self._to is None:
+            write_text(self._form, scan.schema, batches, sys.stdout)
+        else:
+            with complete_file(self._to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+                write_text(self._form, scan.schema, batches, file)
 
-        kind = row["timestampType"]
-        line: dict[str, Any] = {
-            "topic": self.view.partition.topic,
-            "partition": self.view.partition.partition,
-            "offset": row["offset"],
-            "timestamp": None if kind == -1 else milliseconds,
-            "timestamp_type": _TIMESTAMP_TYPES[kind],
-            "key": field(of_key, row["key"], "key"),
-            "value": field(of_value, row["value"], "value"),
-            "headers": [
-                {"key": header["key"], "value": field(of_header, header["value"], f"headers[{place}]")}
-                for place, header in enumerate(row["headers"] or ())
-            ],
-        }
-        return {**line, "undecoded": undecoded} if undecoded else line
+    def _partitions(self, scan: "Scan") -> "Iterator[tuple[TopicPartition, Iterator[pa.RecordBatch]]]":
+        """Yield partitions with their batches, until the maximum is reached."""
+        total = scan.estimate().offsets  # this plans the scan, and so the losses are known
+        with self._output.progress("offsets", total, among_lines=self._to is None) as advance:
+            for partition, one in scan.by_partition():
+                if self._left == 0:
+                    return
+                yield partition, self._batches(partition, one, advance)
+        if self._left != 0:
+            self._tell(self._losses)
+
+    def _batches(self, partition: TopicPartition, scan: "Scan", advance: Any) -> "Iterator[pa.RecordBatch]":
+        reached = None
+        with closing(scan.to_batches()) as batches:
+            for whole in batches:
+                if not whole.num_rows:
+                    continue
+                batch = whole.slice(0, self._left)
+                if self._left is not None:
+                    self._left -= batch.num_rows
+                first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
+                self._tell([loss for loss in self._losses if (loss.partition, loss.start) <= (partition, last)])
+                yield batch
+                advance(last + 1 - (first if reached is None else reached))
+                reached = last + 1
+                if self._left == 0:
+                    return
+
+    def _tell(self, losses: list[Loss]) -> None:
+        for loss in sorted(losses, key=lambda each: (each.partition, each.start)):
+            self.lost = True
+            self._losses.remove(loss)
+            self._output.warn(str(loss))

@@ -14,11 +14,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from awscrt.checksums import crc32c
@@ -26,17 +26,22 @@ from awscrt.checksums import crc32c
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import LOG_SUFFIX
-from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
+from ts_common.query.bounds import Bounds
+from ts_common.query.losses import Loss
+from ts_common.query.plan_query import plan_partition
+from ts_common.query.query import Bound, Edge, Offset, Query, Subscription, Timestamp
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from tsctl.archive import (
     SOURCE,
+    ArchiveName,
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -48,10 +53,10 @@ from tsctl.archive import (
     open_archive,
     parse_partitions,
 )
-from tsctl.commands.bounds import Bounds, FromOption, Missing, ToOption, find_bounds, missing_of, parse_range
 from tsctl.exit_codes import ExitCode
-from tsctl.limits import MaxBatchBytesOption
+from tsctl.limits import MaxBatchBytesOption, batch_limit
 from tsctl.output import Advance, Output, size
+from tsctl.scan_options import WORDING, FromOption, ToOption, parse_bounds
 
 RANGE_NAME: Final = "range.json"
 
@@ -64,25 +69,21 @@ class Fetched:
         store: the store of the partition.
         view: what readers see.
         bounds: the range.
-        plan: what readers read for the range.
+        ranges: what readers read of it.
+        losses: requested offsets that no file contains.
     """
 
     store: ObjectStore
     view: PartitionView
     bounds: Bounds
-    plan: tuple[ReadRange | Hole, ...]
+    ranges: tuple[ReadRange, ...]
+    losses: tuple[Loss, ...]
 
     @property
     def copies(self) -> list[SegmentCopy]:
         """The segments, by base offset."""
-        copies = {copy.key: copy for part in self.plan if isinstance(part, ReadRange) for copy in part.copies}
+        copies = {copy.key: copy for part in self.ranges for copy in part.copies}
         return sorted(copies.values(), key=lambda copy: (copy.base, copy.key))
-
-    @property
-    def missing(self) -> list[Missing]:
-        """Requested offsets that no file contains."""
-        holes = [missing_of(part) for part in self.plan if isinstance(part, Hole)]
-        return sorted([*self.bounds.missing, *holes], key=lambda missing: missing.start)
 
 
 def get(
@@ -106,10 +107,11 @@ def get(
 ) -> None:
     """Write the segments of a topic or a range of it as files that kafka-dump-log reads."""
     problems: list[str] = []
-    output, asked = Output(as_json), parse_range(start, end, problems)
+    output, asked = Output(as_json), parse_bounds(start, end, problems, offsets=True)
     if problems:
         raise ConfigurationError(SOURCE, problems)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    query = _query(name, topic, asked)
     written: list[dict[str, object]] = []
     is_whole = True
     with open_archive(name, output.warn) as archive, _files_of_ours(directory):
@@ -119,8 +121,9 @@ def get(
                 view = open_view(entry.store, catalog)
                 if view.warning:
                     output.warn(view.warning)
-                bounds = find_bounds(entry.store, view, asked)
-                wanted.append(Fetched(entry.store, view, bounds, tuple(view.plan(bounds.start, bounds.end))))
+                plan = plan_partition(entry.store, view, query)
+                losses = tuple(sorted(plan.losses, key=lambda loss: loss.start))
+                wanted.append(Fetched(entry.store, view, plan.bounds, plan.read.ranges, losses))
         _refuse(directory, wanted)
         total = sum(copy.segment.size for one in wanted for copy in one.copies)
         with output.progress("segments", total, in_bytes=True) as advance:
@@ -135,6 +138,28 @@ def get(
         output.text(f"{directory / str(one.view.partition)}: {counted(len(one.copies), 'segment')}, {size(count)}")
     if not is_whole:
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _query(name: ArchiveName, topic: str, asked: Mapping[str, Any]) -> Query:
+    """Return the query of a range of a topic."""
+
+    def bound(side: str, edge: Edge) -> Bound:
+        if f"{side}_offsets" in asked:
+            return Offset(asked[f"{side}_offsets"])
+        return Timestamp(asked[f"{side}_timestamp"]) if f"{side}_timestamp" in asked else edge
+
+    return Query(
+        name.endpoints[0].location,
+        name.keys.cluster,
+        name.keys.entropy_bits,
+        Subscription((topic,)),
+        start=bound("starting", Edge.EARLIEST),
+        end=bound("ending", Edge.LATEST),
+        start_without_match=Edge.LATEST,
+        fail_on_data_loss=False,
+        limit=batch_limit(),
+        wording=WORDING,
+    )
 
 
 class _Writer:
@@ -161,8 +186,8 @@ class _Writer:
             OSError: a file could not be written.
         """
         fetched, partition = self._fetched, self._fetched.view.partition
-        for missing in fetched.missing:
-            self._found(f"offsets {missing.start} to {missing.end - 1} are {missing.reason}")
+        for loss in fetched.losses:
+            self._found(f"offsets {loss.start} to {loss.end - 1} {loss.reason}")
         parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=parent))
         try:
@@ -261,12 +286,9 @@ class _Writer:
             "files": list(files),
             "ranges": [
                 {"from": part.start, "to": part.end, "files": [str(file_of(copy)) for copy in part.copies]}
-                for part in fetched.plan
-                if isinstance(part, ReadRange)
+                for part in fetched.ranges
             ],
-            "missing": [
-                {"from": missing.start, "to": missing.end, "reason": missing.reason} for missing in fetched.missing
-            ],
+            "missing": [{"from": loss.start, "to": loss.end, "reason": loss.reason} for loss in fetched.losses],
         }
 
 

@@ -9,7 +9,6 @@ import typer
 
 from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.query.moments import milliseconds_of
 from ts_common.reading.incarnation_option import NEWEST
 from tsctl.archive import (
     SOURCE,
@@ -22,13 +21,29 @@ from tsctl.archive import (
     open_reader,
     parse_partitions,
 )
-from tsctl.commands.cat import Isolation
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
+from tsctl.scan_options import (
+    Isolation,
+    IsolationOption,
+    KeyCodecsOption,
+    Mode,
+    ModeOption,
+    RegistryCaOption,
+    RegistryOption,
+    Undecoded,
+    UndecodedOption,
+    ValueCodecsOption,
+    codec_of,
+    held_partitions,
+    open_registry,
+    parse_bounds,
+    parse_codecs,
+)
 
 if TYPE_CHECKING:
-    from ts_reader import Archive, Scan
-    from tsctl.sql.results import Format
+    from ts_reader import Scan
+    from tsctl.results import Format
     from tsctl.sql.session import Session
 
 
@@ -41,7 +56,9 @@ def sql(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="All topics end before this time.")] = None,
     partition: PartitionsOption = None,
-    form: Annotated[str, typer.Option("--format", help="Format of the result: table, csv, json or parquet.")] = "table",
+    form: Annotated[
+        str, typer.Option("--format", help="Format of the result: table, csv, json, parquet or arrow.")
+    ] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False,
     to: Annotated[Path | None, typer.Option("--output", help="File for the result; it must not exist.")] = None,
     explain: Annotated[
@@ -50,9 +67,16 @@ def sql(
     files: Annotated[
         bool, typer.Option("--files", help="Let statements read and write files, and load DuckDB's extensions.")
     ] = False,
-    isolation: Annotated[
-        Isolation, typer.Option(help="read_committed leaves out aborted and open transactions.")
-    ] = Isolation.READ_UNCOMMITTED,
+    key: KeyCodecsOption = None,
+    value: ValueCodecsOption = None,
+    undecoded: UndecodedOption = Undecoded.ERROR,
+    registry: RegistryOption = None,
+    registry_ca: RegistryCaOption = None,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    mode: ModeOption = Mode.FAILFAST,
+    allow_loss: Annotated[
+        bool, typer.Option("--allow-loss", help="Read what is left if offsets are lost; each loss is a warning.")
+    ] = False,
     headers: Annotated[bool, typer.Option("--headers", help="Tables have a column of headers.")] = False,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,
@@ -66,7 +90,7 @@ def sql(
 
     if not explain:
         POOL.start()  # it loads compiled code while this process loads DuckDB and plans
-    from tsctl.sql.results import Format  # noqa: PLC0415  (pyarrow and DuckDB, 0.2 s)
+    from tsctl.results import Format  # noqa: PLC0415  (pyarrow and DuckDB, 0.2 s)
     from tsctl.sql.session import Session  # noqa: PLC0415  (as above)
 
     problems: list[str] = []
@@ -75,19 +99,29 @@ def sql(
     form = Format.JSON if as_json else form
     if form not in list(Format):
         problems.append(f"--format={form}: accepted are {', '.join(Format)}")
-    if form == Format.PARQUET and to is None and not explain:
-        problems.append("--format=parquet: --output FILE is needed")
-    bounds = _bounds(start, end, problems)
+    if form in {Format.PARQUET, Format.ARROW} and to is None and not explain:
+        problems.append(f"--format={form}: --output FILE is needed")
+    bounds = parse_bounds(start, end, problems, offsets=False)
+    codecs = [parse_codecs(option, texts or [], problems) for option, texts in (("--key", key), ("--value", value))]
+    schemas = open_registry(registry, registry_ca, problems)
     if problems:
         raise ConfigurationError(SOURCE, problems)
     numbers = parse_partitions(partition)
-    archive = open_reader(config, url, cluster, entropy_bits)
+    output = Output(as_json=False)
+    archive = open_reader(
+        config, url, cluster, entropy_bits, warn=lambda warning: output.warn(str(warning)), registry=schemas
+    )
 
     def scan(topic: str) -> "Scan":
         return archive.scan(
             topic,
-            partitions=_held(archive, topic, numbers),
+            partitions=held_partitions(archive, topic, numbers),
+            key=codec_of(codecs[0], topic),
+            value=codec_of(codecs[1], topic),
+            undecoded=undecoded.value,
             isolation_level=isolation.value,
+            mode=mode.value,
+            fail_on_data_loss=not allow_loss,
             include_headers=headers,
             incarnation=incarnation,
             max_batch_bytes=max_batch_bytes,
@@ -95,7 +129,7 @@ def sql(
         )
 
     session = Session(archive, scan, files=files, yields_rows=not explain)
-    runner = _Runner(session, Output(as_json=False), Format(form), to, explain=explain)
+    runner = _Runner(session, output, Format(form), to, explain=explain)
     if statement is None and sys.stdin.isatty():
         from tsctl.sql.prompt import converse  # noqa: PLC0415  (only for a terminal)
 
@@ -142,16 +176,16 @@ class _Runner:
                     self._write(schema, batches)
 
     def _write(self, schema: Any, batches: Any) -> None:
-        from tsctl.sql.results import (  # noqa: PLC0415  (with pyarrow)
+        from tsctl.results import (  # noqa: PLC0415  (with pyarrow)
             Format,
             complete_file,
-            write_parquet,
+            write_file,
             write_table,
             write_text,
         )
 
-        if self._form is Format.PARQUET and self._to is not None:
-            count = write_parquet(schema, batches, self._to)
+        if self._form in {Format.PARQUET, Format.ARROW} and self._to is not None:
+            count = write_file(self._form, schema, batches, self._to)
             self.output.text(f"{self._to}: {count:,} rows")
         elif self._form is Format.TABLE and self._to is None:
             write_table(schema, batches, self.output)
@@ -174,34 +208,3 @@ class _Runner:
             for read in self._session.reads()
         ]
         self.output.table(("TOPIC", "PARTITIONS", "SEGMENTS", "BYTES", "OFFSETS"), rows)
-
-
-def _bounds(start: str | None, end: str | None, problems: list[str]) -> dict[str, Any]:
-    """Return the arguments of a scan for `--from` and `--to`."""
-    found: dict[str, Any] = {}
-    for option, text, name in (("--from", start, "starting_timestamp"), ("--to", end, "ending_timestamp")):
-        if text is None:
-            continue
-        if text.isdecimal():
-            problems.append(
-                f"{option}={text}: a time is expected, as in 2026-11-22T06:00:00Z; "
-                f'for offsets write where "offset" >= {text}'
-            )
-            continue
-        try:
-            found[name] = milliseconds_of(text)
-        except ValueError as error:
-            problems.append(f"{option}={text}: {error}")
-    if "starting_timestamp" in found:
-        found["starting_without_match"] = "latest"
-    return found
-
-
-def _held(archive: "Archive", topic: str, numbers: frozenset[int] | None) -> list[int] | None:
-    """Return the requested partitions that a topic has; None for all."""
-    if numbers is None:
-        return None
-    held = {info.partition for info in archive.partitions(topic)}
-    if chosen := sorted(numbers & held):
-        return chosen
-    return sorted(numbers)  # an error that names what there is

@@ -12,10 +12,11 @@ import pytest
 from tests.common.schemas.sources import Schemas, decoded, framed
 from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound, StoreUnavailable
 from ts_common.schemas import opening
+from ts_common.schemas.choice import NAMES
 from ts_common.schemas.contract import Codec, Part
 from ts_common.schemas.framing import message_indexes
 from ts_common.schemas.limits import MAX_UNKNOWN_IDS
-from ts_common.schemas.opening import NAMES, open_codec
+from ts_common.schemas.opening import open_codec
 from ts_common.schemas.source import Reference, RegisteredSchema, SchemaType
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

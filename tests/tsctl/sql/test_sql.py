@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.common.schemas.sources import archived, framed, schema_record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import Ended, Run, runner
 from ts_common.archive.object_keys import SegmentName
@@ -183,3 +184,34 @@ def test_r16_control_characters_of_values_do_not_reach_a_terminal(sql: Run, arch
     assert "\x1b" not in ended.out
     assert "\x07" not in ended.out
     assert json.loads(sql("select value from odd", "--format", "json").out) == {"value": "\x1b]0;owned\x07"}
+
+
+def test_values_are_columns_by_a_codec(sql: Run, archive: MadeArchive) -> None:
+    """By topic or for all; `--undecoded null` keeps the rows that a codec refuses, with the reasons."""
+    archived(archive, [schema_record("orders-value", 1, 7, '"string"')])
+    archive.put_segment("orders", 0, batches((0, 3), value=framed(7, b"\x02x")))
+    archive.commit("orders", 3)
+    query = "select value, count(*) as n from orders group by 1"
+    named = ("--value", "orders=registry", "--registry", "topic:_schemas", "--format", "json")
+    assert sql(query, *named).lines == [{"value": "x", "n": 3}]
+    refused = sql("select count(value) from clicks", "--value", "int")
+    assert refused.code == 1
+    assert "clicks-0, offset 0: value: 1 bytes; expected an integer of 4. To have null" in refused.err
+    assert "add --undecoded null" in refused.err
+    query = "select count(*) as n, count(value) as v, count(value_error) as e from clicks"
+    assert sql(query, "--value", "int", "--undecoded", "null", "--format", "json").lines == [
+        {"n": 600, "v": 0, "e": 600}
+    ]
+
+
+def test_lost_offsets_end_a_statement_unless_they_are_allowed(sql: Run, archive: MadeArchive) -> None:
+    """Each loss is a warning then."""
+    archive.put_segment("holes", 5, batches((5, 8)))
+    archive.commit("holes", 8, highest_base=5)
+    lost = sql("select count(*) as n from holes", "--format", "json")
+    assert lost.code == 1
+    assert "holes-0: offsets 0 to 4 are lost" in lost.err
+    assert "add --allow-loss" in lost.err
+    allowed = sql("select count(*) as n from holes", "--format", "json", "--allow-loss")
+    assert (allowed.code, allowed.lines) == (0, [{"n": 3}])
+    assert allowed.err.startswith("tsctl: holes-0: offsets 0 to 4 are lost")

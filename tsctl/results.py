@@ -1,6 +1,7 @@
-r"""Results of SQL as a table, CSV, JSON lines or Parquet.
+r"""Rows as a table, CSV, JSON lines, Parquet or Arrow.
 
-Bytes are shown as text if they are UTF-8, else as hexadecimal digits after `\x`. Parquet keeps them, and all types.
+Bytes are shown as text if they are UTF-8, else as hexadecimal digits after `\x`. Parquet and Arrow keep them and
+all types.
 """
 
 import csv
@@ -35,6 +36,7 @@ class Format(StrEnum):
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
+    ARROW = "arrow"
 
 
 Batches = Generator[pa.RecordBatch, None, None]
@@ -64,14 +66,23 @@ def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) ->
         to.writelines(json_line({name: _json(value) for name, value in zip(names, row, strict=True)}))
 
 
-def write_parquet(schema: pa.Schema, batches: Batches, path: Path) -> int:
-    """Write all rows as a Parquet file, which has its name when it is complete; return their number."""
+def write_file(form: Format, schema: pa.Schema, batches: Batches, path: Path) -> int:
+    """Write all rows as a Parquet or Arrow file, which has its name when it is complete; return their number.
+
+    An Arrow file has the IPC file format, with buffers compressed by zstd.
+    """
     count = 0
-    with complete_file(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with complete_file(path) as temporary, _writer(form, schema, temporary) as writer:
         for batch in batches:
             writer.write_batch(batch)
             count += batch.num_rows
     return count
+
+
+def _writer(form: Format, schema: pa.Schema, path: Path) -> Any:
+    if form is Format.ARROW:
+        return pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+    return pq.ParquetWriter(path, schema, compression="zstd")
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""Rows of a scan as JSON lines, with keys, values and header values in a form that the user chooses.
+
+===============  =================================================================================================
+`utf8`           text; the default
+`hex`, `base64`  the bytes
+any codec        what `ts_common.schemas.choice` lists; `json` becomes part of the record's own JSON
+===============  =================================================================================================
+
+Bytes in a decoded value become base64; decimals, times and numbers that JSON does not have become text.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ts_common.errors import CorruptData
+from ts_common.json_objects import parse_json
+from ts_common.schemas.choice import parse_codec
+from ts_common.schemas.contract import Codec
+from ts_common.schemas.rows import jsonable
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _hex(data: bytes) -> str:
+    return data.hex()
+
+
+BYTES: Final[Mapping[str, Callable[[bytes], str]]] = {"hex": _hex, "base64": _base64}
+DEFAULT: Final = "utf8"
+_ROWS: Final = 1024  # converted to Python objects at once
+_BYTES: Final = 4 << 20  # the same, unless one record is larger
+# Names as in Kafka's TimestampType.
+_TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+_NO_TIMESTAMP: Final = -1
+_DEPTH: Final = 200  # of JSON inside of a line
+
+Shown = tuple[object, str | None]  # a value of JSON, and the reason if it is base64 instead of its form
+
+
+def parse_form(text: str) -> str:
+    """Return a form of keys, values or header values.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    if text not in BYTES:
+        try:
+            parse_codec(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, or hex or base64") from error
+    return text
+
+
+class Form:
+    """How bytes of one column are shown.
+
+    Args:
+        text: as of `parse_form`.
+        codec: that it names; None for bytes.
+    """
+
+    def __init__(self, text: str, codec: Codec | None) -> None:
+        self._bytes = BYTES.get(text)
+        self._codec = codec
+        self._is_json = text == "json"
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the codec needs headers."""
+        return self._codec is not None and self._codec.uses_headers
+
+    def shown(self, column: pa.Array, headers: pa.Array | None = None) -> list[Shown]:
+        """Return the values of a column of binary.
+
+        Raises:
+            StoreUnavailable, AccessDenied, CorruptData: from the codec.
+        """
+        raw = column.to_pylist()
+        if self._codec is None:
+            as_text = self._bytes or _base64
+            return [(None if data is None else as_text(data), None) for data in raw]
+        decoded = self._codec.decode(column, headers)
+        values = decoded.column.to_pylist(maps_as_pydicts="strict")
+        return [
+            (_base64(data), reason) if reason is not None else self._shown(data, value)
+            for data, value, reason in zip(raw, values, decoded.refused.to_pylist(), strict=True)
+        ]
+
+    def _shown(self, data: bytes | None, value: object) -> Shown:
+        if data is not None and self._is_json:
+            try:
+                return parse_json(data, "JSON", len(data), _DEPTH), None
+            except CorruptData as error:  # numbers beyond Python's, and what a reader of the line could not parse
+                return _base64(data), str(error)
+        return value if isinstance(value, str) else jsonable(value), None
+
+
+class RecordLines:
+    """Rows of one partition as JSON lines.
+
+    Args:
+        topic: its name.
+        partition: its number.
+        key: the form of keys, like the next two.
+        value: of values.
+        header: of header values.
+    """
+
+    def __init__(self, topic: str, partition: int, key: Form, value: Form, header: Form) -> None:
+        self._fixed = {"topic": topic, "partition": partition}
+        self._key = key
+        self._value = value
+        self._header = header
+
+    def of(self, batch: pa.RecordBatch) -> Iterator[list[dict[str, Any]]]:
+        """Yield lines of a batch with the columns of a scan with headers, some at once.
+
+        Raises:
+            as `Form.shown`.
+        """
+        step = min(_ROWS, max(1, _BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for first in range(0, batch.num_rows, step):
+            yield list(self._lines(batch.slice(first, step)))
+
+    def _lines(self, rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        headers = rows.column("headers")
+        keys = self._key.shown(rows.column("key"), headers)
+        values = self._value.shown(rows.column("value"), headers)
+        milliseconds = rows.column("timestamp").cast("int64").to_pylist()
+        kinds = rows.column("timestampType").to_pylist()
+        corrupt = self._corrupt(rows)
+        offsets = rows.column("offset").to_pylist()
+        for place, (offset, (names, fields)) in enumerate(zip(offsets, self._headers(headers), strict=True)):
+            raw = corrupt[place]
+            if raw is not None:
+                yield {**self._fixed, "offset": offset, "corrupt": _base64(raw)}
+                continue
+            undecoded: dict[str, str] = {}
+            places = (("key", keys[place]), ("value", values[place]))
+            for name, (_, reason) in (*places, *((f"headers[{at}]", each) for at, each in enumerate(fields))):
+                if reason is not None:
+                    undecoded[name] = reason
+            kind = kinds[place]
+            line = {
+                **self._fixed,
+                "offset": offset,
+                "timestamp": None if kind == _NO_TIMESTAMP else milliseconds[place] // 1000,
+                "timestamp_type": _TIMESTAMP_TYPES[kind],
+                "key": keys[place][0],
+                "value": values[place][0],
+                "headers": [{"key": name, "value": field} for name, (field, _) in zip(names, fields, strict=True)],
+            }
+            yield {**line, "undecoded": undecoded} if undecoded else line
+
+    def _headers(self, headers: pa.Array) -> Iterator[tuple[list[str], list[Shown]]]:
+        """Yield the names and the values of each row's headers."""
+        entries = headers.flatten()
+        names, shown = entries.field("key").to_pylist(), self._header.shown(entries.field("value"))
+        first = 0
+        for count in headers.value_lengths().fill_null(0).to_pylist():
+            yield names[first : first + count], shown[first : first + count]
+            first += count
+
+    @staticmethod
+    def _corrupt(rows: pa.RecordBatch) -> list[bytes | None]:
+        if "_corrupt_record" not in rows.schema.names:
+            return [None] * rows.num_rows
+        found: list[bytes | None] = rows.column("_corrupt_record").to_pylist()
+        return found

@@ -1,0 +1,193 @@
+"""Options of the commands that show records: codecs of keys and values, schemas, damage and losses."""
+
+import os
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_topic_name
+from ts_common.query.moments import milliseconds_of
+from ts_common.query.wording import Wording
+from ts_common.schemas.choice import parse_codec
+
+if TYPE_CHECKING:
+    from ts_common.schemas.source import SchemaSource
+    from ts_reader import Archive
+
+WORDING: Final = Wording(
+    entropy_bits="--entropy-bits=",
+    partitions="--partition",
+    starting_offsets="--from",
+    ending_offsets="--to",
+    starting_timestamps="--from",
+    ending_timestamps="--to",
+    despite_loss="To read what is left, add --allow-loss",
+    despite_corruption="To read what is intact, add --mode dropmalformed",
+    despite_undecoded="To have null and the reason instead, add --undecoded null",
+)
+_VARIABLES: Final = {name: f"TSCTL_REGISTRY_{name.upper()}" for name in ("user", "password", "token")}
+_TOPIC: Final = "topic:"
+
+
+class Isolation(StrEnum):
+    """Values of `isolation.level` of Kafka's consumer."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Mode(StrEnum):
+    """What corrupt batches do, as of the Spark source."""
+
+    FAILFAST = "failfast"
+    DROPMALFORMED = "dropmalformed"
+    PERMISSIVE = "permissive"
+
+
+class Undecoded(StrEnum):
+    """What a key or a value does that its codec refuses."""
+
+    ERROR = "error"
+    NULL = "null"
+
+
+IsolationOption = Annotated[
+    Isolation, typer.Option("--isolation", help="read_committed leaves out aborted and open transactions.")
+]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="What corrupt batches do: end the command, be left out, or be a row with the bytes in _corrupt_record.",
+    ),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", help="First offset, or a time: 2026-11-22T06:00:00Z (UTC by default), @milliseconds."),
+]
+ToOption = Annotated[str | None, typer.Option("--to", help="The offset after the last one, or a time.")]
+_CODECS: Final = (
+    "Codec of {}, or TOPIC=CODEC; repeatable: utf8, json, int, long, registry, avro,schema.file=FILE and so on; "
+    "default: bytes."
+)
+KeyCodecsOption = Annotated[list[str] | None, typer.Option("--key", help=_CODECS.format("keys"))]
+ValueCodecsOption = Annotated[list[str] | None, typer.Option("--value", help=_CODECS.format("values"))]
+UndecodedOption = Annotated[
+    Undecoded,
+    typer.Option(
+        "--undecoded",
+        help="What a key or value does that its codec refuses: end the command, or be null with the reason in "
+        "key_error or value_error.",
+    ),
+]
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL|topic:NAME",
+        help="Schemas: the URL of a registry, or its archived topic, as in topic:_schemas. "
+        f"Credentials: {', '.join(_VARIABLES.values())} of the environment.",
+    ),
+]
+RegistryCaOption = Annotated[
+    Path | None,
+    typer.Option("--registry-ca", help="File of the authorities that sign the registry's certificate, PEM."),
+]
+
+
+def parse_codecs(option: str, texts: Sequence[str], problems: list[str]) -> dict[str | None, str]:
+    """Return the codecs that an option names, by topic; that of all other topics under None.
+
+    Args:
+        option: `--key` or `--value`, for messages.
+        texts: a codec, or `TOPIC=CODEC`.
+        problems: receives what is wrong.
+    """
+    found: dict[str | None, str] = {}
+    for text in texts:
+        topic, sign, codec = text.partition("=")
+        named = topic if sign and is_topic_name(topic) else None  # an option of a codec follows a comma
+        codec = codec if named is not None else text
+        if named in found:
+            problems.append(
+                f"{option}={text}: {'the other topics have' if named is None else 'it has'} a codec already"
+            )
+            continue
+        try:
+            parse_codec(codec)
+        except ValueError as error:
+            problems.append(f"{option}={text}: {error}")
+        found[named] = codec
+    return found
+
+
+def codec_of(codecs: Mapping[str | None, str], topic: str) -> str | None:
+    """Return the codec of a topic; None for bytes."""
+    return codecs.get(topic, codecs.get(None))
+
+
+def open_registry(registry: str | None, ca_file: Path | None, problems: list[str]) -> "SchemaSource | str | None":
+    """Return the schemas that the options name, as `ts_reader.Archive` accepts them."""
+    if registry is None or registry.startswith(_TOPIC):
+        if ca_file is not None:
+            problems.append(f"--registry-ca={ca_file}: it is for the URL of a registry; give --registry")
+        return registry
+    from ts_common.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
+
+    given: dict[str, Any] = {
+        name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)
+    }
+    try:
+        return Registry(registry, ca_file=ca_file, **given)
+    except ConfigurationError as error:
+        problems += [f"--registry: {problem}" for problem in error.problems]
+        return None
+
+
+def held_partitions(archive: "Archive", topic: str, numbers: frozenset[int] | None) -> list[int] | None:
+    """Return the requested partitions that a topic has; None for all."""
+    if numbers is None:
+        return None
+    held = {info.partition for info in archive.partitions(topic)}
+    if chosen := sorted(numbers & held):
+        return chosen
+    return sorted(numbers)  # an error that names what there is
+
+
+def parse_bounds(start: str | None, end: str | None, problems: list[str], *, offsets: bool) -> dict[str, Any]:
+    """Return the arguments of a scan for `--from` and `--to`.
+
+    Args:
+        start: an offset or a time.
+        end: the same.
+        problems: receives what is neither, or an end before the start.
+        offsets: whether offsets are accepted.
+    """
+    found: dict[str, Any] = {}
+    for option, text, side in (("--from", start, "starting"), ("--to", end, "ending")):
+        if text is None:
+            continue
+        if text.isascii() and text.isdecimal():
+            if offsets:
+                found[f"{side}_offsets"] = int(text)
+            else:
+                problems.append(
+                    f"{option}={text}: a time is expected, as in 2026-11-22T06:00:00Z; "
+                    f'for offsets write where "offset" >= {text}'
+                )
+            continue
+        try:
+            found[f"{side}_timestamp"] = milliseconds_of(text)
+        except ValueError as error:
+            problems.append(f"{option}={text}: {'expected an offset, or ' * offsets}{error}")
+    for kind in ("offsets", "timestamp"):
+        low, high = found.get(f"starting_{kind}"), found.get(f"ending_{kind}")
+        if low is not None and high is not None and low > high:
+            problems.append(f"--from={start} is after --to={end}")
+    if "starting_timestamp" in found:
+        found["starting_without_match"] = "latest"
+    return found
