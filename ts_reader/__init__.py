@@ -11,7 +11,8 @@
 
 from ts_reader.archive import Archive, PartitionInfo
 from ts_reader.dataset import Observer, ScanDataset
+from ts_reader.following import Step
 from ts_reader.planned_query import Estimate
 from ts_reader.scan import Scan
 
-__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Scan", "ScanDataset"]
+__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Scan", "ScanDataset", "Step"]

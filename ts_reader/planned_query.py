@@ -89,6 +89,11 @@ class PlannedQuery:
         self._planning = threading.Lock()
 
     @property
+    def is_located_later(self) -> bool:
+        """Whether the topics are searched in several locations when the query is planned."""
+        return self._locate is not None
+
+    @property
     def plan(self) -> QueryPlan:
         """The plan, made when it is first needed.
 
