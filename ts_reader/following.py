@@ -123,7 +123,7 @@ def follow(
         arguments.problems.append(f"poll_seconds={poll_seconds!r}: a number of seconds above 0 is expected")
     if max_offsets is not None:
         arguments.number("max_offsets", max_offsets, 1)
-    if stop is not None and not isinstance(stop, threading.Event):
+    if not _is_event(stop):
         arguments.problems.append(f"stop={stop!r}: a threading.Event is expected, or None")
     arguments.problems += _refusals(planned)
     arguments.check()
@@ -190,6 +190,10 @@ def _position(value: Any) -> StreamOffset:
 
 def _is_seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= threading.TIMEOUT_MAX
+
+
+def _is_event(value: object) -> bool:
+    return value is None or isinstance(value, threading.Event)
 
 
 def _warn(warning: str) -> None:
