@@ -95,7 +95,7 @@ def test_a_step_is_an_arrow_stream_of_its_rows(two: ScannedArchive) -> None:
     two.commit("t", 200, highest_base=100)
     assert pa.schema(step) == step.schema == two.scan(columns=["offset", "value"]).schema
     assert pa.table(step).num_rows == pl.DataFrame(step).height == 100
-    assert duckdb.sql('select count(*), max("offset") from step').fetchall() == [(100, 99)]
+    assert duckdb.execute('select count(*), max("offset") from step').fetchall() == [(100, 99)]
     assert offsets(step) == list(range(100))
     batches_of_all = chain.from_iterable(two.scan().follow(stop=Waiting(), poll_seconds=POLL))
     assert sum(batch.num_rows for batch in batches_of_all) == 200
