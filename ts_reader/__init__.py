@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ts_reader.archive import Archive, PartitionInfo
 from ts_reader.dataset import Observer, ScanDataset
+from ts_reader.following import Step
 from ts_reader.planned_query import Estimate
 from ts_reader.scan import Scan
 
 if TYPE_CHECKING:
     from ts_common.schemas.registry import Registry
 
-__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Registry", "Scan", "ScanDataset"]
+__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Registry", "Scan", "ScanDataset", "Step"]
 
 
 def __getattr__(name: str) -> Any:

@@ -52,9 +52,10 @@ _T = TypeVar("_T")
 
 
 class Arguments:
-    """Reads arguments one by one, and collects their problems."""
+    """Reads arguments one by one, and collects their problems; `source` names them in the error."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = _SOURCE) -> None:
+        self._source = source
         self.problems: list[str] = []
 
     def check(self) -> None:
@@ -64,7 +65,7 @@ class Arguments:
             ConfigurationError: there are some.
         """
         if self.problems:
-            raise ConfigurationError(_SOURCE, self.problems)
+            raise ConfigurationError(self._source, self.problems)
 
     def read(self, name: str, value: Any, parse: Callable[[Any], _T], default: _T) -> _T:
         """Return a parsed value; the default if it is wrong."""

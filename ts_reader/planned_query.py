@@ -61,6 +61,7 @@ class PlannedQuery:
     Attributes:
         query: what it reads.
         names: of its columns.
+        warn: is called with each warning and each loss of a plan.
 
     Args:
         query: what to read.
@@ -89,7 +90,7 @@ class PlannedQuery:
         self._workers = workers
         self._locate = locate
         self._decoding = decoding
-        self._warn = warn or _log_warning
+        self.warn = warn or _log_warning
         self._columns: Columns | None = None
         self._plan: QueryPlan | None = None
         self._planning = threading.Lock()
@@ -100,6 +101,11 @@ class PlannedQuery:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._planning = threading.Lock()
+
+    @property
+    def is_located_later(self) -> bool:
+        """Whether the topics are searched in several locations when the query is planned."""
+        return self._locate is not None
 
     @property
     def plan(self) -> QueryPlan:
@@ -115,7 +121,7 @@ class PlannedQuery:
                 plan = plan_everywhere(self.query if self._locate is None else self._locate(self.query))
                 told: tuple[str | Loss, ...] = (*plan.warnings, *plan.losses)
                 for warning in told:
-                    self._warn(warning)
+                    self.warn(warning)
                 self._plan = plan
             return self._plan
 
@@ -153,7 +159,7 @@ class PlannedQuery:
             workers=self._workers,
             locate=self._locate,
             decoding=self._decoding,
-            warn=self._warn,
+            warn=self.warn,
         )
 
     def run(

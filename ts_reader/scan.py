@@ -1,7 +1,7 @@
 """`Scan`: a lazy query of an archive, and an Arrow stream each time it is read."""
 
+import threading
 from collections.abc import Generator, Iterator
-from contextlib import closing
 
 import pyarrow as pa
 
@@ -9,11 +9,13 @@ from ts_common.execution.scheduler import Progress
 from ts_common.model import TopicPartition
 from ts_common.query.query import Query
 from ts_common.query.split import Split
+from ts_reader.arrow_rows import ArrowRows
 from ts_reader.dataset import Observer, ScanDataset
+from ts_reader.following import MAX_OFFSETS, POLL_SECONDS, PositionArgument, Step, follow
 from ts_reader.planned_query import Estimate, PlannedQuery
 
 
-class Scan:
+class Scan(ArrowRows):
     """A scan of topics; `Archive.scan` returns it.
 
     It is planned when it is first read, and each read runs the same plan: the archive as it was then. `planned_again`
@@ -84,25 +86,38 @@ class Scan:
         """
         return self._planned.run(self._planned.plan.splits, self._planned.names, done)
 
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Return a new reader of the rows; raise as `to_batches`."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+    def follow(
+        self,
+        *,
+        position: PositionArgument = None,
+        poll_seconds: float = POLL_SECONDS,
+        max_offsets: int | None = MAX_OFFSETS,
+        stop: threading.Event | None = None,
+    ) -> Generator[Step, None, None]:
+        """Yield the rows in steps, and continue as commits move.
 
-    def to_table(self) -> pa.Table:
-        """Return all rows in memory; raise as `to_batches`."""
-        with closing(self.to_batches()) as batches:
-            return pa.Table.from_batches(batches, self.schema)
+        A step is an Arrow stream of its rows, with the position after it. Each row of a partition is in one step. If a
+        program saves the position with the results of its step, and continues from it, it misses and repeats no row. A
+        next step that is requested does not end the one before.
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self.to_batches()
+        Closing the generator ends the reads of its steps too. Losses of data are those of Spark's streams
+        (docs/spark.md, "What ends a stream"); with `fail_on_data_loss=False` they are logged, and the rest is returned.
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a new run as an Arrow C stream."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        Args:
+            position: of a former step, as JSON values: the first step begins there, and the scan's start has no effect.
+                "latest": the first step has no rows, and its position is the archive's end. None: the scan's start.
+            poll_seconds: between two checks of the commits, which cost a GET for each partition. After a step of
+                `max_offsets` the next check follows at once.
+            max_offsets: of one step, in proportion to what each partition has left; None for all.
+            stop: ends the steps when it is set: no further one is returned, and a wait ends at once.
 
-    def __arrow_c_schema__(self) -> object:
-        """Return the schema; without it, DuckDB opens three streams for a query."""
-        return self.schema.__arrow_c_schema__()
+        Raises:
+            ConfigurationError: with every problem of the arguments; or the scan has an end, several locations, another
+                view or incarnation.
+            DataLoss: offsets are lost, and the scan fails on data loss.
+            Others: as `estimate`, from the generator.
+        """
+        return follow(self._planned, position=position, poll_seconds=poll_seconds, max_offsets=max_offsets, stop=stop)
 
     def dataset(self, observer: Observer | None = None, *, yields_rows: bool = True) -> ScanDataset:
         """Return the scan as a `pyarrow.dataset.Dataset`, to which DuckDB and polars pass columns and filters.

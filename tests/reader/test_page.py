@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,11 @@ def archive(tmp_path: Path) -> MadeArchive:
     return archive
 
 
-def test_the_pages_python_runs(archive: MadeArchive, capsys: pytest.CaptureFixture[str]) -> None:
-    """In one namespace, as a reader pastes it; the first query shows both partitions."""
+def test_the_pages_python_runs(
+    archive: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one namespace, as a reader pastes it; the first query shows both partitions, and so do saved results."""
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     printed = []
     for block in blocks(PAGE, language="python"):
@@ -45,6 +49,10 @@ def test_the_pages_python_runs(archive: MadeArchive, capsys: pytest.CaptureFixtu
         printed.append(capsys.readouterr().out)
     assert "count_star" in printed[0]
     assert "5" in printed[0]
+    results: Any = namespace["results"]
+    assert results.execute("from views order by all").fetchall() == [(0, 5), (1, 5)]
+    assert json.loads(results.execute("from saved").fetchone()[0])["page_views"] == {"0": 5, "1": 5}
+    results.close()
 
 
 def test_the_pages_commands_run(

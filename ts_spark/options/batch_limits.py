@@ -1,15 +1,11 @@
 """The size of a stream's batches, by the options and rules of Spark's Kafka source.
 
-Source of the rules: `KafkaMicroBatchStream.rateLimit` and `delayBatch` in Spark.
+Source of the rules: `KafkaMicroBatchStream.delayBatch` in Spark; `rateLimit` is `ts_common.following.step_limit`.
 """
 
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from ts_common.model import TopicPartition
 
 _UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"([0-9]+)\s*([a-z]*)")
@@ -41,29 +37,6 @@ def parse_duration(text: str) -> int:
     if match is None or match[2] not in _UNITS:
         raise ValueError("a time like 500ms, 30s, 15m or 2h is expected")
     return int(match[1]) * _UNITS[match[2]]
-
-
-def limited(
-    most: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Return ends at or below `end`, about `most` offsets after `start`, in proportion to each partition's lag.
-
-    A small partition gets one offset at least, so that it does not starve; the sum can be above `most` by that.
-
-    Args:
-        most: offsets of all partitions together.
-        start: of each partition of `end`.
-        end: the offsets that there are; one below its start stays.
-    """
-    behind = {partition: at - start[partition] for partition, at in end.items() if at > start[partition]}
-    total = sum(behind.values())
-    if total <= most:
-        return dict(end)
-    shares = {partition: most * size / total for partition, size in behind.items()}
-    return {
-        partition: min(at, start[partition] + (math.floor(shares[partition]) or 1)) if partition in shares else at
-        for partition, at in end.items()
-    }
 
 
 class MinOffsetsDelay:

@@ -6,8 +6,7 @@ from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.spark.streaming.query import EARLIEST, Query
 from ts_common.errors import QueryError
-from ts_common.model import TopicPartition
-from ts_spark.options.batch_limits import MinOffsetsDelay, Rates, limited, parse_duration
+from ts_spark.options.batch_limits import MinOffsetsDelay, Rates, parse_duration
 
 
 def test_max_offsets_per_trigger_are_shared_out(two: Archive) -> None:
@@ -31,14 +30,6 @@ def test_limits_count_from_the_checkpoint_after_a_restart(two: Archive) -> None:
     query.trigger()
     query.start(**options)
     assert [offset for *_, offset in query.trigger()] == list(range(30, 60))
-
-
-def test_limits_are_those_of_sparks_kafka_source() -> None:
-    """Shares are rounded down, small ones up to one offset; what fell stays as it is."""
-    a, b, c = (TopicPartition("t", number) for number in range(3))
-    assert limited(10, {a: 0, b: 100, c: 50}, {a: 900, b: 200, c: 40}) == {a: 9, b: 101, c: 40}
-    assert limited(10, {a: 0, b: 5}, {a: 4, b: 6}) == {a: 4, b: 6}
-    assert limited(3, {a: 0, b: 0, c: 0}, {a: 9, b: 9, c: 9}) == {a: 1, b: 1, c: 1}
 
 
 def test_min_offsets_per_trigger_wait_but_not_for_ever() -> None:

@@ -1,15 +1,16 @@
 """The next offset of a stream, from its position and a snapshot of the commits, and the losses in between. Pure.
 
 A new partition, a new topic that matches a pattern, and a topic that was created again start at their beginning. What
-is missing keeps its position, so that nothing is read twice if it returns. Losses are reported for `failOnDataLoss`.
+is missing keeps its position, so that nothing is read twice if it returns. Losses are sentences: the caller fails for
+them, or warns.
 """
 
 from collections.abc import Callable
 
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.following.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
+from ts_common.following.offset import StreamOffset
 from ts_common.model import TopicPartition
-from ts_spark.streaming.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
-from ts_spark.streaming.offset import StreamOffset
 
 
 def advance(
@@ -57,6 +58,17 @@ def advance(
             began[partition] = earliest(topic.ends[partition])
             positions[partition] = max(began[partition], topic.ends[partition].shown)
     return StreamOffset(positions, ids, began=began), losses
+
+
+def begins(position: StreamOffset, furthest: StreamOffset) -> dict[TopicPartition, int]:
+    """Return where each partition of `furthest` starts: at its position, or at the beginning of a new one."""
+    return {**position.positions, **furthest.began}
+
+
+def lag(position: StreamOffset, furthest: StreamOffset) -> int:
+    """Return the number of offsets from a position to the furthest one."""
+    starts = begins(position, furthest)
+    return sum(max(0, at - starts[partition]) for partition, at in furthest.positions.items())
 
 
 def epochs_of(position: StreamOffset, offset: StreamOffset, look: CommitSnapshot) -> dict[TopicPartition, int]:

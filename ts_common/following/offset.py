@@ -1,4 +1,4 @@
-"""The offset of a stream, as Spark writes it into the checkpoint.
+"""The offset of a stream: JSON values that it continues from. Spark writes them into the checkpoint.
 
 ::
 
@@ -6,18 +6,15 @@
      "~topicIds":{"clicks":"pQ1r..."},"~epochs":{"clicks":{"0":4,"1":4}},"~began":{"clicks":{"1":0}}}
 
 It has the next offset of each partition, as Spark's own Kafka source writes it. A topic's name cannot contain `~`, so
-these
-keys are not topics:
+these keys are not topics:
 
 - `~topicIds`: the topic id of each topic that has one. If a topic is deleted and created again, the stream starts at
-its
-  beginning, and offsets of the two incarnations are never confused.
+  its beginning, and offsets of the two incarnations are never confused.
 - `~epochs`: the leader epoch that wrote the offset before each position, if the commit has it. An election can remove
   records that were read, and the log may be longer at the next look. Then another epoch wrote that offset.
 - `~began`: the start of each partition that the offset before did not have. Spark stores the ends of batches only. It
-calls
-  a restarted source again for the start of its first batch, and `latest` has moved meanwhile. So the first offset of a
-  query contains its start, and a batch that runs again reads the same rows.
+  calls a restarted source again for the start of its first batch, and `latest` has moved meanwhile. So the first offset
+  of a query contains its start, and a batch that runs again reads the same rows.
 
 Equal offsets have equal text: Spark compares their text to find new data.
 """
@@ -26,7 +23,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ts_common.errors import QueryError
 from ts_common.model import TopicPartition, is_topic_name
 
 _TOPIC_IDS: Final = "~topicIds"
@@ -74,7 +70,7 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
     """Return an offset from JSON values; positions are enough.
 
     Raises:
-        QueryError: the values are not an offset of this source.
+        ValueError: the values are not an offset of a stream.
     """
     try:
         topics = {name: value for name, value in encoded.items() if name not in {_TOPIC_IDS, _EPOCHS, _BEGAN}}
@@ -84,10 +80,8 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
             _positions(encoded.get(_EPOCHS, {})),
             _positions(encoded.get(_BEGAN, {})),
         )
-    except (ValueError, TypeError, AttributeError) as error:
-        raise QueryError(
-            f"the checkpoint holds no offset of kafka_segments ({error}): {encoded}; start with another checkpoint"
-        ) from error
+    except (TypeError, AttributeError) as error:
+        raise ValueError(error) from error
 
 
 def _positions(by_topic: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:

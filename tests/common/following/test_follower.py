@@ -1,0 +1,103 @@
+"""A stream's decisions on a made archive: where it begins, where a step ends, and what a step reads."""
+
+import pytest
+
+from tests.made_archive import CLUSTER, MadeArchive, batches, steps
+from ts_common.errors import DataLoss, QueryError
+from ts_common.following.follower import Follower, StepPlan
+from ts_common.following.offset import StreamOffset
+from ts_common.model import TopicPartition
+from ts_common.query.query import Bound, Edge, Offsets, Query, Subscription, Timestamp
+
+ZERO = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def two(archive: MadeArchive) -> MadeArchive:
+    """Return topic `t`: segments [0, 100) and [100, 200), the first one committed; offset `o` has the time 1000 + o."""
+    for base in (0, 100):
+        archive.put_segment("t", base, batches(*steps(base, base + 100)))
+    archive.commit("t", 100)
+    return archive
+
+
+def follower(archive: MadeArchive, start: Bound = Edge.EARLIEST, *, fails: bool = True) -> tuple[Follower, list[str]]:
+    """Return a follower of topic `t`, and its warnings; it learns the entropy bits from the store."""
+    warnings: list[str] = []
+    query = Query(archive.location, CLUSTER, None, Subscription(("t",)), start, fail_on_data_loss=fails)
+    return Follower(archive.store, query, warnings.append), warnings
+
+
+def step(following: Follower, stands: StreamOffset, most: int | None = None) -> StreamOffset:
+    look = following.look()
+    return following.end_of_step(stands, following.furthest(stands, look), look, most)
+
+
+def offsets(planned: StepPlan) -> list[tuple[int, int]]:
+    return [(part.start, part.end) for split in planned.splits for part in split.ranges]
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (Edge.EARLIEST, 0),
+        (Edge.LATEST, 100),
+        (Offsets({"t": {0: 42}}), 42),
+        (Offsets({"t": {0: Edge.LATEST}}), 100),
+        (Timestamp(1033), 33),
+    ],
+)
+def test_a_stream_begins_where_its_query_starts(two: MadeArchive, start: Bound, first: int) -> None:
+    """By offset, by edge and by timestamp."""
+    assert follower(two, start)[0].beginning() == StreamOffset({ZERO: first})
+
+
+def test_a_beginning_outside_the_view_is_data_loss(two: MadeArchive) -> None:
+    """Or a warning; bounds by partition name each partition."""
+    two.commit("t", 100, log_start=50)
+    start = Offsets({"t": {0: 10}})
+    with pytest.raises(DataLoss, match="t-0: offsets 10 to 49 are lost: below the log's start 50"):
+        follower(two, start)[0].beginning()
+    following, warnings = follower(two, start, fails=False)
+    assert following.beginning() == StreamOffset({ZERO: 50})
+    assert warnings == ["t-0: offsets 10 to 49 are lost: below the log's start 50"]
+    with pytest.raises(QueryError, match="starting_offsets: nothing for t-0"):
+        follower(two, Offsets({"t": {1: 10}}))[0].beginning()
+
+
+def test_steps_of_bounded_size_reach_the_commit(two: MadeArchive) -> None:
+    """Each has the epoch of the offset before its end; the last one ends at the commit."""
+    following, _ = follower(two)
+    stands, plans = following.beginning(), []
+    while not (end := step(following, stands, most=40)).equals_in_position(stands):
+        plans.append(following.plan(stands, end))
+        assert end.epochs == {ZERO: 0}
+        stands = end
+    assert [offsets(planned) for planned in plans] == [[(0, 40)], [(40, 80)], [(80, 100)]]
+    assert [(planned.partitions, planned.offsets) for planned in plans] == [(1, 40), (1, 40), (1, 20)]
+    assert all(planned.bytes > 0 for planned in plans)
+    two.commit("t", 200, highest_base=100)
+    assert offsets(following.plan(stands, step(following, stands))) == [(100, 200)]
+
+
+def test_a_plan_depends_on_its_two_offsets_alone(two: MadeArchive) -> None:
+    """Another process plans the same ranges, although the commit has moved."""
+    following, _ = follower(two)
+    begin = following.beginning()
+    end = step(following, begin)
+    planned = following.plan(begin, end)
+    two.commit("t", 200, highest_base=100)
+    assert follower(two)[0].plan(begin, end).splits == planned.splits
+
+
+def test_losses_are_an_error_or_one_warning(two: MadeArchive) -> None:
+    """The same warning is given once, however often it is found."""
+    stands = StreamOffset({ZERO: 100}, epochs={ZERO: 0})
+    two.put_segment("t", 60, batches((60, 90), epoch=1))
+    two.commit("t", 90, epochs=((0, 0), (1, 60)), highest_base=60)
+    told = "t-0: offsets 60 to 99 are lost: an election removed them after they were read"
+    with pytest.raises(DataLoss, match=told):
+        step(follower(two)[0], stands)
+    following, warnings = follower(two, fails=False)
+    assert [step(following, stands).positions for _ in range(2)] == [{ZERO: 60}] * 2
+    assert warnings == [told]

@@ -1,0 +1,224 @@
+"""The decisions of a stream: where it begins, what it can reach, and the plan of the offsets between two positions.
+
+The caller keeps the position, and decides when to look: Spark's driver by its checkpoint, the Python reader by its
+loop. A plan depends on its two offsets alone. It has the same rows each time, because records below the next offset
+change only by an unclean election.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.view import PartitionView
+from ts_common.following.commit_snapshot import CommitSnapshot, Observer
+from ts_common.following.offset import StreamOffset
+from ts_common.following.progress import advance, begins, epochs_of, living_until, losses_between, was_created_again
+from ts_common.following.step_limit import limited
+from ts_common.query.bounds import check_named_partitions, find_bounds
+from ts_common.query.losses import Loss, check_losses
+from ts_common.query.plan_query import PartitionPlan, plan_partition, splits_of
+from ts_common.query.query import Edge, Offsets, Query, settled
+from ts_common.query.split import Split, bytes_of
+from ts_common.query.subscription import find_topics
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.transactions import stable_end
+from ts_common.store.contract import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What is read between two offsets of a stream.
+
+    Attributes:
+        splits: by topic, partition and offset.
+        partitions: the number of partitions with new offsets.
+        offsets: the number of new offsets; records are fewer where compaction removed some.
+        bytes: to fetch, at most.
+    """
+
+    splits: tuple[Split, ...]
+    partitions: int
+    offsets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Offsets `[begin, stop)` of a partition; `epoch` wrote the last one, if known."""
+
+    keys: PartitionKeys
+    begin: int
+    stop: int
+    epoch: int | None
+
+
+class Follower:
+    """Follows the commits of a query's topics, in their newest incarnation; not thread-safe.
+
+    Losses end it if the query fails on data loss. Otherwise it warns about each once.
+
+    Args:
+        store: of the topics: one location.
+        query: with any starting bound, and no ending one.
+        warn: is called with each warning, once.
+    """
+
+    def __init__(self, store: ObjectStore, query: Query, warn: Callable[[str], None]) -> None:
+        self._store = store
+        self._asked = query
+        self._log_warning = warn
+        self._warned: set[str] = set()
+
+    @cached_property
+    def query(self) -> Query:
+        """The query with its entropy bits; raise as `settled`."""
+        return settled(self._store, self._asked)
+
+    @cached_property
+    def _observer(self) -> Observer:
+        return Observer(self._store, self.query)
+
+    def look(self) -> CommitSnapshot:
+        """Return the commits as they are now.
+
+        Raises:
+            QueryError: the store does not hold the cluster.
+            CorruptData, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        return self._observer.look(is_first=False)
+
+    def beginning(self) -> StreamOffset:
+        """Return the start of the query; partitions without a commit are added later, as new ones.
+
+        Raises:
+            QueryError: the store does not hold a topic, a partition or a timestamp of the query.
+            DataLoss: the query starts outside of a partition's view, and fails on data loss.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        look = self._observer.look(is_first=True)
+        if self.query.start is Edge.LATEST:
+            return StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)
+        topics = find_topics(self._store, self.query) if look.topics else ()
+        check_named_partitions(self.query, topics)
+        catalogs = [catalog for topic in topics for catalog in topic.partitions if catalog.commit is not None]
+        views = in_threads(self._observer.open, catalogs)
+        if self.query.read_committed:
+            views = [replace(view, end=stable_end(self._store, view)) for view in views]
+        bounds = in_threads(lambda view: find_bounds(self._store, view, self.query), views)
+        self._report(
+            [
+                Loss(view.partition, low, high, what)
+                for view, bound in zip(views, bounds, strict=True)
+                for low, high, what in bound.lost
+            ]
+        )
+        positions = {view.partition: bound.start for view, bound in zip(views, bounds, strict=True)}
+        return StreamOffset(positions, look.topic_ids)
+
+    def furthest(self, position: StreamOffset, look: CommitSnapshot) -> StreamOffset:
+        """Return the furthest offset that the stream can reach; it goes back only if an election lost records.
+
+        Args:
+            position: of the stream.
+            look: the commits.
+
+        Raises:
+            DataLoss: partitions, topics or offsets are lost, and the query fails on data loss.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the view of a new partition.
+        """
+        furthest, losses = advance(position, look, lambda end: self._observer.view(end.keys).start)
+        self._report([*losses, *losses_between(position, furthest)])
+        return furthest
+
+    def end_of_step(
+        self, position: StreamOffset, furthest: StreamOffset, look: CommitSnapshot, most_offsets: int | None
+    ) -> StreamOffset:
+        """Return where the next step ends, with its epochs.
+
+        Args:
+            position: where it starts.
+            furthest: as `furthest` returns it for `look`.
+            look: the commits.
+            most_offsets: of all partitions together; None for no limit.
+        """
+        if most_offsets is not None:
+            positions = limited(most_offsets, begins(position, furthest), furthest.positions)
+            furthest = replace(furthest, positions=positions)
+        return replace(furthest, epochs=epochs_of(position, furthest, look))
+
+    def plan(self, start: StreamOffset, end: StreamOffset) -> StepPlan:
+        """Plan the offsets from `start` to `end`.
+
+        Raises:
+            DataLoss: some of them are lost, and the query fails on data loss.
+            CorruptData, ObjectNotFound: an object is damaged, or retention deleted it meanwhile.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        ranges, losses = self._ranges(start, end)
+        views = in_threads(lambda part: self._observer.view(part.keys), ranges)
+        plans = in_threads(self._plan, zip(views, ranges, strict=True))
+        self._report([*losses, *(loss for plan in plans for loss in plan.losses)])
+        for plan in plans:
+            if plan.view.warning:
+                self.warn(plan.view.warning)
+        for damaged in self._observer.take_damaged():
+            self.warn(damaged)
+        return StepPlan(
+            splits=splits_of(self._store, [plan.read for plan in plans], self.query),
+            partitions=len(plans),
+            offsets=sum(part.stop - part.begin for part in ranges),
+            bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
+        )
+
+    def warn(self, warning: str) -> None:
+        """Log a warning, unless it was logged before."""
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._log_warning(warning)
+
+    def _ranges(self, start: StreamOffset, end: StreamOffset) -> tuple[list[_Range], list[str]]:
+        """Return the range of each partition with new offsets, and the losses between the two offsets."""
+        ranges, losses = [], losses_between(start, end)
+        for topic in sorted({partition.topic for partition in end.positions}):
+            stood = {} if was_created_again(start, end, topic) else start.of_topic(topic)
+            news = [
+                (partition, begin, stop)
+                for partition, stop in sorted(end.of_topic(topic).items())
+                if (begin := stood.get(partition, end.began.get(partition, 0))) < stop
+            ]
+            if not news:
+                continue
+            keys = self._observer.keys_of([partition for partition, _, _ in news], end.topic_ids.get(topic))
+            if keys is None:
+                losses += [
+                    f"{partition}: offsets {begin} to {stop - 1} are lost: the store no longer holds topic id "
+                    f"{end.topic_ids[topic]}"
+                    for partition, begin, stop in news
+                ]
+                continue
+            ranges += [
+                _Range(place, begin, stop, end.epochs.get(partition))
+                for place, (partition, begin, stop) in zip(keys, news, strict=True)
+            ]
+        return ranges, losses
+
+    def _plan(self, item: tuple[PartitionView, _Range]) -> PartitionPlan:
+        """Plan a query of these offsets that ends."""
+        view, part = item
+        topic, number = view.partition.topic, view.partition.partition
+        stop = living_until(part.stop, part.epoch, view.epochs, max(part.stop, view.end))
+        lost = []
+        if stop < part.stop:  # since the step was planned first; the next step has the new records
+            low = max(part.begin, stop)
+            lost.append(Loss(view.partition, low, part.stop, "are lost: an election removed them"))
+        start = Offsets({topic: {number: min(part.begin, stop)}})
+        asked = replace(self.query, start=start, end=Offsets({topic: {number: stop}}))
+        plan = plan_partition(self._store, view, asked)
+        return replace(plan, losses=(*lost, *plan.losses))
+
+    def _report(self, losses: Sequence[Loss | str]) -> None:
+        """Raise for the losses of a query that fails on data loss; else warn about each once."""
+        check_losses(losses, self.query)
+        for loss in losses:
+            self.warn(str(loss))
