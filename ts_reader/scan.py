@@ -59,6 +59,11 @@ class Scan:
         """
         return self._planned.estimate()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the plan warns of, one sentence each; this plans the scan, and raises as `estimate`."""
+        return self._planned.plan.warnings
+
     def to_batches(self, done: Progress = lambda _: None) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows as record batches; closing the generator ends the run.
 

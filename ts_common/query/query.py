@@ -79,6 +79,22 @@ class SplitLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """A moment: the query shows its partitions as of it, see `ts_common.query.cut`.
+
+    Attributes:
+        milliseconds: since 1970.
+        fails_unproven: whether the query fails if nothing proves that all records up to the moment are shipped;
+            otherwise it warns.
+        topics: topics whose transactions are whole with those of the query, although it does not read them.
+    """
+
+    milliseconds: int
+    fails_unproven: bool = True
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A query, validated.
 
@@ -101,6 +117,7 @@ class Query:
         view: which records are rows.
         limit: of the memory that one record batch may use.
         wording: the names in messages.
+        cut: the moment as of which the query reads; then `read_committed` is true. None for no moment.
     """
 
     location: str
@@ -120,6 +137,7 @@ class Query:
     view: View = View.LOG
     limit: BatchLimit = DEFAULT_LIMIT
     wording: Wording = PYTHON
+    cut: Cut | None = None
 
     @property
     def keys(self) -> ClusterKeys:

@@ -21,6 +21,7 @@ class Wording:
         without_match: what returns no rows of a partition without a record at or after the starting timestamp.
         despite_loss: a sentence: how to read what is left, although offsets are lost.
         despite_corruption: a sentence: how to read what is intact.
+        despite_unproven: a sentence: how to read what is shipped, although a cut is not proven to be complete.
     """
 
     entropy_bits: str = "prefix_entropy_bits="
@@ -35,6 +36,7 @@ class Wording:
     without_match: str = 'starting_without_match="latest"'
     despite_loss: str = "To read what is left, pass fail_on_data_loss=False"
     despite_corruption: str = 'To read what is intact, pass mode="DROPMALFORMED"'
+    despite_unproven: str = 'To read what is shipped, pass unproven="warn" to at(), or --unproven to tsctl sql'
 
 
 PYTHON: Final = Wording()
