@@ -24,6 +24,7 @@ from ts_common.query.query import Cut, Query, Subscription
 from ts_common.query.subscription import find_topics
 from ts_common.query.wanted import Wanted
 from ts_common.query.whole_transactions import make_whole
+from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import Topic, some
 from ts_common.reading.transactions_at import TransactionsAt
@@ -79,14 +80,18 @@ def other_catalogs(
         CorruptData: a commit, `log.start` or list of incarnations cannot be parsed.
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
-    names = set(cut.topics) - (set() if query.subscription.assigned else {each.keys.partition.topic for each in read})
-    if not names:
-        return (), []
-    # A pattern ignores the topics of other locations.
-    pattern = re.compile(rf"\A(?:{'|'.join(re.escape(name) for name in sorted(names))})\Z")
-    topics = find_topics(store, replace(query, subscription=Subscription(pattern=pattern)))
     known = {catalog.keys.partition for catalog in read}
-    return topics, [each for topic in topics for each in topic.partitions if each.keys.partition not in known]
+    own = {partition.topic for partition in known}
+    topics: list[Topic] = []
+    for names, incarnation in (
+        ([name for name in cut.topics if name in own and query.subscription.assigned], query.incarnation),
+        ([name for name in cut.topics if name not in own], NEWEST),
+    ):
+        if names:  # a pattern ignores the topics of other locations
+            pattern = re.compile(rf"\A(?:{'|'.join(map(re.escape, names))})\Z")
+            asked = replace(query, subscription=Subscription(pattern=pattern), incarnation=incarnation)
+            topics += find_topics(store, asked)
+    return tuple(topics), [each for topic in topics for each in topic.partitions if each.keys.partition not in known]
 
 
 def plan_cut(

@@ -40,6 +40,12 @@ def sql(
         str | None, typer.Option("--from", help="All topics begin at this time: 2026-11-22T06:00:00Z, @milliseconds.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="All topics end before this time.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="All topics as of this time, with transactions committed by then.")
+    ] = None,
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="With --at: warn if records up to then may be missing; do not fail.")
+    ] = False,
     partition: PartitionsOption = None,
     form: Annotated[str, typer.Option("--format", help="Format of the result: table, csv, json or parquet.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False,
@@ -78,13 +84,22 @@ def sql(
     if form == Format.PARQUET and to is None and not explain:
         problems.append("--format=parquet: --output FILE is needed")
     bounds = _bounds(start, end, problems)
+    moment = _moment("--at", at, problems, rounds_up=False)
+    if unproven and at is None:
+        problems.append("--unproven: it needs --at")
     if problems:
         raise ConfigurationError(SOURCE, problems)
+    if statement is None and not sys.stdin.isatty():
+        statement = sys.stdin.read()
     numbers = parse_partitions(partition)
     archive = open_reader(config, url, cluster, entropy_bits)
 
     def scan(topic: str) -> "Scan":
-        return archive.scan(
+        shown = archive
+        if moment is not None:  # transactions are whole between the topics of a statement
+            named = [name for name in session.topics if statement is not None and name.lower() in statement.lower()]
+            shown = archive.at(moment, unproven="warn" if unproven else "error", topics=named or None)
+        return shown.scan(
             topic,
             partitions=_held(archive, topic, numbers),
             isolation_level=isolation.value,
@@ -96,12 +111,12 @@ def sql(
 
     session = Session(archive, scan, files=files, yields_rows=not explain)
     runner = _Runner(session, Output(as_json=False), Format(form), to, explain=explain)
-    if statement is None and sys.stdin.isatty():
+    if statement is None:
         from tsctl.sql.prompt import converse  # noqa: PLC0415  (only for a terminal)
 
         converse(session.topics, runner.run_and_report, runner.output.text)
         return
-    runner.run(sys.stdin.read() if statement is None else statement)
+    runner.run(statement)
 
 
 class _Runner:
@@ -180,21 +195,28 @@ def _bounds(start: str | None, end: str | None, problems: list[str]) -> dict[str
     """Return the arguments of a scan for `--from` and `--to`."""
     found: dict[str, Any] = {}
     for option, text, name in (("--from", start, "starting_timestamp"), ("--to", end, "ending_timestamp")):
-        if text is None:
-            continue
-        if text.isdecimal():
-            problems.append(
-                f"{option}={text}: a time is expected, as in 2026-11-22T06:00:00Z; "
-                f'for offsets write where "offset" >= {text}'
-            )
-            continue
-        try:
-            found[name] = milliseconds_of(text)
-        except ValueError as error:
-            problems.append(f"{option}={text}: {error}")
+        if (moment := _moment(option, text, problems)) is not None:
+            found[name] = moment
     if "starting_timestamp" in found:
         found["starting_without_match"] = "latest"
     return found
+
+
+def _moment(option: str, text: str | None, problems: list[str], *, rounds_up: bool = True) -> int | None:
+    """Return the milliseconds of an option; None without a value, or if it is wrong."""
+    if text is None:
+        return None
+    if text.isdecimal():
+        problems.append(
+            f"{option}={text}: a time is expected, as in 2026-11-22T06:00:00Z; "
+            f'for offsets write where "offset" >= {text}'
+        )
+        return None
+    try:
+        return milliseconds_of(text, rounds_up=rounds_up)
+    except ValueError as error:
+        problems.append(f"{option}={text}: {error}")
+        return None
 
 
 def _held(archive: "Archive", topic: str, numbers: frozenset[int] | None) -> list[int] | None:

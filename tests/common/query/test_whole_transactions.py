@@ -56,8 +56,8 @@ def test_a_producer_without_unique_epochs_is_named_with_its_partitions() -> None
     found = whole({B: [late(3, 3)], C: [late(3, None)]}, before)
     assert not any(found.hidden.values())
     assert found.warnings == (
-        "producer 7: one of its transactions can be shown in part: it committed up to the cut in t-0, t-2, and later or "
-        "not yet in t-1, t-2",
+        "producer 7: one of its transactions can be shown in part: it committed up to the cut in t-0, t-2, and later "
+        "or not yet in t-1, t-2",
     )
 
 
