@@ -1,7 +1,7 @@
 """Whether a cut is complete: whether all records of a partition up to a moment are in the store.
 
 An agent ships closed segments. Records of the moment can still be in the active segment of a broker, or wait for their
-upload. There are two proofs that none are:
+upload. Two facts prove that the store has all of them:
 
 1. A shipped record is later. An agent ships a partition in the order of offsets, so the records below it are in the
    store. A segment that was shipped before the moment proves nothing: the clock of a producer was ahead.

@@ -129,7 +129,7 @@ def plan_cut(
     )
     known = {view.partition for view in views}
     named = {partition for each in ends for partition in each.partitions}
-    if query.subscription.assigned is None:  # the store may lack a partition, and an agent knows of it
+    if query.subscription.assigned is None:  # an agent can have the word of a partition that the store lacks
         shipped += [
             Shipped(partition, 0, has_later=False)
             for partition in named - known
@@ -173,7 +173,7 @@ def _unproven(lacking: Sequence[TopicPartition], moment: int) -> str:
     listed = some(map(str, lacking), _MAX_LISTED)
     return (
         f"cut at {time_text(moment)}: records up to then can be missing in {listed}: no shipped record is later, and "
-        "no agent's word in ends/ proves that all are shipped; take an earlier moment, or repeat the query later"
+        "no agent's word in ends/ proves that all are shipped; choose an earlier moment, or repeat the query later"
     )
 
 

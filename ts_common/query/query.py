@@ -117,7 +117,7 @@ class Query:
         view: which records are rows.
         limit: of the memory that one record batch may use.
         wording: the names in messages.
-        cut: the moment as of which the query reads; then `read_committed` is true. None for no moment.
+        cut: the moment that the query shows; then `read_committed` is true. None for no moment.
     """
 
     location: str

@@ -3,8 +3,10 @@
 The leader of each partition writes the marker by its own clock, and can be away meanwhile. So a transaction can have
 markers on both sides of a moment. With `transaction.version` 2 (KIP-890) the producer epoch rises with each
 transaction: producer id and epoch then name one, and a cut hides it in all partitions if one of its markers is later.
-Before that version no field of a batch tells which markers belong together. Such producers are named, if by their times
+Before that version no field of a batch shows which markers belong together. Such producers are named, if by their times
 the two can be of one transaction.
+
+Source: Kafka's `TransactionMetadata.prepareAbortOrCommit`. The marker has the raised epoch, the records have the old one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -27,7 +27,8 @@ class Event:
         kind: of the marker; None for a batch.
         time: ms since the epoch: the greatest timestamp of the batch; of a marker, when its leader wrote it.
         epoch: the producer's.
-        sequence: sequence number of the batch's first record; with 0 no earlier batch is of the same transaction.
+        sequence: sequence number of the batch's first record. With 0 no earlier batch is of the same transaction,
+            unless 2^31 records wrapped it.
     """
 
     offset: int
@@ -117,7 +118,7 @@ class Events:
         return None
 
     def open_at(self, number: int, producer_id: int) -> Event | None:
-        """Return the beginning of a producer's transaction that is open where a range starts; None if none is.
+        """Return the beginning of a producer's transaction that is open where a range starts, if there is one.
 
         Earlier ranges are read, down to the one with the producer's last marker.
         """

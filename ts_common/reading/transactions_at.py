@@ -121,8 +121,8 @@ class TransactionsAt:
     def _walk(self, number: int, undecided: dict[int, Event]) -> Iterator[tuple[Event | None, Event, bool]]:
         """Yield the markers from a range on, each with the first batch of its transaction that was read.
 
-        The flag tells whether that is the transaction's first batch, and not one before the range. Transactions without
-        a marker are kept in `undecided`.
+        The flag is true if that is the transaction's first batch, and no batch before the range is. Transactions
+        without a marker are kept in `undecided`.
         """
         with_marker: set[int] = set()
         for place in range(number, len(self._steps)):

@@ -32,7 +32,7 @@ def words(*found: tuple[int, int], broker: int = 1, partition: TopicPartition = 
         (words((9, LATER + 1)), True),
         (words((10, LATER - 1)), False),  # clocks differ, and records wait in producers
         (words((11, LATER)), False),  # offset 10 is in an active segment
-        (words((10, LATER), (11, LATER)), False),  # the first broker does not know that it leads no more
+        (words((10, LATER), (11, LATER)), False),  # the first broker leads no more, and has not learned it
         (words((10, LATER), (11, LATER - 1)), True),  # an election lost offset 10
         (words((10, LATER), partition=T1), False),
     ],

@@ -89,6 +89,18 @@ def test_transactions_are_shown_by_the_time_of_their_commit_marker(archive: Made
     assert offsets(archive, replace(at_noon(archive, moment=NOON + 1), end=Offsets({"t": {0: 7}}))) == [0, 4, 6]
 
 
+@pytest.mark.parametrize(("time", "shown"), [(NOON, [5, 8]), (NOON + 1, [5])])
+def test_a_transaction_that_is_open_at_a_hole_is_not_shown_before_it(
+    archive: MadeArchive, time: int, shown: list[int]
+) -> None:
+    """The hole can have its marker; records after the hole follow the next one."""
+    archive.put_segment("t", 0, data(0, 5) + data(1, 5))
+    archive.put_segment("t", 5, batches((5, 6), time=0))
+    archive.put_segment("t", 8, data(8, 6) + ended(9, time) + batches((10, 11), time=NOON))
+    archive.commit("t", 11, highest_base=8, last_stable_offset=11)
+    assert offsets(archive, replace(at_noon(archive), fail_on_data_loss=False)) == shown
+
+
 def test_later_commits_do_not_change_a_complete_cut(archive: MadeArchive) -> None:
     """An open transaction gets its marker, and later records follow."""
     put(archive, batches((0, 2), time=0) + data(2, 5) + batches((3, 5), time=NOON), 5, stable=2)
@@ -118,7 +130,7 @@ def test_a_cut_fails_where_nothing_proves_that_it_is_complete(archive: MadeArchi
         plan_query(archive.store, at_noon(archive))
     assert str(caught.value) == (
         "cut at 1970-01-02T03:46:40.000Z: records up to then can be missing in t-2: no shipped record is later, and no "
-        "agent's word in ends/ proves that all are shipped; take an earlier moment, or repeat the query later. "
+        "agent's word in ends/ proves that all are shipped; choose an earlier moment, or repeat the query later. "
         'To read what is shipped, pass unproven="warn" to at(), or --unproven to tsctl sql'
     )
     plan = plan_query(archive.store, at_noon(archive, fails=False))
@@ -128,7 +140,7 @@ def test_a_cut_fails_where_nothing_proves_that_it_is_complete(archive: MadeArchi
     assert plan_query(archive.store, at_noon(archive)).warnings == ()
 
 
-def test_a_partition_that_only_an_agent_knows_of_is_not_proven(archive: MadeArchive) -> None:
+def test_a_partition_that_only_an_agent_names_is_not_proven(archive: MadeArchive) -> None:
     """All its records can be in an active segment; without records there is none to ship."""
     put(archive, batches((0, 5), time=NOON), 5)
     put_ends(archive, t3=17, u0=5)
@@ -140,7 +152,7 @@ def test_a_partition_that_only_an_agent_knows_of_is_not_proven(archive: MadeArch
     assert offsets(archive, at_noon(archive)) == [0]
 
 
-def test_a_damaged_word_is_none(archive: MadeArchive) -> None:
+def test_a_damaged_word_is_no_proof(archive: MadeArchive) -> None:
     """The object can be written again by its agent at any time."""
     put(archive, batches((0, 5), time=0), 5)
     put_ends(archive, t0=5)
@@ -182,7 +194,7 @@ def two_topics(archive: MadeArchive, *, raises: int) -> None:
 
 
 def test_a_transaction_is_whole_across_topics_if_its_producer_epoch_is_unique(archive: MadeArchive) -> None:
-    """Also in a scan of one topic, if the cut names the other one; alone it does not know of the other marker."""
+    """Also in a scan of one topic, if the cut names the other one; alone it does not read the other marker."""
     two_topics(archive, raises=1)
     plan = plan_query(archive.store, at_noon(archive, "t", "u"))
     assert [*rows(archive, plan)] == [("t", 0, 0), ("u", 0, 0)]

@@ -27,7 +27,7 @@ def reading(*batches: Any) -> Any:
 
 @pytest.mark.parametrize("names", [ALL, ["offset"], ["timestamp", "offset"]])
 def test_later_rows_are_left_out_whatever_columns_are_read(names: list[str]) -> None:
-    """A record without a timestamp stays; a batch of later rows alone is none."""
+    """A record without a timestamp stays; a batch of later rows alone is left out."""
     found = [*rows_until(5, names, reading((-1, 6, 5), (7, 8), (4,)))]
     assert [rows.schema.names for rows in found] == [names, names]
     assert [rows.column("offset").to_pylist() for rows in found] == [[0, 2], [0]]
@@ -39,7 +39,7 @@ def test_rows_can_be_counted_without_columns() -> None:
 
 
 def test_without_a_moment_all_is_passed_on() -> None:
-    """What is no batch is passed on in any case: the place of a corrupt batch, of which no time is known."""
+    """What is no batch is passed on in any case: the place of a corrupt batch, whose time is unknown."""
     rows = batch(["offset"], 9)
     assert [*rows_until(None, ["offset"], reading(rows, "damage"))] == [rows, "damage"]
     assert [*rows_until(5, ["offset"], reading("damage"))] == ["damage"]

@@ -51,7 +51,7 @@ def test_a_unique_producer_epoch_hides_a_transaction_in_all_partitions(other: Tr
 
 
 def test_a_producer_without_unique_epochs_is_named_with_its_partitions() -> None:
-    """Its records stay: nothing tells whether the markers are of one transaction."""
+    """Its records stay: no field shows whether the markers are of one transaction."""
     before = {A: [shown(3, 3)], C: [shown(3, 3)]}
     found = whole({B: [late(3, 3)], C: [late(3, None)]}, before)
     assert not any(found.hidden.values())
