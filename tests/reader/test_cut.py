@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from tests.made_archive import CLUSTER, batches
 from tests.reader.archives import ScannedArchive
-from tests.transactions import data, ended
+from tests.reader.shapes import txnindex_entry
+from tests.transactions import ABORT, data, ended
 from ts_common.errors import ConfigurationError, QueryError
 from ts_reader import Archive
 
@@ -69,10 +70,11 @@ def test_a_moment_is_the_last_millisecond_at_or_before_it(two: ScannedArchive, t
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_a_cut_reads_committed_transactions(two: ScannedArchive, level: str) -> None:
     """Whatever the isolation level is: markers decide, not the last stable offset."""
-    for partition in range(2):
-        two.commit("t", 9, partition=partition, last_stable_offset=0)
-    scan = two.opened.at(TIME).scan("t", isolation_level=level, partitions=[0], columns=["offset"])
-    assert scan.to_table()["offset"].to_pylist() == [0, 1, 2]
+    log = data(0, 1) + ended(1, 2, kind=ABORT) + data(2, 3, 8) + batches((3, 6), time=NOON - 3)
+    two.put_segment("w", 0, log, txnindex=txnindex_entry(7, 0, 1, 2))
+    two.commit("w", 6, last_stable_offset=2)
+    scan = two.opened.at(TIME).scan("w", isolation_level=level, columns=["offset"])
+    assert scan.to_table()["offset"].to_pylist() == [3]
 
 
 def test_engines_see_the_moment(two: ScannedArchive) -> None:

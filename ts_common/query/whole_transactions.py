@@ -6,7 +6,8 @@ transaction: producer id and epoch then name one, and a cut hides it in all part
 Before that version no field of a batch shows which markers belong together. Such producers are named, if by their times
 the two can be of one transaction.
 
-Source: Kafka's `TransactionMetadata.prepareAbortOrCommit`. The marker has the raised epoch, the records have the old one.
+Source: Kafka's `TransactionMetadata.prepareAbortOrCommit`. The marker has the raised epoch, the records have the one
+before it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -76,6 +76,7 @@ def test_a_segment_of_later_records_is_not_read(archive: MadeArchive) -> None:
     plan = plan_query(archive.store, at_noon(archive))
     assert (plan.segments, plan.all_segments) == (1, 2)
     assert [offset for *_, offset in rows(archive, plan)] == [0, 1, 2, 3, 4]
+    assert offsets(archive, at_noon(archive, moment=NOON + 5)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_transactions_are_shown_by_the_time_of_their_commit_marker(archive: MadeArchive) -> None:

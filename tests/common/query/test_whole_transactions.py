@@ -78,6 +78,7 @@ def test_two_transactions_in_one_partition_are_whole_there() -> None:
     assert whole({A: [late(3, 3)]}, {A: [shown(3, 3)]}).warnings == ()
     other = Transaction(8, 3, 5, 6, NOON, 3, NOON)
     assert whole({A: [late(3, 3)]}, {B: [other]}).warnings == ()
+    assert whole({A: [late(3, 3)], B: [late(4, 4)]}, {A: [shown(3, 3)]}).warnings == ()
 
 
 def test_many_producers_are_named_in_one_sentence_after_the_first_ones() -> None:

@@ -65,10 +65,12 @@ def test_an_open_transaction_is_hidden_from_the_last_stable_offset_on(archive: M
 
 
 def test_a_transaction_without_a_marker_below_the_last_stable_offset_was_decided(archive: MadeArchive) -> None:
-    """Compaction removed its marker: `read_committed` shows it, and so does a cut."""
-    archive.put_segment("t", 0, data(0, 5) + batches((2, 10), time=0), end=10)
+    """Compaction removed its marker: `read_committed` shows it, and so does a cut. The next one can be open."""
+    archive.put_segment("t", 0, data(0, 5) + batches((2, 8), time=NOON) + data(8, 5) + batches((9, 10)), end=10)
     archive.commit("t", 10, last_stable_offset=10)
     assert spans(archive) == []
+    archive.commit("t", 10, last_stable_offset=8)
+    assert spans(archive) == [(7, 8, 9)]
 
 
 def test_aborted_transactions_are_not_its_subject(archive: MadeArchive) -> None:
