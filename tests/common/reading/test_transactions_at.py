@@ -1,10 +1,15 @@
 """Which transactions of a partition a cut does not show: those with a later commit marker, and open ones."""
 
+from pathlib import Path
+
+import pytest
+
 from tests.made_archive import MadeArchive, batches
 from tests.made_views import view_of
 from tests.transactions import ABORT, data, ended
 from ts_common.reading.transactions_at import CLOCK_MARGIN_MS, Transaction, TransactionsAt
 
+DATA = Path(__file__).parent / "data"
 NOON = 100_000_000
 
 
@@ -102,3 +107,16 @@ def test_late_transactions_began_about_the_moment_at_the_latest(archive: MadeArc
     late = TransactionsAt(archive.store, view_of(archive), NOON).late
     assert late == (Transaction(7, 0, 0, 1, NOON - 1, 0, after), Transaction(9, 2, 4, 4, 5))
     assert spans(archive) == [(7, 0, 3), (9, 4, 4)]
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_real_brokers_markers_have_the_next_producer_epoch(archive: MadeArchive, partition: int) -> None:
+    """Kafka 4.1 with `transaction.version` 2: in both partitions a transaction has the same two epochs."""
+    archive.put_segment("t", 0, (DATA / f"transaction-version-2-{partition}.log").read_bytes())
+    archive.commit("t", 12, last_stable_offset=12)
+    found = TransactionsAt(archive.store, view_of(archive), 1 << 60).committed(frozenset({0}), 0)
+    assert [(each.epoch, each.marker_epoch, each.first, each.last, each.is_unique) for each in found] == [
+        (0, 1, 0, 2, True),
+        (1, 2, 3, 5, True),
+        (3, 4, 9, 11, True),
+    ]
