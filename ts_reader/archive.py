@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from datetime import datetime
 from os import PathLike
 from typing import Any
 
@@ -13,7 +15,8 @@ from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
-from ts_common.query.query import Locations, Query, Subscription, settled
+from ts_common.query.cut import time_text
+from ts_common.query.query import Cut, Locations, Query, Subscription, settled
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.subscription import find_topics
 from ts_common.query.wording import PYTHON, Wording
@@ -31,6 +34,7 @@ from ts_reader.arguments import (
     TimestampArgument,
     TopicArgument,
     columns_of,
+    cut_of,
     query_of,
 )
 from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
@@ -123,17 +127,42 @@ class Archive:
         self._wording = wording
         self._warn = warn
         self._workers = workers
+        self._cut: Cut | None = None
         if not structlog.is_configured():  # its own default writes every event to standard output
             configure_structlog(LogFormat.TEXT, logging.WARNING)
 
     def __repr__(self) -> str:
         locations = ", ".join(endpoint.location for endpoint in self._place.endpoints)
-        return f"Archive({locations!r}, cluster={self._place.cluster!r})"
+        archive = f"Archive({locations!r}, cluster={self._place.cluster!r})"
+        return archive if self._cut is None else f"{archive}.at({time_text(self._cut.milliseconds)!r})"
 
     @property
     def cluster(self) -> str:
         """The cluster's id."""
         return self._place.cluster
+
+    def at(
+        self, time: datetime | str | int, *, unproven: str = "error", topics: Sequence[str] | None = None
+    ) -> "Archive":
+        """Return the archive as of a moment: a cut. Its scans show what docs/reader.md promises of a cut.
+
+        A scan of it has the rows with a timestamp at or before the moment, and of transactions those whose commit
+        marker has such a time, whatever its `isolation_level` is. `topics()` and `partitions()` are those of the whole
+        archive.
+
+        Args:
+            time: a `datetime` or ISO 8601 text, UTC without an offset; or milliseconds.
+            unproven: what a scan does if nothing proves that all records of a partition up to then are in the store:
+                "error", or "warn".
+            topics: transactions over several of these topics are whole in scans of any of them; None: in a scan,
+                between the partitions that it reads.
+
+        Raises:
+            ConfigurationError: with every problem of the arguments.
+        """
+        shown = copy(self)
+        shown._cut = cut_of(time, unproven, topics)
+        return shown
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted.
@@ -222,7 +251,8 @@ class Archive:
             ending_timestamp: the scan ends before the first record with this timestamp or a later one.
             starting_without_match: what a partition without a record at or after `starting_timestamp` does: "error",
                 or "latest": it returns no rows.
-            isolation_level: "read_committed" leaves out aborted transactions and ends at the last stable offset.
+            isolation_level: "read_committed" leaves out aborted transactions and ends at the last stable offset. See
+                `at` for a cut.
             include_headers: whether there is a column `headers`.
             key: codec of keys: "utf8", "json", "int", "long", "registry", "avro,schema.file=order.avsc" or
                 "module:Class", as in `ts_common.schemas.opening`; by topic if topics have different ones. None: bytes.
@@ -246,7 +276,7 @@ class Archive:
         arguments = Arguments()
         query = query_of(
             arguments,
-            self._query(self._place.endpoints[0]),
+            replace(self._query(self._place.endpoints[0]), cut=self._cut),
             topic=topic,
             partitions=partitions,
             starting_offsets=starting_offsets,

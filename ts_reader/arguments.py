@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS
@@ -14,6 +15,7 @@ from ts_common.query.moments import milliseconds_of
 from ts_common.query.policies import Mode, Tolerance, View
 from ts_common.query.query import (
     Bound,
+    Cut,
     Edge,
     Offset,
     Offsets,
@@ -123,16 +125,16 @@ def subscription_of(topic: TopicArgument, partitions: PartitionsArgument, argume
     return Subscription(assigned=assigned)
 
 
-def _names(value: Any, arguments: Arguments) -> tuple[str, ...]:
+def _names(value: Any, arguments: Arguments, argument: str = "topic") -> tuple[str, ...]:
     """Return the names of topics, each once; those that are no text are left out."""
     is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     names = list(value) if is_list else [value]
     for name in names or [value]:
         if not isinstance(name, str):
-            arguments.problems.append(f"topic={name!r}: a name, several names or a compiled pattern is expected")
+            arguments.problems.append(f"{argument}={name!r}: a name, several names or a compiled pattern is expected")
         elif not is_topic_name(name):
             arguments.problems.append(
-                f"topic={name!r}: not a legal name of a topic; for a pattern pass re.compile({name!r})"
+                f"{argument}={name!r}: not a legal name of a topic; for a pattern pass re.compile({name!r})"
             )
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
@@ -252,7 +254,7 @@ def query_of(
 ) -> Query:
     """Return the query of the arguments of `ts_reader.Archive.scan`; their problems are in `arguments`.
 
-    `place` is a query with the location, the cluster and the connection.
+    `place` is a query with the location, the cluster, the connection and the cut. A cut reads committed transactions.
     """
     subscription = subscription_of(topic, partitions, arguments)
     topics = tuple(subscription.assigned or subscription.topics)
@@ -290,7 +292,7 @@ def query_of(
             "starting_without_match", starting_without_match, {"error": None, "latest": Edge.LATEST}, None
         ),
         fail_on_data_loss=arguments.boolean("fail_on_data_loss", fail_on_data_loss),
-        read_committed=arguments.one_of("isolation_level", isolation_level, levels, False),
+        read_committed=arguments.one_of("isolation_level", isolation_level, levels, False) or place.cut is not None,
         limits=SplitLimits(packed_bytes=_PACKED_BYTES),
         incarnation=arguments.read("incarnation", incarnation, _incarnation, ""),
         topics_elsewhere=place.topics_elsewhere,
@@ -299,7 +301,22 @@ def query_of(
         view=chosen_view,
         wording=place.wording,
         limit=BatchLimit(arguments.number("max_batch_bytes", max_batch_bytes, _LEAST_BATCH_BYTES), "max_batch_bytes"),
+        cut=place.cut,
     )
+
+
+def cut_of(moment: Moment, unproven: str, topics: Sequence[str] | None) -> Cut:
+    """Return the cut of the arguments of `ts_reader.Archive.at`.
+
+    Raises:
+        ConfigurationError: with every problem of the arguments.
+    """
+    arguments = Arguments("arguments of at")
+    milliseconds = arguments.read("time", moment, partial(milliseconds_of, rounds_up=False), 0)
+    fails = arguments.one_of("unproven", unproven, {"error": True, "warn": False}, True)
+    names = () if topics is None else _names(topics, arguments, "topics")
+    arguments.check()
+    return Cut(milliseconds, fails, names)
 
 
 def _incarnation(value: Any) -> str:

@@ -165,6 +165,8 @@ def _refusals(planned: PlannedQuery) -> list[str]:
         problems.append(f"{name}: follow() has no end; drop it, or read the scan itself")
     if query.view is View.LATEST:
         problems.append('view="latest": it needs an end, and follow() has none; read the scan itself')
+    if query.cut is not None:
+        problems.append("at(): follow() has no end, and a cut has one; follow a scan of the archive itself")
     if query.incarnation != NEWEST:
         problems.append("incarnation: follow() reads the newest one; drop it, or read the scan itself")
     if query.topics_elsewhere:

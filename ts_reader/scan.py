@@ -75,6 +75,12 @@ class Scan(ArrowRows):
         """
         return self._planned.estimate()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the plan warns of, one sentence each; this plans the scan, and raises as `estimate`."""
+        plan = self._planned.plan
+        return (*plan.warnings, *map(str, plan.losses))
+
     def to_batches(self, done: Progress = lambda _: None) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows as record batches; closing the generator ends the run.
 

@@ -27,6 +27,7 @@ WORDING: Final = Wording(
     ending_timestamps="--to",
     despite_loss="To read what is left, add --allow-loss",
     despite_corruption="To read what is intact, add --mode dropmalformed",
+    despite_unproven="To read what is shipped, add --unproven",
     despite_undecoded="To have null and the reason instead, add --undecoded null",
 )
 _VARIABLES: Final = {name: f"TSCTL_REGISTRY_{name.upper()}" for name in ("user", "password", "token")}
@@ -158,6 +159,23 @@ def held_partitions(archive: "Archive", topic: str, numbers: frozenset[int] | No
     return sorted(numbers)  # an error that names what there is
 
 
+def parse_time(option: str, text: str | None, problems: list[str], *, rounds_up: bool = True) -> int | None:
+    """Return the milliseconds of an option that accepts times only; None without a value, or if it is wrong."""
+    if text is None:
+        return None
+    if text.isdecimal():
+        problems.append(
+            f"{option}={text}: a time is expected, as in 2026-11-22T06:00:00Z; "
+            f'for offsets write where "offset" >= {text}'
+        )
+        return None
+    try:
+        return milliseconds_of(text, rounds_up=rounds_up)
+    except ValueError as error:
+        problems.append(f"{option}={text}: {error}")
+        return None
+
+
 def parse_bounds(start: str | None, end: str | None, problems: list[str], *, offsets: bool) -> dict[str, Any]:
     """Return the arguments of a scan for `--from` and `--to`.
 
@@ -171,19 +189,10 @@ def parse_bounds(start: str | None, end: str | None, problems: list[str], *, off
     for option, text, side in (("--from", start, "starting"), ("--to", end, "ending")):
         if text is None:
             continue
-        if text.isascii() and text.isdecimal():
-            if offsets:
-                found[f"{side}_offsets"] = int(text)
-            else:
-                problems.append(
-                    f"{option}={text}: a time is expected, as in 2026-11-22T06:00:00Z; "
-                    f'for offsets write where "offset" >= {text}'
-                )
-            continue
-        try:
-            found[f"{side}_timestamp"] = milliseconds_of(text)
-        except ValueError as error:
-            problems.append(f"{option}={text}: {'expected an offset, or ' * offsets}{error}")
+        if offsets and text.isascii() and text.isdecimal():
+            found[f"{side}_offsets"] = int(text)
+        elif (moment := parse_time(option, text, problems)) is not None:
+            found[f"{side}_timestamp"] = moment
     for kind in ("offsets", "timestamp"):
         low, high = found.get(f"starting_{kind}"), found.get(f"ending_{kind}")
         if low is not None and high is not None and low > high:

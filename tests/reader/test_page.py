@@ -61,7 +61,7 @@ def test_the_pages_commands_run(
     """Each ends with 0 and prints something."""
     monkeypatch.chdir(tmp_path)
     found = [command for block in blocks(PAGE, "tsctl sql", language="sh") for command in commands(block)]
-    assert len(found) == 4
+    assert len(found) == 5
     for command in found:
         _, *arguments = shlex.split(command.replace(CONFIG, f"--url {archive.location} --cluster prod"))
         ended = runner(capfd)(*arguments)

@@ -11,6 +11,7 @@ minutes. An object can be old: its agent ended, or its broker leads no partition
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,7 @@ from ts_common.json_objects import MAX_INT32, decoding, pair, parse_fields, whol
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 
+_NAME: Final = re.compile(r"([0-9]{1,10})\.json", re.ASCII)
 _LARGEST: Final = 16 << 20  # ten thousand partitions with names of ordinary length are half a megabyte
 
 
@@ -102,6 +104,16 @@ def read_ends(store: ObjectStore, keys: ClusterKeys, broker: int) -> Ends | None
         return decode_ends(get_small(store, key, _LARGEST)[0], broker, key)
     except ObjectNotFound:
         return None
+
+
+def brokers_with_ends(store: ObjectStore, keys: ClusterKeys) -> list[int]:
+    """Return the ids of the brokers with such an object, ascending; other names are ignored.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    names = (info.key.removeprefix(keys.ends) for info in store.list(keys.ends))
+    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)) is not None)
 
 
 def _end(name: str, value: object) -> tuple[TopicPartition, End]:

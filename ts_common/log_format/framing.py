@@ -110,6 +110,9 @@ class BatchHeader:
         max_timestamp: ms, or -1.
         producer_id: -1 without one.
         record_count: None for a compressed wrapper of magic 0 or 1. 0 is normal in a compacted segment.
+        producer_epoch: -1 without one. A marker has the epoch of its transaction's batches, and with
+            `transaction.version` 2 (KIP-890) the next one.
+        base_sequence: sequence number of the first record, from 0 in each producer epoch; -1 without one.
     """
 
     base_offset: int
@@ -123,6 +126,8 @@ class BatchHeader:
     max_timestamp: int
     producer_id: int
     record_count: int | None
+    producer_epoch: int = NO_PRODUCER
+    base_sequence: int = NO_PRODUCER
 
     @property
     def size_in_bytes(self) -> int:
@@ -223,8 +228,8 @@ def parse_header(
         base_timestamp,
         max_timestamp,
         producer_id,
-        _,
-        _,
+        producer_epoch,
+        base_sequence,
         count,
     ) = _BATCH.unpack_from(buffer, position)
     if base_offset < 0 or delta < 0 or count < 0:
@@ -244,6 +249,8 @@ def parse_header(
         max_timestamp,
         producer_id,
         count,
+        producer_epoch,
+        base_sequence,
     )
 
 

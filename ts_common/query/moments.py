@@ -10,11 +10,12 @@ _MILLISECONDS: Final = re.compile(r"@?\d{1,19}", re.ASCII)
 EXPECTED: Final = "a time such as 2026-11-22T06:00:00Z (UTC unless it has an offset), or @milliseconds"
 
 
-def milliseconds_of(moment: datetime | str | int) -> int:
+def milliseconds_of(moment: datetime | str | int, *, rounds_up: bool = True) -> int:
     """Return the first millisecond since 1970 at or after a moment, because Kafka's timestamps have milliseconds.
 
     Args:
         moment: a `datetime` or its ISO 8601 text, UTC if it has no offset; or milliseconds, as a text `@1700000000000`.
+        rounds_up: False for the last millisecond at or before the moment.
 
     Raises:
         ValueError: naming what is expected.
@@ -33,4 +34,4 @@ def milliseconds_of(moment: datetime | str | int) -> int:
         except ValueError:
             raise ValueError(f"expected {EXPECTED}") from None
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-    return max(0, -(-since // _MILLISECOND))
+    return max(0, -(-since // _MILLISECOND) if rounds_up else since // _MILLISECOND)

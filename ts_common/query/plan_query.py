@@ -10,7 +10,9 @@ from typing import Final
 
 from ts_common.archive.plan import Hole, with_spares
 from ts_common.archive.view import PartitionView, open_view
+from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.query.bounds import Bounds, check_named_partitions, find_bounds
+from ts_common.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_all_ends
 from ts_common.query.gc_tuning import collecting_less
 from ts_common.query.losses import Loss, check_losses
 from ts_common.query.policies import View
@@ -19,9 +21,9 @@ from ts_common.query.split import Split, bytes_of
 from ts_common.query.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_common.query.subscription import find_topics, where
 from ts_common.query.time_pruning import prune_by_time
-from ts_common.query.wanted import EVERYTHING, Wanted
+from ts_common.query.wanted import EVERYTHING, LOWEST, Wanted, intersection
 from ts_common.reading.parallel import in_threads
-from ts_common.reading.transactions import Hidden, find_hidden, stable_end
+from ts_common.reading.transactions import Hidden, apart, find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 
 _RECORDED: Final = "a gap is recorded there; an agent whose broker still holds them fills it"
@@ -87,6 +89,7 @@ def plan_query(store: ObjectStore, query: Query, wanted: Wanted = EVERYTHING) ->
 
 
 def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
+    ends = () if query.cut is None else read_all_ends(store, query)
     topics = find_topics(store, query)
     check_named_partitions(query, topics)
     if query.view is View.LATEST:  # filters of records apply after the newest record of each key is found
@@ -97,7 +100,16 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
     views = in_threads(
         lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, step="metadata of segments"
     )
-    plans = in_threads(lambda view: plan_partition(store, view, query, wanted), views, step="offsets")
+    cut = NOTHING_HIDDEN
+    if query.cut is not None:
+        others, more = other_catalogs(store, query, query.cut, catalogs)
+        beside = in_threads(lambda catalog: open_view(store, catalog, damaged=damaged), more)
+        cut = plan_cut(store, query, query.cut, (*topics, *others), [*views, *beside], ends, wanted)
+    plans = in_threads(
+        lambda view: plan_partition(store, view, query, wanted, cut.hidden.get(view.partition, ())),
+        views,
+        step="offsets",
+    )
     losses = [loss for plan in plans for loss in plan.losses]
     check_losses(losses, query)
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
@@ -108,6 +120,7 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
             *([_no_match(query)] if not topics else []),
             *(view.warning for view in views if view.warning),
             *sorted(damaged or ()),
+            *cut.warnings,
         ),
         losses=tuple(losses),
         segments=len(read),
@@ -133,11 +146,27 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: 
     else:
         splits = make_splits(store, partitions, query.limits, query.tolerance)
     way_out = query.wording.despite_corruption
-    return tuple(replace(split, connection=query.connection, limit=query.limit, way_out=way_out) for split in splits)
+    until = None if query.cut is None else query.cut.milliseconds
+    return tuple(
+        replace(split, connection=query.connection, limit=query.limit, way_out=way_out, until=until) for split in splits
+    )
 
 
-def plan_partition(store: ObjectStore, view: PartitionView, query: Query, wanted: Wanted = EVERYTHING) -> PartitionPlan:
+def plan_partition(
+    store: ObjectStore,
+    view: PartitionView,
+    query: Query,
+    wanted: Wanted = EVERYTHING,
+    hidden_by_cut: Sequence[AbortedTransaction] = (),
+) -> PartitionPlan:
     """Return what a query reads of a partition.
+
+    Args:
+        store: of the segments.
+        view: of the partition.
+        query: what to read.
+        wanted: what filters leave of it.
+        hidden_by_cut: the transactions that the query's cut does not show, without the aborted ones.
 
     Raises:
         QueryError: no record is at or after the starting timestamp, and the query does not allow that.
@@ -145,7 +174,7 @@ def plan_partition(store: ObjectStore, view: PartitionView, query: Query, wanted
     """
     shown: PartitionView = view
     hidden = Hidden()
-    if query.read_committed:  # markers may follow the visible end
+    if query.read_committed and query.cut is None:  # markers may follow the visible end
         shown = replace(view, end=stable_end(store, view))
     bounds = find_bounds(store, shown, query)
     windows = wanted.windows(bounds.start, bounds.end)
@@ -164,7 +193,11 @@ def plan_partition(store: ObjectStore, view: PartitionView, query: Query, wanted
         else:
             ranges.append(part)
     losses += [Loss(view.partition, one.first, one.hole.start, f"are {one.reason}") for one in hidden.cut_off]
-    timely = tuple(prune_by_time(store, ranges, wanted.milliseconds))
+    milliseconds = wanted.milliseconds
+    if query.cut is not None:
+        milliseconds = intersection(milliseconds, ((LOWEST, query.cut.milliseconds + 1),))
+    timely = tuple(prune_by_time(store, ranges, milliseconds))
     if not query.tolerance.fails:
         timely = tuple(with_spares(timely, view.copies, view.epochs))
-    return PartitionPlan(view, bounds, PartitionRanges(timely, hidden.transactions), tuple(losses))
+    aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
+    return PartitionPlan(view, bounds, PartitionRanges(timely, aborted), tuple(losses))

@@ -86,6 +86,22 @@ class SplitLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """A moment: the query shows its partitions as of it, see `ts_common.query.cut`.
+
+    Attributes:
+        milliseconds: since 1970.
+        fails_unproven: whether the query fails if nothing proves that all records up to the moment are shipped;
+            otherwise it warns.
+        topics: topics whose transactions are whole with those of the query, although it does not read them.
+    """
+
+    milliseconds: int
+    fails_unproven: bool = True
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A query, validated.
 
@@ -108,6 +124,7 @@ class Query:
         view: which records are rows.
         limit: of the memory that one record batch may use.
         wording: the names in messages.
+        cut: the moment that the query shows; then `read_committed` is true. None for no moment.
     """
 
     location: str
@@ -127,6 +144,7 @@ class Query:
     view: View = View.LOG
     limit: BatchLimit = DEFAULT_LIMIT
     wording: Wording = PYTHON
+    cut: Cut | None = None
 
     @property
     def keys(self) -> ClusterKeys:

@@ -9,6 +9,7 @@ from ts_common.archive.plan import ReadRange
 from ts_common.decode.arrow_schema import arrow_schema
 from ts_common.decode.memory import HEAP, Memory
 from ts_common.query.policies import View
+from ts_common.query.rows_until import rows_until
 from ts_common.query.split import Split
 from ts_common.reading.damage_map import Corruption
 from ts_common.reading.newest_records import Read, read_newest
@@ -39,9 +40,13 @@ def read_split(
     if split.view is View.LATEST:
         return read_newest(split.ranges, names, _reader(store, split))
     if split.tolerance.fails:
-        return read_ranges(
-            store, split.ranges, names, split.aborted, way_out=split.way_out, limit=split.limit, memory=memory
-        )
+
+        def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            return read_ranges(
+                store, split.ranges, wanted, split.aborted, way_out=split.way_out, limit=split.limit, memory=memory
+            )
+
+        return rows_until(split.until, names, read_rows)
     return _read_tolerantly(store, split, names)
 
 
@@ -49,11 +54,14 @@ def _reader(store: ObjectStore, split: Split) -> Read:
     """Return a function that reads ranges of a split without rows for corrupt batches."""
 
     def read(ranges: Sequence[ReadRange], names: Sequence[str], again: bool) -> Iterator[pa.RecordBatch]:
-        if split.tolerance.fails:
-            yield from read_ranges(store, ranges, names, split.aborted, way_out=split.way_out, limit=split.limit)
-            return
-        found = read_intact_rows(store, ranges, names, split.aborted, silent=again, limit=split.limit)
-        yield from (rows for rows in found if isinstance(rows, pa.RecordBatch))
+        def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            if split.tolerance.fails:
+                yield from read_ranges(store, ranges, wanted, split.aborted, way_out=split.way_out, limit=split.limit)
+                return
+            found = read_intact_rows(store, ranges, wanted, split.aborted, silent=again, limit=split.limit)
+            yield from (rows for rows in found if isinstance(rows, pa.RecordBatch))
+
+        return rows_until(split.until, names, read_rows)
 
     return read
 
@@ -62,7 +70,11 @@ def _read_tolerantly(store: ObjectStore, split: Split, names: Sequence[str]) -> 
     column = split.tolerance.column
     plain = [name for name in names if name != column]
     place = next((place for place, name in enumerate(names) if name == column), None)
-    for found in read_intact_rows(store, split.ranges, plain, split.aborted, limit=split.limit):
+
+    def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch | Corruption]:
+        return read_intact_rows(store, split.ranges, wanted, split.aborted, limit=split.limit)
+
+    for found in rows_until(split.until, plain, read_rows):
         if isinstance(found, pa.RecordBatch):
             yield found if place is None else _with(found, place, names, pa.nulls(found.num_rows, pa.binary()))
         elif place is not None:

@@ -22,6 +22,7 @@ class Split:
         connection: of the location.
         limit: of the memory that one record batch may use.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
+        until: milliseconds since 1970: records with a later timestamp are left out; None for all.
     """
 
     location: str
@@ -32,6 +33,7 @@ class Split:
     connection: Connection = BY_ENVIRONMENT
     limit: BatchLimit = DEFAULT_LIMIT
     way_out: str = ""
+    until: int | None = None
 
 
 def bytes_of(part: ReadRange) -> int:

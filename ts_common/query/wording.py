@@ -22,6 +22,7 @@ class Wording:
         despite_loss: a sentence: how to read what is left, although offsets are lost.
         despite_corruption: a sentence: how to read what is intact.
         despite_undecoded: a sentence: how to read the rows whose key or value does not decode.
+        despite_unproven: a sentence: how to read what is shipped, although a cut is not proven to be complete.
     """
 
     entropy_bits: str = "prefix_entropy_bits="
@@ -37,6 +38,7 @@ class Wording:
     despite_loss: str = "To read what is left, pass fail_on_data_loss=False"
     despite_corruption: str = 'To read what is intact, pass mode="DROPMALFORMED"'
     despite_undecoded: str = 'To have null and the reason instead, pass undecoded="null"'
+    despite_unproven: str = 'To read what is shipped, pass unproven="warn" to at()'
 
 
 PYTHON: Final = Wording()

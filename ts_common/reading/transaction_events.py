@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import CorruptData
-from ts_common.log_format.framing import BatchHeader
+from ts_common.log_format.framing import NO_PRODUCER, NO_TIMESTAMP, BatchHeader
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_common.reading.missing_markers import Batch
 from ts_common.reading.transactional_batches import read_transactional
@@ -19,11 +19,24 @@ from ts_common.store.contract import ObjectStore
 
 @dataclass(frozen=True, slots=True, order=True)
 class Event:
-    """A producer's first transactional batch since its last marker, or a marker (`kind`)."""
+    """A producer's first transactional batch since its last marker, or a marker.
+
+    Attributes:
+        offset: of the batch, or of the marker.
+        producer_id: of the producer.
+        kind: of the marker; None for a batch.
+        time: ms since the epoch: the greatest timestamp of the batch; of a marker, when its leader wrote it.
+        epoch: the producer's.
+        sequence: sequence number of the batch's first record. With 0 no earlier batch is of the same transaction,
+            unless 2^31 records wrapped it.
+    """
 
     offset: int
     producer_id: int
     kind: int | None = field(compare=False)
+    time: int = field(default=NO_TIMESTAMP, compare=False)
+    epoch: int = field(default=NO_PRODUCER, compare=False)
+    sequence: int = field(default=NO_PRODUCER, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,20 @@ class Events:
                     return event.offset
         return None
 
+    def open_at(self, number: int, producer_id: int) -> Event | None:
+        """Return the beginning of a producer's transaction that is open where a range starts, if there is one.
+
+        Earlier ranges are read, down to the one with the producer's last marker.
+        """
+        begun: Event | None = None
+        for before in reversed(range(number)):
+            mine = [event for event in self.of(before) if event.producer_id == producer_id]
+            behind = max((place + 1 for place, event in enumerate(mine) if event.kind is not None), default=0)
+            begun = mine[behind] if behind < len(mine) else begun
+            if behind:
+                break
+        return begun
+
 
 def _markers(copy: SegmentCopy, header: BatchHeader, records: bytes) -> list[tuple[int, int]]:
     try:
@@ -126,9 +153,16 @@ def _events_of(
                 continue
             if header.producer_id not in begun:
                 begun.add(header.producer_id)
-                yield Event(offset, header.producer_id, None)
+                yield Event(
+                    offset,
+                    header.producer_id,
+                    None,
+                    header.max_timestamp,
+                    header.producer_epoch,
+                    header.base_sequence,
+                )
             continue
         for marker, kind in _markers(copy, header, body):
             if kind in {ABORT, COMMIT}:
                 begun.discard(header.producer_id)
-                yield Event(marker, header.producer_id, kind)
+                yield Event(marker, header.producer_id, kind, header.max_timestamp, header.producer_epoch)

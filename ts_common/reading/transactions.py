@@ -114,7 +114,7 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
         found += [AbortedTransaction(batch.producer_id, batch.first, batch.last, -1) for batch in lost]
     cut_off = _find_cut_off(store, view, frozenset(lost), start, stop)
     found += [AbortedTransaction(one.producer_id, one.first, one.hole.start - 1, -1) for one in cut_off]
-    return Hidden(_apart(entry for entry in found if entry.first_offset < stop and entry.last_offset >= start), cut_off)
+    return Hidden(apart(entry for entry in found if entry.first_offset < stop and entry.last_offset >= start), cut_off)
 
 
 def _find_aborted(
@@ -133,8 +133,8 @@ def _find_aborted(
         if None in indexed:
             for abort in walk.add(events.of(number)):
                 first = abort.offset if abort.begun is None else abort.begun
-                if not abort.is_certain:
-                    first = _began(events, number, abort.producer_id, first)
+                if not abort.is_certain and (begun := events.open_at(number, abort.producer_id)) is not None:
+                    first = begun.offset
                 found.append(AbortedTransaction(abort.producer_id, first, abort.offset, -1))
         else:
             walk = Walk()  # an index lists no commits, so open transactions may have ended here
@@ -173,24 +173,13 @@ def _find_cut_off(
     return tuple(sorted(found, key=lambda one: (one.hole.start, one.first)))
 
 
-def _apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+def apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
     """Return entries by producer and offset, without those inside another one of the same producer."""
     kept: list[AbortedTransaction] = []
     for entry in sorted(entries, key=lambda entry: (entry.producer_id, entry.first_offset, -entry.last_offset)):
         if not kept or kept[-1].producer_id != entry.producer_id or entry.last_offset > kept[-1].last_offset:
             kept.append(entry)
     return tuple(kept)
-
-
-def _began(events: Events, number: int, producer_id: int, first: int) -> int:
-    """Return the first offset of a transaction whose first batch in range `number` or above is at `first`."""
-    for before in reversed(range(number)):
-        mine = [event for event in events.of(before) if event.producer_id == producer_id]
-        if mine and mine[-1].kind is None:
-            first = mine[-1].offset
-        if any(event.kind is not None for event in mine):
-            break
-    return first
 
 
 def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction, ...] | None:

@@ -39,6 +39,7 @@ from tsctl.scan_options import (
     open_registry,
     parse_bounds,
     parse_codecs,
+    parse_time,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ def sql(
         str | None, typer.Option("--from", help="All topics begin at this time: 2026-11-22T06:00:00Z, @milliseconds.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="All topics end before this time.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="All topics as of this time, with transactions committed by then.")
+    ] = None,
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="With --at: warn if records up to then may be missing; do not fail.")
+    ] = False,
     partition: PartitionsOption = None,
     form: Annotated[
         str, typer.Option("--format", help="Format of the result: table, csv, json, parquet or arrow.")
@@ -104,8 +111,13 @@ def sql(
     bounds = parse_bounds(start, end, problems, offsets=False)
     codecs = [parse_codecs(option, texts or [], problems) for option, texts in (("--key", key), ("--value", value))]
     schemas = open_registry(registry, registry_ca, problems)
+    moment = parse_time("--at", at, problems, rounds_up=False)
+    if unproven and at is None:
+        problems.append("--unproven: it needs --at")
     if problems:
         raise ConfigurationError(SOURCE, problems)
+    if statement is None and not sys.stdin.isatty():
+        statement = sys.stdin.read()
     numbers = parse_partitions(partition)
     output = Output(as_json=False)
     archive = open_reader(
@@ -113,7 +125,11 @@ def sql(
     )
 
     def scan(topic: str) -> "Scan":
-        return archive.scan(
+        shown = archive
+        if moment is not None:  # transactions are whole between the topics of a statement
+            named = [name for name in session.topics if statement is not None and name.lower() in statement.lower()]
+            shown = archive.at(moment, unproven="warn" if unproven else "error", topics=named or None)
+        return shown.scan(
             topic,
             partitions=held_partitions(archive, topic, numbers),
             key=codec_of(codecs[0], topic),
@@ -130,12 +146,12 @@ def sql(
 
     session = Session(archive, scan, files=files, yields_rows=not explain)
     runner = _Runner(session, output, Format(form), to, explain=explain)
-    if statement is None and sys.stdin.isatty():
+    if statement is None:
         from tsctl.sql.prompt import converse  # noqa: PLC0415  (only for a terminal)
 
         converse(session.topics, runner.run_and_report, runner.output.text)
         return
-    runner.run(sys.stdin.read() if statement is None else statement)
+    runner.run(statement)
 
 
 class _Runner:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.ends import End, Ends, decode_ends, read_ends
+from ts_common.archive.ends import End, Ends, brokers_with_ends, decode_ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
@@ -33,6 +33,15 @@ def test_ten_thousand_partitions_are_below_a_megabyte(tmp_path: Path) -> None:
         assert read_ends(store, KEYS, 1) is None
         store.put(KEY, ends.encode())
         assert read_ends(store, KEYS, 1) == ends
+
+
+def test_brokers_are_found_by_the_names_of_their_objects(tmp_path: Path) -> None:
+    """Other names in the directory are ignored."""
+    with open_store(tmp_path.as_uri()) as store:
+        assert brokers_with_ends(store, KEYS) == []
+        for name in ("10.json", "9.json", "9.json.bak", "x.json", "-1.json"):
+            store.put(KEYS.ends + name, b"x")
+        assert brokers_with_ends(store, KEYS) == [9, 10]
 
 
 @pytest.mark.parametrize(

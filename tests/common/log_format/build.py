@@ -54,6 +54,8 @@ def batch(
     base_timestamp: int = 1000,
     max_timestamp: int = 2000,
     producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
 ) -> bytes:
     if records is None:
         records = [record(0)]
@@ -64,23 +66,34 @@ def batch(
     if last_offset_delta is None:
         last_offset_delta = max(count - 1, 0)
     tail = struct.pack(
-        ">hiqqqhii", attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, -1, -1, count
+        ">hiqqqhii",
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence,
+        count,
     )
     tail += body
     return struct.pack(">qiibI", base_offset, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
 
 
-def marker(offset: int, producer_id: int, kind: int, epoch: int = 0) -> bytes:
-    """Return a transaction marker: kind 0 aborts, 1 commits."""
+def marker(
+    offset: int, producer_id: int, kind: int, epoch: int = 0, *, time: int = 1500, producer_epoch: int = -1
+) -> bytes:
+    """Return a transaction marker: kind 0 aborts, 1 commits; its leader wrote it at `time` (ms)."""
     key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 7)
     return batch(
         offset,
         [record(0, key, value)],
         attributes=TRANSACTIONAL | CONTROL,
         producer_id=producer_id,
+        producer_epoch=producer_epoch,
         epoch=epoch,
-        base_timestamp=1500,
-        max_timestamp=1500,
+        base_timestamp=time,
+        max_timestamp=time,
     )
 
 

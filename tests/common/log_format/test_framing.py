@@ -51,6 +51,14 @@ def test_a_header_of_a_real_broker_is_read_field_by_field() -> None:
     assert [header.is_control, header.is_transactional, header.has_delete_horizon] == [False] * 3
 
 
+def test_a_header_has_the_producers_epoch_and_sequence_number() -> None:
+    """A message of magic 1 has neither."""
+    header = header_of(batch(producer_id=7, producer_epoch=3, sequence=41))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 41)
+    header = header_of(message(1, 0, b"v"))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+
+
 def test_each_attribute_bit_has_its_own_meaning() -> None:
     """Setting one bit changes exactly one property."""
     names = ["is_log_append_time", "is_transactional", "is_control", "has_delete_horizon"]

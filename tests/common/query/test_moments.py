@@ -39,6 +39,12 @@ def test_a_moment_has_several_forms(moment: datetime | str | int, expected: int)
     assert milliseconds_of(moment) == expected
 
 
+@pytest.mark.parametrize("moment", ["1970-01-01T00:00:00.0019", datetime(1970, 1, 1, 0, 0, 0, 1000), 1])
+def test_a_moment_can_be_rounded_down(moment: datetime | str | int) -> None:
+    """For rows up to it: a row of the next millisecond is later."""
+    assert milliseconds_of(moment, rounds_up=False) == 1
+
+
 @given(st.datetimes(min_value=datetime(1970, 1, 2)), ZONES)
 def test_a_moment_is_the_same_in_each_zone_and_as_text(moment: datetime, zone: timezone) -> None:
     """The result is the first whole millisecond at or after it."""

@@ -9,7 +9,7 @@ import pytest
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.errors import DataLoss, QueryError
 from ts_common.query.plan_query import plan_query
-from ts_common.query.query import Edge, Offsets, Query, Subscription, Timestamp, Timestamps
+from ts_common.query.query import Cut, Edge, Offsets, Query, Subscription, Timestamp, Timestamps
 from ts_common.query.wording import PYTHON, Wording
 
 MARKED: Final = Wording(**{each.name: f"<{each.name}>" for each in fields(Wording)})
@@ -34,6 +34,7 @@ MISTAKES: Final[list[tuple[dict[str, object], set[str]]]] = [
     ({"end": Timestamps({"t": {0: 3}})}, {"ending_timestamps"}),
     ({"start": Timestamp(1 << 40)}, {"without_match"}),
     ({"end": Offsets({"t": {0: 15, 1: Edge.LATEST}})}, {"despite_loss"}),
+    ({"cut": Cut(1 << 40)}, {"despite_unproven"}),
 ]
 
 

@@ -41,3 +41,18 @@ def test_events_are_the_first_batch_of_each_transaction_and_the_markers(archive:
     assert events.next_marker(0, 8, 0) is None
     without = Events(archive.store, ranges, frozenset({Batch(7, 0, 0)}))
     assert [event.offset for event in without.of(0)] == [1, 2, 3]
+
+
+def test_a_transaction_that_is_open_where_a_range_starts_begins_after_the_last_marker(archive: MadeArchive) -> None:
+    """In any copy: another one can lack its first batch, which compaction emptied."""
+    archive.put_segment("t", 0, data(0, 7) + marker(1, 7, COMMIT) + data(2, 7) + data(3, 8), end=5)
+    archive.put_segment("t", 0, data(0, 7) + marker(1, 7, COMMIT) + data(4, 7), end=5, variant=True)
+    archive.put_segment("t", 5, batches((5, 8)))
+    archive.put_segment("t", 8, data(8, 7) + marker(9, 8, COMMIT))
+    archive.commit("t", 10, highest_base=8)
+    events = Events(archive.store, ranges_of(view_of(archive)))
+    found = events.open_at(2, 7)
+    assert found is not None
+    assert (found.offset, found.kind) == (2, None)
+    assert events.open_at(2, 9) is None
+    assert events.open_at(3, 8) is None

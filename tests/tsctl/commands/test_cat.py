@@ -225,7 +225,7 @@ def test_u21_all_mistakes_are_told_at_once(named: tuple[str, ...], run: Run, tmp
     assert ended.code == 2
     assert "5 problems" in ended.err
     for told in (
-        "--from=yesterday: expected an offset",
+        "--from=yesterday: expected a time",
         "did you mean utf8?",
         "'schema.fil'",
         "a URL as in",

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 
 from tests.common.schemas.sources import archived, framed, schema_record
 from tests.made_archive import MadeArchive, batches, steps
+from tests.transactions import data
+from tests.transactions import ended as ended_at
 from tests.tsctl.running import Ended, Run, runner
 from ts_common.archive.object_keys import SegmentName
 
@@ -35,6 +39,9 @@ MISTAKES = [
     pytest.param([""], "no statement: give SQL", id="no statement"),
     pytest.param(["select 1", "--from", "yesterday"], "--from=yesterday: expected a time", id="a time"),
     pytest.param(["select 1", "--to", "4711"], "--to=4711: a time is expected", id="an offset"),
+    pytest.param(["select 1", "--at", "noon"], "--at=noon: expected a time", id="a moment"),
+    pytest.param(["select 1", "--at", "4711"], "--at=4711: a time is expected", id="an offset as a moment"),
+    pytest.param(["select 1", "--unproven"], "--unproven: it needs --at", id="no moment"),
     pytest.param(["select 1", "--format", "xml"], "--format=xml: accepted are table, csv,", id="a format"),
     pytest.param(["select 1", "--format", "parquet"], "--output FILE is needed", id="Parquet on a terminal"),
     pytest.param(["select 1", "--format", "csv", "--output", "taken"], "the file exists", id="a file that exists"),
@@ -119,6 +126,37 @@ def test_conditions_and_bounds_leave_out_segments(sql: Run) -> None:
     assert segments("--to", f"@{TIME + MINUTE}", "--partition", "0", "select count(*) from clicks") == "1 of 5"
     assert sql("--explain", "select count(*) from broken").code == 0
     assert sql("--from", "2025-12-31T23:04:00Z", "select count(*) from clicks").out.split()[-1] == "120"
+
+
+def test_a_cut_shows_topics_as_of_a_time(sql: Run, archive: MadeArchive) -> None:
+    """It fails where records up to then can be missing; with `--unproven` it warns."""
+    cut = ("--at", "2025-12-31T23:01:00.0005Z", "select count(*), max(timestamp) from clicks")
+    assert sql("--format", "csv", *cut).out.splitlines()[1] == "122,2025-12-31 23:01:00+00:00"
+    joined = 'select count(*) from clicks, "a-b"'
+    ended = sql("--at", f"@{TIME}", joined)
+    assert ended.code == 2
+    assert "cut at 2025-12-31T23:00:00.000Z: records up to then can be missing in a-b-0: " in ended.err
+    assert len(ended.err.splitlines()) == 1
+    place = ["--url", archive.location, "--cluster", "prod", "--at", f"@{TIME}", "--unproven", joined]
+    # In a process of its own: in this one, loggers keep the standard error of the first test that logged.
+    done = subprocess.run(
+        [sys.executable, "-m", "tsctl.cli", "sql", *place], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.split()[-1] == "6"
+    assert "can be missing in a-b-0" in done.stderr
+
+
+def test_transactions_are_whole_between_the_topics_of_a_statement(sql: Run, archive: MadeArchive) -> None:
+    """The commit marker of one topic is later; a statement of the other topic alone does not know of it."""
+    for topic, time in (("paid", TIME), ("sent", TIME + 1)):
+        log = data(0, TIME - 5, epoch=3) + ended_at(1, time, epoch=4) + batches((2, 3), time=TIME)
+        archive.put_segment(topic, 0, log)
+        archive.commit(topic, 3, last_stable_offset=3)
+    rows = {
+        statement: sql("--at", f"@{TIME}", statement).out.split()[-1]
+        for statement in ("select count(*) from paid", "select count(*) from (from paid union all from sent)")
+    }
+    assert [*rows.values()] == ["1", "0"]
 
 
 @pytest.mark.parametrize("statement", CONFINED)

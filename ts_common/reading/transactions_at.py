@@ -1,0 +1,166 @@
+"""The transactions of a partition at a moment: those that a cut does not show, and those that it may show in part.
+
+A cut shows a transaction if its commit marker has the moment's time or an earlier one. A leader writes the time of a
+marker, by its own clock. Aborted transactions are the subject of `ts_common.reading.transactions`. This module finds
+the transactions with a later commit marker, and the open ones.
+
+Markers later than the moment are only in segments whose greatest timestamp is later. So headers are read from the first
+such segment to the end of the view, and from the last stable offset if that is lower: below it no transaction is open.
+A transaction without a marker below the last stable offset was decided, and compaction removed its marker; it is shown,
+as `read_committed` shows it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.view import PartitionView
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.log_format.markers import COMMIT
+from ts_common.reading.transaction_events import Event, Events
+from ts_common.store.contract import ObjectStore
+
+# Of the clocks of two hosts, and of a record between its producer and the high watermark: by Kafka's defaults up to two
+# minutes in the producer (`delivery.timeout.ms`), and 45 seconds until a slow follower leaves the in-sync replicas.
+CLOCK_MARGIN_MS: Final = 5 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction in one partition that was committed, or is open at the end of the view.
+
+    Attributes:
+        producer_id: of its producer.
+        epoch: the producer's, in its first batch.
+        first: its first offset.
+        last: offset of its marker, or the view's last offset.
+        begun: ms since the epoch, the greatest timestamp of its first batch.
+        marker_epoch: the producer's, in the marker; None without a marker.
+        time: ms since the epoch, of the marker; None without one.
+    """
+
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+    begun: int
+    marker_epoch: int | None = None
+    time: int | None = None
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether producer id and epoch name no other transaction: `transaction.version` 2 raised the epoch."""
+        return self.marker_epoch is not None and self.marker_epoch != self.epoch
+
+
+class TransactionsAt:
+    """The transactions of a view at a moment.
+
+    Attributes:
+        hidden: those whose records the cut does not show, without the aborted ones: later and open ones. Adjoining
+            transactions of a producer are one entry.
+        late: of these, the ones that began at most `CLOCK_MARGIN_MS` after the moment.
+
+    Args:
+        store: of the segments.
+        view: of the partition.
+        moment: ms since the epoch.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments; so does `committed`.
+    """
+
+    def __init__(self, store: ObjectStore, view: PartitionView, moment: int) -> None:
+        self._moment = moment
+        self._steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
+        self._events = Events(store, self._steps)
+        self.hidden: tuple[AbortedTransaction, ...] = ()
+        self.late: tuple[Transaction, ...] = ()
+        self._find(view)
+
+    def committed(self, producers: Collection[int], since: int) -> Iterator[Transaction]:
+        """Yield the transactions of producers with a commit marker from `since` (ms) up to the moment, by offset."""
+        number = self._first_reaching(since)
+        for begun, marker, is_certain in self._walk(number, {}):
+            if marker.kind == COMMIT and since <= marker.time <= self._moment and marker.producer_id in producers:
+                yield from self._transaction(number, begun, marker, is_certain=is_certain)
+
+    def _find(self, view: PartitionView) -> None:
+        stable, number = view.last_stable_offset, self._first_reaching(self._moment + 1)
+        if stable is None:
+            number = 0
+        elif stable < view.end:
+            number = min(number, sum(step.end <= stable for step in self._steps))
+        hidden: list[AbortedTransaction] = []
+        late: list[Transaction] = []
+        spans: dict[int, Transaction] = {}  # by producer: of late transactions that follow one another
+
+        def add(found: Transaction) -> None:
+            before = spans.get(found.producer_id)
+            spans[found.producer_id] = found if before is None else replace(before, last=found.last)
+            if found.begun <= self._moment + CLOCK_MARGIN_MS:
+                late.append(found)
+
+        undecided: dict[int, Event] = {}
+        for begun, marker, is_certain in self._walk(number, undecided):
+            if marker.kind != COMMIT:
+                continue
+            if marker.time > self._moment:
+                for found in self._transaction(number, begun, marker, is_certain=is_certain):
+                    add(found)
+            elif (before := spans.pop(marker.producer_id, None)) is not None:
+                hidden += spans_of([before])
+        for producer_id, event in undecided.items():
+            first = max(event.offset, stable or 0)
+            if first < view.end:
+                add(Transaction(producer_id, event.epoch, first, view.end - 1, event.time))
+        self.hidden = (*hidden, *spans_of(spans.values()))
+        self.late = tuple(late)
+
+    def _walk(self, number: int, undecided: dict[int, Event]) -> Iterator[tuple[Event | None, Event, bool]]:
+        """Yield the markers from a range on, each with the first batch of its transaction that was read.
+
+        The flag is true if that is the transaction's first batch, and no batch before the range is. Transactions
+        without a marker are kept in `undecided`.
+        """
+        with_marker: set[int] = set()
+        for place in range(number, len(self._steps)):
+            for event in self._events.of(place):
+                if event.kind is None:
+                    undecided.setdefault(event.producer_id, event)
+                    continue
+                begun = undecided.pop(event.producer_id, None)
+                is_first = begun is not None and begun.sequence == 0
+                yield begun, event, is_first or event.producer_id in with_marker
+                with_marker.add(event.producer_id)
+
+    def _transaction(
+        self, number: int, begun: Event | None, marker: Event, *, is_certain: bool
+    ) -> Iterator[Transaction]:
+        """Yield the transaction of a marker; none if it has no batch in the view, because then it has no records."""
+        if not is_certain:
+            begun = self._events.open_at(number, marker.producer_id) or begun
+        if begun is not None:
+            yield Transaction(
+                marker.producer_id, begun.epoch, begun.offset, marker.offset, begun.time, marker.epoch, marker.time
+            )
+
+    def _first_reaching(self, milliseconds: int) -> int:
+        """Return the number of the first range that may have a timestamp or a later one."""
+        return next((at for at, step in enumerate(self._steps) if _may_reach(step, milliseconds)), len(self._steps))
+
+
+def _may_reach(step: ReadRange, milliseconds: int) -> bool:
+    for copy in step.copies:
+        metadata = copy.metadata
+        if metadata.records is None or metadata.corruptions:
+            return True  # the agent could not scan all of it, or a Java uploader shipped it
+        if metadata.time_max is not None and metadata.time_max >= milliseconds:
+            return True
+    return False
+
+
+def spans_of(transactions: Iterable[Transaction]) -> tuple[AbortedTransaction, ...]:
+    """Return transactions as what readers leave out."""
+    return tuple(AbortedTransaction(each.producer_id, each.first, each.last, -1) for each in transactions)
