@@ -8,7 +8,6 @@ from typing import Any
 
 import structlog
 
-from ts_common.archive.directories import list_topics
 from ts_common.archive.view import open_view
 from ts_common.errors import QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
@@ -17,7 +16,7 @@ from ts_common.query.query import Locations, Query, Subscription, settled
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.subscription import find_topics
 from ts_common.reading.parallel import in_threads
-from ts_common.reading.topics import nothing_under
+from ts_common.reading.topics import nothing_under, topic_names
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
 from ts_reader.arguments import (
@@ -121,7 +120,7 @@ class Archive:
         return self._place.cluster
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, sorted.
+        """Return the names of all topics, sorted; without a topic `t-1` that has no data, if there is a topic `t`.
 
         Raises:
             QueryError: the archive has no objects of the cluster under these entropy bits.
@@ -287,4 +286,4 @@ class Archive:
         """Return the names of the topics that an endpoint has objects of."""
         store: ObjectStore = shared_store(endpoint.location, endpoint.options.connection)
         store.check()
-        return list_topics(store, settled(store, self._place.query(endpoint)).keys)
+        return topic_names(store, settled(store, self._place.query(endpoint)).keys)
