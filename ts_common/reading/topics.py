@@ -40,8 +40,8 @@ def topic_names(store: ObjectStore, keys: ClusterKeys) -> list[str]:
     """Return the name of every topic of a cluster in a store, sorted.
 
     For a topic that has no incarnations object, and no later incarnation, the objects of its partitions are listed
-    until one is found. A topic `t-1` without data is not found if there is a topic `t`, because that needs a request for
-    each partition of the cluster.
+    until one is found. A topic `t-1` without data is not found if there is a topic `t`: that needs a request for each
+    partition of the cluster.
 
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
