@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from ts_common.archive.directories import list_topics
 from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
@@ -21,7 +20,7 @@ from ts_common.query.shared_stores import shared_store
 from ts_common.query.subscription import find_topics
 from ts_common.query.wording import PYTHON, Wording
 from ts_common.reading.parallel import in_threads
-from ts_common.reading.topics import nothing_under
+from ts_common.reading.topics import nothing_under, topic_names
 from ts_common.schemas.contract import Codec, Part
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
@@ -165,7 +164,7 @@ class Archive:
         return shown
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, sorted.
+        """Return the names of all topics, sorted; without a topic `t-1` that has no data, if there is a topic `t`.
 
         Raises:
             QueryError: the archive has no objects of the cluster under these entropy bits.
@@ -375,4 +374,4 @@ class Archive:
         """Return the names of the topics that an endpoint has objects of."""
         store: ObjectStore = shared_store(endpoint.location, endpoint.options.connection)
         store.check()
-        return list_topics(store, settled(store, self._query(endpoint)).keys)
+        return topic_names(store, settled(store, self._query(endpoint)).keys)

@@ -5,8 +5,9 @@ own scanner. Arrow also decides which parts of the plan can hold matching rows: 
 an expression of what is certain of it (topic, partition, offsets, greatest timestamp; the least one where it is known),
 and Arrow simplifies the filter by it. No expression is taken apart here.
 
-`Dataset` has methods that read memory which a subclass in Python does not have, and would end the process. All of them
-are overridden.
+Arrow's own functions do not call the methods of a subclass in Python: they read its C++ dataset. That one has a single
+file, whose opening raises an error with the way out. Without it they read memory that is not there, and end the
+process. Methods that would read it are overridden.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -43,7 +44,23 @@ class Observer:
         """Note the error that ended a read: an engine shows only its text, in a message of its own."""
 
 
-class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+class _NoFiles:
+    """The file system of the C++ dataset."""
+
+    protocol = "scan"
+
+    def isfile(self, path: str) -> NoReturn:
+        """Reject the opening of the file."""
+        raise NotImplementedError(
+            f"the dataset of {path} is not supported by Arrow's own functions; use dataset.to_table(), or pass the "
+            "dataset to DuckDB or polars"
+        )
+
+
+_NOWHERE: Final = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(_NoFiles()))
+
+
+class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
     """A scan that takes columns and filters; `Scan.dataset` returns it.
 
     Args:
@@ -53,7 +70,8 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """
 
     def __init__(self, planned: PlannedQuery, observer: Observer | None = None, *, yields_rows: bool = True) -> None:
-        # Dataset.__init__ is not called: it raises for every subclass that is not Arrow's own.
+        form = ds.IpcFileFormat()
+        super().__init__([form.make_fragment("a scan", _NOWHERE)], planned.schema, form, _NOWHERE)
         self._planned = planned
         self._observer = observer or Observer()
         self._yields_rows = yields_rows
@@ -210,10 +228,14 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         self._reject("join_asof", "to_table().join_asof(...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ScanDataset, (self._planned,)
+        return _dataset, (self._planned, self._observer, self._yields_rows)
 
     def _reject(self, method: str, instead: str) -> NoReturn:
         raise NotImplementedError(f"{method} is not supported by the dataset of a scan; use {instead}")
+
+
+def _dataset(planned: PlannedQuery, observer: Observer, yields_rows: bool) -> ScanDataset:
+    return ScanDataset(planned, observer, yields_rows=yields_rows)
 
 
 class ScanScanner:

@@ -1,6 +1,8 @@
 """A scan's plan and its runs: what `Scan` and its dataset share."""
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,6 +57,17 @@ class Estimate:
         )
 
 
+_all: "weakref.WeakSet[PlannedQuery]" = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for planned in list(_all):
+        planned.renew_lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class PlannedQuery:
     """A query that is planned when it is first needed, and run any number of times by that plan. It can be pickled.
 
@@ -93,14 +106,19 @@ class PlannedQuery:
         self.warn = warn or _log_warning
         self._columns: Columns | None = None
         self._plan: QueryPlan | None = None
-        self._planning = threading.Lock()
+        self.renew_lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_planning"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Replace the lock: of a copy, or in a forked process, where a thread of its parent may have held it."""
         self._planning = threading.Lock()
+        _all.add(self)
 
     @property
     def is_located_later(self) -> bool:

@@ -133,7 +133,8 @@ class _FilteredReader(KafkaSegmentsReader):
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
     from ts_common.query.read_split import read_split  # noqa: PLC0415
-    from ts_spark.process_cache import freeze_gc_once, shared_store  # noqa: PLC0415  (as above)
+    from ts_common.query.shared_stores import shared_store  # noqa: PLC0415  (as above)
+    from ts_spark.worker_gc import freeze_gc_once  # noqa: PLC0415
 
     if partition is not None:
         split = partition.value

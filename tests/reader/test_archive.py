@@ -40,7 +40,8 @@ def test_topics_are_sorted_names(archive: ScannedArchive) -> None:
     for topic in ("t", "a-1", "_b.c"):
         filled(archive, topic, 5)
     archive.put_incarnations("empty", IDS[0])
-    assert archive.opened.topics() == ["_b.c", "a-1", "empty", "t"]
+    archive.put_incarnations("events-1", IDS[0])  # not a partition of a topic `events`
+    assert archive.opened.topics() == ["_b.c", "a-1", "empty", "events-1", "t"]
 
 
 def test_partitions_have_their_bounds_and_sizes(archive: ScannedArchive) -> None:
@@ -174,6 +175,9 @@ def test_topics_of_several_locations_are_one_archive(several: tuple[Path, dict[s
     assert sizes(archive, re.compile("1")) == {"a1": 10, "b1": 30}
     assert sizes(archive, re.compile("^a")) == {"a1": 10, "a2": 41}
     assert sizes(archive, re.compile("x")) == {}
+    stores["b"].put_incarnations("c-1", IDS[0])  # a pattern reads no topic `c`
+    stores["c"].put_incarnations("c-1", IDS[0])
+    assert sizes(archive, re.compile("1|^c")) == {"a1": 10, "b1": 30}
     with pytest.raises(QueryError, match="topics x1, y: the configuration places them in no location"):
         archive.scan(["a1", "x1", "y"])
     assert stores["a"].location in repr(archive)

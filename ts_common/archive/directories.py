@@ -1,7 +1,7 @@
 """The topics of a cluster in a store, and its entropy widths, by the names of directories alone."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ts_common.archive.incarnations import Incarnations
@@ -20,10 +20,17 @@ class TopicDirectories:
     Attributes:
         partitions: partitions of any incarnation; empty if the topic has only its list of incarnations.
         later: the directories of later incarnations, without `-<partition>`.
+        is_named: whether there is a directory of the topic's own name, where agents write its incarnations.
     """
 
     partitions: frozenset[int] = frozenset()
     later: frozenset[str] = frozenset()
+    is_named: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the directories are of no other topic; without it, they can be those of a topic `<topic>-1`."""
+        return self.is_named or bool(self.later)
 
     def check_all_listed(self, incarnations: Incarnations, key: str) -> None:
         """Reject a list of incarnations that lacks a stored one: the newest incarnation is then unknown.
@@ -53,13 +60,14 @@ NO_DIRECTORIES = TopicDirectories()
 def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirectories]:
     """Return every topic of a cluster in a store under the entropy width of `keys`, with its directories.
 
-    Directories of later incarnations count for their topic. Names that Kafka rejects are ignored. If a topic `t-1` has
-    only its incarnations object, its directory has the name of partition 1 of `t`: read both to distinguish them.
+    Directories of later incarnations count for their topic. Names that Kafka rejects are ignored. The incarnations
+    object of a topic `t-1` is in a directory with the name of partition 1 of `t`; `topics_of` distinguishes them.
 
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     topics: dict[str, tuple[set[int], set[str]]] = {}
+    named: set[str] = set()
     for prefix in _cluster_prefixes(store, keys.cluster, keys.entropy_bits):
         for directory in store.list_directories(prefix):
             name = directory.rstrip("/")
@@ -72,10 +80,36 @@ def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirecto
                     directories.add(name.rpartition("-")[0])
             elif is_topic_name(name) and keys.incarnations(name).startswith(prefix):
                 topics.setdefault(name, (set(), set()))
+                named.add(name)
     return {
-        topic: TopicDirectories(frozenset(partitions), frozenset(later))
+        topic: TopicDirectories(frozenset(partitions), frozenset(later), topic in named)
         for topic, (partitions, later) in topics.items()
     }
+
+
+def topics_of(store: ObjectStore, keys: ClusterKeys, topic: str, partitions: Iterable[int]) -> frozenset[str]:
+    """Return the topics that have objects in the directories of a topic's partitions, as far as they were read.
+
+    A topic with a name such as that of a partition has its incarnations object there. The directories are read up to
+    the first object of the topic itself.
+
+    Args:
+        store: of the topic.
+        keys: of the cluster.
+        topic: its name.
+        partitions: those that `list_topics` returns.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    names: set[str] = set()
+    for partition in sorted(partitions):
+        other = f"{topic}-{partition}"
+        for info in store.list(keys.partition(TopicPartition(topic, partition)).prefix):
+            if info.key != keys.incarnations(other):
+                return frozenset({*names, topic})
+            names.add(other)
+    return frozenset(names)
 
 
 def entropy_widths(store: ObjectStore, cluster: str) -> frozenset[int]:

@@ -58,12 +58,16 @@ class Block(mmap.mmap):
 
 
 class RecycledMemory:
-    """Blocks of memory that are used again; thread-safe."""
+    """Blocks of memory that are used again; thread-safe, also after a fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may run inside of a call that holds it
+        self.renew_lock()
         self._next_number = 0
         self._idle: dict[int, list[Block]] = defaultdict(list)
+
+    def renew_lock(self) -> None:
+        """Replace the lock in a forked process, where a thread of its parent may have held it."""
+        self._lock = threading.RLock()  # a finalizer may run inside of a call that holds it
 
     def room(self, size: int) -> Carve:
         """Return a function that carves arrays out of a block; it is used again after the last array is freed."""

@@ -130,10 +130,18 @@ class WorkerProcess:
         """Whether the process has ended."""
         return self._process.poll() is not None
 
+    def abandon(self) -> None:
+        """Close the descriptors of a worker in a forked process: the worker belongs to the parent."""
+        self._process.returncode = 0  # else `Popen` warns of a process that still runs
+        self._close()
+
     def kill(self) -> None:
         """End the process at once; it has no state."""
         self._process.kill()
         self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
         self._channel.close()
         if "_blocks" not in self.__dict__:  # else the pipe is closed with the last batch
             with suppress(OSError):
@@ -145,19 +153,30 @@ class ProcessPool:
     """Idle worker processes of this process; thread-safe.
 
     A process that was forked off has none: the workers belong to its parent.
+
+    Args:
+        most_idle: the number of workers that are kept for the next scan; None for the number of processors.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the next four
-        self._idle: list[WorkerProcess] = []
-        self._all: set[WorkerProcess] = set()
-        self._process = os.getpid()
-        self._is_ending: bool | None = None  # None before the first worker
+    def __init__(self, most_idle: int | None = None) -> None:
+        self._most_idle = most_idle or len(os.sched_getaffinity(0))
+        self._is_ending: bool | None = None  # None before the first worker; guarded by the lock
+        self._all: set[WorkerProcess] = set()  # guarded by the lock
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        # Also in a forked process, where a thread of its parent may have held the lock, which nothing would release.
+        self._lock = threading.Lock()
+        self._idle: list[WorkerProcess] = []  # guarded by the lock
+        workers, self._all = self._all, set()
+        for worker in workers:
+            worker.abandon()
 
     def start(self) -> None:
         """Start a worker, unless there is one, that imports what it needs while this process does the same."""
         with self._lock:
-            if self._all and self._process == os.getpid():
+            if self._all:
                 return
         self.give_back(self.take())
 
@@ -165,7 +184,7 @@ class ProcessPool:
     def has_idle(self) -> bool:
         """Whether a worker waits for a split."""
         with self._lock:
-            return bool(self._idle) and self._process == os.getpid()
+            return bool(self._idle)
 
     def take(self) -> WorkerProcess:
         """Return an idle worker, or a new one.
@@ -185,8 +204,6 @@ class ProcessPool:
 
     def _pop_idle(self) -> WorkerProcess | None:
         with self._lock:
-            if self._process != os.getpid():
-                self._idle, self._all, self._process = [], set(), os.getpid()
             if self._is_ending is None:
                 # Called before the threads of scans are stopped, which was registered earlier: they wait for workers.
                 atexit.register(self.end)
@@ -196,20 +213,19 @@ class ProcessPool:
             return self._idle.pop() if self._idle else None
 
     def give_back(self, worker: WorkerProcess) -> None:
-        """Keep a worker for the next scan, unless it is broken."""
-        if worker.is_broken:
-            worker.kill()
+        """Keep a worker for the next scan, unless it is broken, or enough are idle."""
         with self._lock:
-            if worker.is_broken:
-                self._all.discard(worker)
-            else:
+            is_kept = not worker.is_broken and len(self._idle) < self._most_idle
+            if is_kept:
                 self._idle.append(worker)
+        if not is_kept:
+            worker.kill()  # the batches of it that a consumer holds stay: their memory is this process's too
+            with self._lock:
+                self._all.discard(worker)
 
     def end(self) -> None:
         """Kill all workers of this process, at its end."""
         with self._lock:
-            if self._process != os.getpid():
-                return
             self._is_ending = True
             workers, self._all, self._idle = self._all, set(), []
         for worker in workers:

@@ -22,6 +22,7 @@ _WORKER_BYTES: Final = 112 << 20
 _THREADS: Final = 8  # each waits for the network
 _DIRECTORY: Final = "file://"
 MEMORY: Final = RecycledMemory()
+os.register_at_fork(after_in_child=MEMORY.renew_lock)
 
 
 def run(
@@ -51,7 +52,11 @@ def run(
     total = sum(bytes_of(part) for split in splits for part in split.ranges)
     processes = min(workers, len(splits), (memory_limit - _WORKER_BYTES // 2) // _WORKER_BYTES)
     is_large = processes > 1 and total >= PROCESSES_FROM_BYTES and bool(sys.executable)
-    if is_large or (splits and may_use_idle and POOL.has_idle):
+    is_remote = any(not split.location.startswith(_DIRECTORY) for split in splits)
+    threads = min(_THREADS, len(splits), memory_limit // _WORKER_BYTES) if is_remote else 1
+    # An idle worker has loaded compiled code, which costs this process half a second. It reads one split at a time,
+    # though, and of a remote store's small splits most of the time is the wait for each first byte.
+    if is_large or (splits and may_use_idle and threads <= 1 and POOL.has_idle):
         processes = processes if is_large else 1
         there = columns.sent if columns.travels else columns.raw.sent
         here = columns if columns.travels else columns.raw
@@ -73,8 +78,6 @@ def run(
         for rows in read_split(store, split, columns.read, MEMORY):
             yield columns.decode(rows, _partition(split))
 
-    is_remote = any(not split.location.startswith(_DIRECTORY) for split in splits)
-    threads = min(_THREADS, len(splits), memory_limit // _WORKER_BYTES) if is_remote else 1
     if threads > 1:
         waiting = memory_limit - threads * _WORKER_BYTES
         yield from run_splits(splits, read_here, workers=threads, memory=waiting, done=done)

@@ -7,17 +7,19 @@ head may add one if no head has a waiting batch, so the consumer always gets one
 """
 
 import atexit
-import threading
+import os
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from threading import Condition, Thread
 from typing import Final, Protocol
 
 import pyarrow as pa
 
+from ts_common.errors import QueryError
 from ts_common.query.split import Split
 
 Progress = Callable[[int], None]
@@ -71,7 +73,7 @@ def run_splits(
         done: called with the number of splits that were yielded to their end since the last call.
 
     Raises:
-        what `read` raises for a split, after its batches.
+        what `read` raises for a split, after its batches; QueryError: a forked process continues its parent's run.
     """
     scheduler = _Scheduler(splits, read, memory)
     try:
@@ -92,6 +94,16 @@ def _end_all() -> None:
         scheduler.join(deadline)
 
 
+def _abandon_all() -> None:
+    """Forget the parent's scans in a forked process: their threads are not in it, and their locks may be held."""
+    for scheduler in list(_running):
+        scheduler.abandon()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
+
+
 class _Scheduler:
     def __init__(self, splits: Sequence[Split], read: ReadSplits, memory: int) -> None:
         self._read = read
@@ -99,19 +111,18 @@ class _Scheduler:
         by_partition: dict[str, list[_Piece]] = {}
         for split in splits:
             by_partition.setdefault(split.ranges[0].copies[0].keys.prefix, []).append(_Piece(split))
-        self._changed = threading.Condition()  # guards the next four, their lanes and pieces
+        self._changed = Condition()  # guards the next four, their lanes and pieces
         self._idle = deque(_Lane(pieces) for pieces in by_partition.values())  # no split begun that is not yielded
         self._open: list[_Lane] = []
         self._bytes = 0
         self._is_stopped = False
-        self._threads: list[threading.Thread] = []
+        self._is_abandoned = False
+        self._threads: list[Thread] = []
 
     def start(self, workers: int) -> None:
         """Start the threads."""
         _running.add(self)
-        self._threads = [
-            threading.Thread(target=self.work, name=f"reader-{number}", daemon=True) for number in range(workers)
-        ]
+        self._threads = [Thread(target=self.work, name=f"reader-{number}", daemon=True) for number in range(workers)]
         for thread in self._threads:
             thread.start()
 
@@ -139,6 +150,10 @@ class _Scheduler:
         """Yield the batches of heads, one partition after the other."""
         turn = 0
         while True:
+            if self._is_abandoned:
+                raise QueryError(
+                    "a scan that was begun before a fork is continued in the forked process: begin it there instead"
+                )
             with self._changed:
                 while (found := self._ready(turn, done)) is None:
                     if not self._open and not self._idle:
@@ -159,6 +174,11 @@ class _Scheduler:
                 for piece in lane.pieces[lane.head : lane.begun]:
                     piece.waiting.clear()
             self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """End the scan in a process that was forked while it ran."""
+        self._changed, self._threads = Condition(), []
+        self._is_stopped = self._is_abandoned = True
 
     def _batches_of(self, split: Split) -> Generator[pa.RecordBatch, None, None]:
         yield from self._read(split)

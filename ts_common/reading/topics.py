@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
-from ts_common.archive.directories import TopicDirectories, entropy_widths
+from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics, topics_of
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.layout import contradiction, read_layout
 from ts_common.archive.object_keys import ClusterKeys
@@ -34,6 +34,22 @@ class Topic:
     partitions: tuple[PartitionCatalog, ...]
     incarnations: Incarnations
     directory: str
+
+
+def topic_names(store: ObjectStore, keys: ClusterKeys) -> list[str]:
+    """Return the name of every topic of a cluster in a store, sorted.
+
+    For a topic that has no incarnations object, and no later incarnation, the objects of its partitions are listed
+    until one is found. A topic `t-1` without data is not found if there is a topic `t`: that needs a request for each
+    partition of the cluster.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    listed = list_topics(store, keys)
+    uncertain = [name for name, directories in listed.items() if not directories.is_certain]
+    found = in_threads(lambda name: topics_of(store, keys, name, listed[name].partitions), uncertain)
+    return sorted({*listed}.difference(uncertain).union(*found))
 
 
 def read_topics(

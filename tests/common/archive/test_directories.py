@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics
+from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics, topics_of
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData
@@ -38,8 +38,28 @@ def test_topics_have_their_partitions_and_later_directories(store: ObjectStore, 
     commit(store, ClusterKeys("other", keys.entropy_bits), "foreign")
     assert list_topics(store, keys) == {
         "a-b": TopicDirectories(frozenset({0, 1, 2, 7}), frozenset({"a-b~IdIdId"})),
-        "alone": TopicDirectories(),
+        "alone": TopicDirectories(is_named=True),
     }
+
+
+@pytest.mark.parametrize("keys", [PLAIN, SPREAD])
+def test_a_topic_named_as_a_partition_has_its_incarnations_in_the_directory_of_that_name(
+    store: ObjectStore, keys: ClusterKeys
+) -> None:
+    """The objects of the directories show whose they are; only a directory of its own name makes a topic certain."""
+    for name in ("t-1", "u-0", "u-1"):
+        store.put(keys.incarnations(name), b"")
+    assert topics_of(store, keys, "t", [0, 1]) == ({"t-1"} if keys is PLAIN else set())
+    commit(store, keys, "u", 1)
+    assert "u" in topics_of(store, keys, "u", [0, 1])
+    assert not list_topics(store, keys)["u"].is_certain
+    commit(store, keys, "v", 0)
+    assert not list_topics(store, keys)["v"].is_certain
+    store.put(keys.incarnations("v"), b"")
+    commit(store, keys, "w", 0, "w~IdIdId")
+    listed = list_topics(store, keys)
+    assert listed["v"].is_certain
+    assert listed["w"].is_certain
 
 
 def test_directories_under_other_entropy_bits_do_not_count(store: ObjectStore) -> None:

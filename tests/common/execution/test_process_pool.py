@@ -249,6 +249,24 @@ def test_one_worker_is_started_early() -> None:
         pool.end()
 
 
+def test_no_more_workers_are_kept_than_a_machine_can_use(shapes: ScannedArchive) -> None:
+    """The others end with their scan; batches that a consumer holds stay."""
+    assert POOL._most_idle == len(os.sched_getaffinity(0))
+    split, *_ = scan_of(shapes, "fields")._planned.plan.splits
+    pool = ProcessPool(most_idle=1)
+    try:
+        first, second = pool.take(), pool.take()
+        found = list(second.read(split, ["offset"], arrow_schema(["offset"])))
+        then = values_of(found)
+        pool.give_back(first)
+        pool.give_back(second)
+        assert (pool._idle, pool._all) == ([first], {first})
+        assert [first.has_ended, second.has_ended] == [False, True]
+        assert values_of(found) == then
+    finally:
+        pool.end()
+
+
 def test_a_worker_ends_with_the_socket_of_its_reader() -> None:
     """Also if the reader's process was killed and could not end it."""
     worker = WorkerProcess()
@@ -275,7 +293,7 @@ def test_the_memory_of_a_worker_stays_bounded(shapes: ScannedArchive) -> None:
             all_idle()
         gc.collect()
 
-    scans(8)
+    scans(12)
     before = {worker.pid: memory_of(worker) for worker in workers()}
     scans(16)
     after = {worker.pid: memory_of(worker) for worker in workers()}

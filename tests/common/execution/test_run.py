@@ -174,6 +174,15 @@ def test_a_worker_that_waits_reads_a_small_plan(engines: Engines, memory: int) -
     assert 0 <= waiting <= memory - 100 * MIB
 
 
+def test_a_worker_that_waits_does_not_replace_threads(engines: Engines) -> None:
+    """It reads one split at a time, and those of a remote store wait for the network; it reads a single one."""
+    engines.is_idle = True
+    read([remote(split) for split in SPLITS])
+    assert (set(engines.used), [workers for workers, _ in engines.scheduled]) == ({"here"}, [4])
+    read([remote(SPLITS[0])])
+    assert engines.used[-1] == "worker"
+
+
 def test_no_worker_reads_for_an_archive_without_workers(engines: Engines) -> None:
     """`workers=1` decodes in this process, also where a worker waits."""
     engines.is_idle = True

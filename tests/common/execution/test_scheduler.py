@@ -53,6 +53,37 @@ def planned(*partitions: Sequence[int]) -> list[Split]:
     return splits
 
 
+class CountingCondition(threading.Condition):
+    """Counts the threads that wait, and that nothing has notified since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Count the calling thread, which holds the lock."""
+        self.waiting += 1
+        return super().wait(timeout)
+
+    def notify_all(self) -> None:
+        """Count from 0 again."""
+        self.waiting = 0
+        super().notify_all()
+
+
+@pytest.fixture
+def conditions(monkeypatch: pytest.MonkeyPatch) -> list[CountingCondition]:
+    """Return the conditions of the schedulers that a test starts."""
+    made: list[CountingCondition] = []
+
+    def counting() -> CountingCondition:
+        made.append(CountingCondition())
+        return made[-1]
+
+    monkeypatch.setattr(scheduler, "Condition", counting)
+    return made
+
+
 def running() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("reader-")]
 
@@ -113,7 +144,9 @@ def test_each_batch_is_yielded_once_in_the_order_of_its_partition(
 
 
 @pytest.mark.parametrize(("workers", "partitions", "memory"), [(3, 1, 4), (2, 2, 1), (4, 4, 0), (2, 3, 2)])
-def test_workers_wait_when_the_memory_is_used_up(workers: int, partitions: int, memory: int) -> None:
+def test_workers_wait_when_the_memory_is_used_up(
+    conditions: list[CountingCondition], workers: int, partitions: int, memory: int
+) -> None:
     """A consumer that pauses finds no more than the limit, or one batch above it."""
     splits = planned(*[[3] * 5] * partitions)
     produced = 0
@@ -128,22 +161,27 @@ def test_workers_wait_when_the_memory_is_used_up(workers: int, partitions: int, 
 
     with closing(run_splits(splits, read, workers=workers, memory=memory * BATCH, done=lambda _: None)) as batches:
         found = [place_in(next(batches))]
-        (only,) = scheduler._running
-        wait_for(lambda: len(only._changed._waiters) == workers, "all workers wait")  # type: ignore[attr-defined]
-        assert produced <= 1 + memory + 1 + workers  # each worker has a batch that was not added
-        assert only._bytes <= (memory + 1) * BATCH
+        (changed,) = conditions
+        wait_for(lambda: changed.waiting == workers, "all workers wait")
+        assert 1 + workers <= produced <= 1 + memory + 1 + workers  # each worker has a batch that was not added
         found += map(place_in, batches)
     assert sorted(found) == sorted(expected_of(splits))
 
 
-def test_many_partitions_use_no_more_memory_than_few() -> None:
+def test_many_partitions_use_no_more_memory_than_few(conditions: list[CountingCondition]) -> None:
     """A worker that has read a partition of one batch begins with the next one, and waits there."""
     splits = planned(*[[1]] * 30)
-    with closing(run_splits(splits, batches_of, workers=2, memory=2 * BATCH, done=lambda _: None)) as batches:
+    begun: list[Split] = []
+
+    def read(split: Split) -> Iterator[pa.RecordBatch]:
+        begun.append(split)
+        yield from batches_of(split)
+
+    with closing(run_splits(splits, read, workers=2, memory=2 * BATCH, done=lambda _: None)) as batches:
         next(batches)
-        (only,) = scheduler._running
-        wait_for(lambda: len(only._changed._waiters) == 2, "all workers wait")  # type: ignore[attr-defined]
-        assert only._bytes <= 3 * BATCH
+        (changed,) = conditions
+        wait_for(lambda: changed.waiting == 2, "all workers wait")
+        assert len(begun) <= 1 + 3 + 2  # yielded, waiting, and one with each worker
         assert len(list(batches)) == 29
 
 

@@ -9,7 +9,7 @@ from ts_common.archive.directories import NO_DIRECTORIES, list_topics
 from ts_common.archive.layout import Layout
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
-from ts_common.reading.topics import Topic, nothing_under, read_topics, some
+from ts_common.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 
 ONE, TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
@@ -44,6 +44,20 @@ def test_a_topic_without_data_is_listed_by_its_incarnations_and_another_name_is_
     found = topics(archive, "never")
     assert list(found) == ["empty"]
     assert found["empty"].partitions == ()
+
+
+@pytest.mark.parametrize("bits", [0, 3])
+def test_a_topic_without_data_is_named_even_if_its_name_is_that_of_a_partition(tmp_path: Path, bits: int) -> None:
+    """No topic is named whose partition it only seems to be; without entropy bits the keys alone do not show that."""
+    archive = MadeArchive(tmp_path / "store", bits)
+    for topic in ("events-1", "late-0-1"):
+        archive.put_incarnations(topic, ONE)
+    assert topic_names(archive.store, archive.keys) == ["events-1", "late-0-1"]
+    for topic, partition in (("events-1", 0), ("late", 0), ("java", 2)):
+        archive.put_segment(topic, 0, batches((0, 5)), partition=partition)
+    archive.put_incarnations("late", ONE)
+    expected = ["events-1", "java", "late", "late-0-1"]
+    assert topic_names(archive.store, archive.keys) == expected
 
 
 def test_a_missing_cluster_is_explained_by_its_entropy_width(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Corrupt batches (R04) by the query's mode: an error that names the place, the rest without them, or a row."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from structlog.testing import capture_logs
 from tests.common.log_format.build import batch, record
 from tests.common.log_format.legacy_messages import wrapper
 from tests.made_archive import batches, steps
+from tests.made_damage import BEGIN, DAMAGES, LOG, Damage, raw_bytes
 from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
 from tests.spark.streaming.query import Query
@@ -18,23 +18,6 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
 from ts_common.query import splitting
 from ts_common.query.read_split import RAW_BYTES
-
-LOG = batches(*steps(0, 50))
-BEGIN = len(batches((0, 10), (10, 20)))  # of the batch [20, 30)
-END = len(batches(*steps(0, 30)))
-
-Damage = Callable[[bytes], bytes]
-
-DAMAGES: dict[str, tuple[Damage, list[int]]] = {
-    "truncated": (lambda log: log[: BEGIN + 70], [*range(20, 50)]),
-    "flipped bit": (lambda log: log[: BEGIN + 80] + bytes([log[BEGIN + 80] ^ 1]) + log[BEGIN + 81 :], [*range(20, 30)]),
-    "base offset": (lambda log: log[:BEGIN] + (21).to_bytes(8, "big") + log[BEGIN + 8 :], [*range(20, 30)]),
-    "leader epoch": (lambda log: log[: BEGIN + 12] + (7).to_bytes(4, "big") + log[BEGIN + 16 :], [*range(20, 30)]),
-    "2 GB": (lambda log: log[: BEGIN + 8] + (2**31 - 1).to_bytes(4, "big") + log[BEGIN + 12 :], [*range(20, 30)]),
-    "garbage": (lambda log: log[:BEGIN] + b"\xa5" * (END - BEGIN) + log[END:], [*range(20, 30)]),
-    "zeros": (lambda log: log[:BEGIN] + bytes(END - BEGIN) + log[END:], [*range(20, 30)]),
-    "cut out": (lambda log: log[:BEGIN] + log[END:], [*range(20, 30)]),
-}
 
 
 def damaged(archive: Archive, how: Damage, log: bytes = LOG, end: int = 50, **put: Any) -> None:
@@ -93,7 +76,7 @@ def test_r04_permissive_shows_a_row_in_their_place(archive: Archive, how: str) -
         "partition": 0,
         "offset": lost[0],
     }
-    assert raw == damage(LOG)[BEGIN : BEGIN if how == "cut out" else END]
+    assert raw == raw_bytes(how)
 
 
 def test_r04_neighbours_are_one_place(archive: Archive) -> None:

@@ -7,7 +7,7 @@ Opening a pair of clients costs a tenth of a second and some megabytes. A cluste
 import os
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ts_common.store.options import Connection
 from ts_common.store.s3.client import open_clients
@@ -26,8 +26,20 @@ class _Pair:
     users: int = 0
 
 
-_lock = threading.Lock()  # guards all pairs; held while one is opened
-_opened: dict[_Settings, _Pair] = {}
+class _Opened:
+    """All pairs of this process."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the clients of the parent in a forked process: two processes cannot share a connection, or a lock."""
+        self.lock = threading.Lock()  # guards the pairs; held while one is opened
+        self.pairs: dict[_Settings, _Pair] = {}
+
+
+_OPENED: Final = _Opened()
+os.register_at_fork(after_in_child=_OPENED.begin)
 
 
 class SharedClients:
@@ -56,24 +68,26 @@ class SharedClients:
         )
         self._settings: _Settings = (connection, timeout_seconds, connections, allowance, environment)
         self._held = True  # guarded by the lock
-        with _lock:
-            if self._settings not in _opened:
-                _opened[self._settings] = _Pair(*open_clients(connection, timeout_seconds, connections, allowance))
-            pair = _opened[self._settings]
-            pair.users += 1
-        self.reads = pair.reads
-        self.writes = pair.writes
+        with _OPENED.lock:
+            if self._settings not in _OPENED.pairs:
+                _OPENED.pairs[self._settings] = _Pair(
+                    *open_clients(connection, timeout_seconds, connections, allowance)
+                )
+            self._pair = _OPENED.pairs[self._settings]
+            self._pair.users += 1
+        self.reads = self._pair.reads
+        self.writes = self._pair.writes
 
     def close(self) -> None:
         """Release the clients; repeated calls have no effect."""
-        with _lock:
+        with _OPENED.lock:
             if not self._held:
                 return
             self._held = False
-            pair = _opened[self._settings]
-            pair.users -= 1
-            if pair.users:
+            self._pair.users -= 1
+            if self._pair.users:
                 return
-            del _opened[self._settings]
-        pair.reads.close()
-        pair.writes.close()
+            if _OPENED.pairs.get(self._settings) is self._pair:  # not in a process that was forked since
+                del _OPENED.pairs[self._settings]
+        self.reads.close()
+        self.writes.close()

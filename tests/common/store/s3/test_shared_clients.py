@@ -1,6 +1,9 @@
 """Stores that connect to S3 in the same way share the SDK's clients."""
 
 import logging
+import os
+import signal
+import warnings
 from contextlib import ExitStack
 
 import botocore.client
@@ -11,6 +14,7 @@ from tests.common.store.servers import FakeServer, answer
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Connection, StorageOptions, Storing
+from ts_common.store.s3.shared_clients import _OPENED
 from ts_common.store.wrappers.bandwidth import Allowance
 
 OK = answer("200 OK", etag='"e"', last_modified="Sat, 21 Nov 2026 04:00:00 GMT")
@@ -67,6 +71,26 @@ def test_the_last_store_closes_what_all_shared(clients: list[str]) -> None:
     with tagged(4) as fourth:
         fourth.put("a", b"x")
     assert len(clients) == 4
+
+
+def test_a_forked_process_shares_no_client_with_its_parent(clients: list[str]) -> None:
+    """Two processes on one connection would read each other's answers; a lock of the parent is not waited for."""
+    with tagged(1) as mine:
+        mine.put("a", b"x")
+        with _OPENED.lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads of this process may hold locks
+            child = os.fork()
+            if not child:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest's own handler would run in this process
+                signal.alarm(60)
+                theirs = tagged(2)
+                theirs.put("a", b"x")
+                theirs.close()
+                mine.close()
+                os._exit(0 if len(clients) == 4 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        mine.put("a", b"x")
+    assert len(clients) == 2
 
 
 def test_what_the_environment_says_counts_at_each_opening(
