@@ -256,7 +256,7 @@ def test_no_more_workers_are_kept_than_a_machine_can_use(shapes: ScannedArchive)
     pool = ProcessPool(most_idle=1)
     try:
         first, second = pool.take(), pool.take()
-        found = list(second.read(split, ["offset"], arrow_schema(["offset"])))
+        found = list(second.read(split, Columns(["offset"])))
         then = values_of(found)
         pool.give_back(first)
         pool.give_back(second)
