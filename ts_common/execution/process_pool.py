@@ -21,6 +21,7 @@ import structlog
 from ts_common.errors import StoreUnavailable
 from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop, error_of
 from ts_common.query.split import Split
+from ts_common.store.environment import store_environment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +56,7 @@ class WorkerProcess:
         os.close(readable)
         self._channel = Channel(here)
         self._releases = writable
+        self.environment = store_environment()
         self._columns: Columns | None = None  # that the worker has
         self.is_broken = False
 
@@ -193,9 +195,10 @@ class ProcessPool:
             StoreUnavailable: the interpreter ends.
         """
         while (idle := self._pop_idle()) is not None:
-            if not idle.has_ended:
+            if not idle.has_ended and idle.environment == store_environment():
                 return idle
-            idle.is_broken = True  # the kernel or a user killed it since the last scan
+            # The kernel or a user killed it since the last scan; or it would open stores as another identity.
+            idle.is_broken = True
             self.give_back(idle)
         worker = WorkerProcess()
         with self._lock:

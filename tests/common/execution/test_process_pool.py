@@ -182,6 +182,22 @@ def test_a_worker_that_was_killed_is_named_or_replaced(shapes: ScannedArchive, s
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
+def test_a_changed_environment_gets_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle worker would open stores with the credentials that it was started with."""
+    pool = ProcessPool()
+    try:
+        first = pool.take()
+        pool.give_back(first)
+        monkeypatch.setenv("AWS_PROFILE", "another")
+        second = pool.take()
+        assert second is not first
+        assert first.has_ended
+        pool.give_back(second)
+        assert pool.take() is second
+    finally:
+        pool.end()
+
+
 def test_r04_damage_has_the_error_of_this_process(shapes: ScannedArchive) -> None:
     """The class and the message."""
     raised = []

@@ -31,6 +31,15 @@ def test_a_connection_is_a_store_of_its_own() -> None:
     assert shared_store(location, connection("x")) is not shared_store(location, connection("y"))
 
 
+def test_a_changed_environment_is_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may switch to another profile or endpoint between two scans."""
+    first = shared_store(tmp_path.as_uri())
+    monkeypatch.setenv("AWS_PROFILE", "another")
+    assert shared_store(tmp_path.as_uri()) is not first
+    monkeypatch.undo()
+    assert shared_store(tmp_path.as_uri()) is first
+
+
 def test_options_of_s3_for_another_store_are_an_error(tmp_path: Path) -> None:
     """It is raised each time."""
     for _ in range(2):
