@@ -35,6 +35,7 @@ def status_of(work: Callable[[], bool]) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads of this process hold locks: the subject
         child = os.fork()
     if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest's own handler would run in this process
         signal.alarm(SECONDS)
         code = 1
         try:

@@ -81,6 +81,7 @@ def test_a_forked_process_shares_no_client_with_its_parent(clients: list[str]) -
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads of this process may hold locks
             child = os.fork()
             if not child:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest's own handler would run in this process
                 signal.alarm(60)
                 theirs = tagged(2)
                 theirs.put("a", b"x")
