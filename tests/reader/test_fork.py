@@ -81,7 +81,7 @@ def test_a_scan_in_a_forked_process_waits_for_no_lock_of_its_parent(
     def work() -> bool:
         rows = again.to_table().num_rows
         POOL.end()
-        return rows == 20
+        return bool(rows == 20)
 
     with held(again._planned._planning, run.MEMORY._lock, POOL._lock):
         assert status_of(work) == 0
@@ -102,7 +102,7 @@ def test_a_scan_that_was_begun_before_a_fork_is_continued_where_it_was_begun(
                 next(begun)
             begun.close()
             scheduler._end_all()
-            return scan.to_table().num_rows == 20
+            return bool(scan.to_table().num_rows == 20)
 
         with held(running._changed):
             assert status_of(work) == 0

@@ -141,7 +141,7 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     commit, _ = read_commit(store, keys.partition(partition))
     assert isinstance(commit, Commit)
     assert commit.next_offset == 10
-    assert list_topics(store, keys) == {topic: TopicDirectories(frozenset({0}))}
+    assert list_topics(store, keys) == {topic: TopicDirectories(frozenset({0}), is_named=True)}
 
 
 @pytest.mark.parametrize("magic", [1, 2])
