@@ -13,5 +13,6 @@ from ts_reader.archive import Archive, PartitionInfo
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.planned_query import Estimate
 from ts_reader.scan import Scan
+from ts_reader.statistics import PartitionStatistics
 
-__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Scan", "ScanDataset"]
+__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "PartitionStatistics", "Scan", "ScanDataset"]

@@ -81,6 +81,15 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
             self._observer.failed(error)
             raise
 
+    def count_all(self) -> int:
+        """Return the number of rows of the plan, without reading them."""
+        try:
+            self._observer.reads(self._planned.estimate())
+            return self._planned.count_rows() if self._yields_rows else 0
+        except TieredStorageError as error:
+            self._observer.failed(error)
+            raise
+
     def schema_for(self, columns: Columns, filter: pc.Expression | None) -> pa.Schema:
         """Return the schema of the batches of `batches_for`."""
         return pa.schema([self.schema.field(name) for name in self._columns_needed(columns, filter)])
@@ -129,7 +138,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return self.scanner(columns, filter, **options).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Return the number of matching rows."""
+        """Return the number of matching rows; without a filter, as `Scan.count_rows` does."""
         return int(self.scanner([], filter, **options).count_rows())
 
     def take(
@@ -218,7 +227,9 @@ class ScanScanner:
         return pa.Table.from_batches(found, self.projected_schema)
 
     def count_rows(self) -> int:
-        """Return the number of matching rows."""
+        """Return the number of matching rows; without a filter, as `Scan.count_rows` does."""
+        if self._filter is None:
+            return self._dataset.count_all()
         with closing(self.to_batches()) as batches:
             return sum(batch.num_rows for batch in batches)
 
