@@ -66,7 +66,13 @@ class MadeArchive:
         metadata = metadata_of(scan, base, "hand-made")
         if end is not None:
             metadata = SegmentMetadata(
-                end, metadata.epochs, metadata.records, metadata.time_max, metadata.time_min, metadata.crc32c
+                end,
+                metadata.epochs,
+                metadata.records,
+                metadata.time_max,
+                metadata.time_min,
+                metadata.crc32c,
+                control=metadata.control,
             )
         if late or txnindex is not None:
             state = TxnIndexState.LATE if late else TxnIndexState.COMPLETE

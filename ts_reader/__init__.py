@@ -16,11 +16,22 @@ from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.following import Step
 from ts_reader.planned_query import Estimate
 from ts_reader.scan import Scan
+from ts_reader.statistics import PartitionStatistics
 
 if TYPE_CHECKING:
     from ts_common.schemas.registry import Registry
 
-__all__ = ["Archive", "Estimate", "Observer", "PartitionInfo", "Registry", "Scan", "ScanDataset", "Step"]
+__all__ = [
+    "Archive",
+    "Estimate",
+    "Observer",
+    "PartitionInfo",
+    "PartitionStatistics",
+    "Registry",
+    "Scan",
+    "ScanDataset",
+    "Step",
+]
 
 
 def __getattr__(name: str) -> Any:

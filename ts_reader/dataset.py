@@ -1,9 +1,7 @@
 """A scan as a `pyarrow.dataset.Dataset`: columns and filters of DuckDB and polars are applied here.
 
 Both engines take an Arrow dataset's word for a filter and do not apply it again, so it is applied exactly, by Arrow's
-own scanner. Arrow also decides which parts of the plan can hold matching rows: for each part there is a fragment with
-an expression of what is certain of it (topic, partition, offsets, greatest timestamp; the least one where it is known),
-and Arrow simplifies the filter by it. No expression is taken apart here.
+own scanner. Arrow also decides which parts of the plan are read (`ts_reader.pruning`).
 
 Arrow's own functions do not call the methods of a subclass in Python: they read its C++ dataset. That one has a single
 file, whose opening raises an error with the way out. Without it they read memory that is not there, and end the
@@ -12,7 +10,6 @@ process. Methods that would read it are overridden.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -20,16 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
-from ts_common.archive.plan import ReadRange
 from ts_common.errors import TieredStorageError
-from ts_common.query.policies import Mode, View
 from ts_common.query.split import Split
 from ts_reader.planned_query import Estimate, PlannedQuery
-
-_LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
-_NO_TIMESTAMP: Final = -1
-_LEAST_OFFSETS: Final = 1 << 12  # narrower ranges save nothing
-_MOST_NARROWED: Final = 32  # parts: with more, a filter is not a narrow one
+from ts_reader.pruning import binds, matching_splits
 
 Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
@@ -39,6 +30,9 @@ class Observer:
 
     def reads(self, estimate: Estimate) -> None:
         """Note what the engine is about to read."""
+
+    def read(self, share: float) -> None:
+        """Note that this share of a read was read since the last call; called on the engine's thread."""
 
     def failed(self, error: TieredStorageError) -> None:
         """Note the error that ended a read: an engine shows only its text, in a message of its own."""
@@ -104,7 +98,18 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         try:
             splits = self.splits_for(filter)
             self._observer.reads(self._planned.estimate(splits))
-            yield from self._planned.run(splits if self._yields_rows else (), read)
+            yield from self._planned.run(
+                splits if self._yields_rows else (), read, lambda done: self._observer.read(done / len(splits))
+            )
+        except TieredStorageError as error:
+            self._observer.failed(error)
+            raise
+
+    def count_all(self) -> int:
+        """Return the number of rows of the plan, without reading them."""
+        try:
+            self._observer.reads(self._planned.estimate())
+            return self._planned.count_rows() if self._yields_rows else 0
         except TieredStorageError as error:
             self._observer.failed(error)
             raise
@@ -116,39 +121,7 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
     def splits_for(self, filter: pc.Expression | None) -> tuple[Split, ...]:
         """Return the parts of the plan that may have rows which match a filter."""
         splits = self._planned.plan.splits
-        if filter is None:
-            return splits
-        parts = [(place, part) for place, split in enumerate(splits) for part in split.ranges]
-        kept = _matching([_certain(splits[place], part, self.schema) for place, part in parts], filter, self.schema)
-        if len(kept) <= _MOST_NARROWED:
-            narrowed = [(parts[at][0], self._narrowed(splits[parts[at][0]], parts[at][1], filter)) for at in kept]
-        else:
-            narrowed = [parts[at] for at in kept]
-        by_split: dict[int, list[ReadRange]] = {}
-        for place, part in narrowed:
-            by_split.setdefault(place, []).append(part)
-        return tuple(replace(splits[place], ranges=tuple(ranges)) for place, ranges in sorted(by_split.items()))
-
-    def _narrowed(self, split: Split, part: ReadRange, filter: pc.Expression) -> ReadRange:
-        """Return the part without offsets at its ends that cannot match, by halving it."""
-        if split.tolerance.mode is Mode.PERMISSIVE:  # the row of a corrupt place has the first offset of the part
-            return part
-
-        def may_match(start: int, end: int) -> bool:
-            certain = _certain(split, replace(part, start=start, end=end), self.schema)
-            return bool(_matching([certain], filter, self.schema))
-
-        start, step = part.start, part.end - part.start
-        while step > _LEAST_OFFSETS:  # the first offsets
-            step //= 2
-            while start + step < part.end and not may_match(start, start + step):
-                start += step
-        end, step = part.end, part.end - start
-        while step > _LEAST_OFFSETS:  # the last ones
-            step //= 2
-            while end - step > start and not may_match(end - step, end):
-                end -= step
-        return replace(part, start=start, end=end)
+        return splits if filter is None else matching_splits(splits, filter, self.schema)
 
     def _columns_needed(self, columns: Columns, filter: pc.Expression | None) -> list[str]:
         """Return the columns that columns and filter use, in the order of the scan.
@@ -166,7 +139,7 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         ]
         for name in self.schema.names:
             rest = self.schema.remove(self.schema.get_field_index(name))
-            if name not in used and not all(_binds(expression, rest) for expression in expressions):
+            if name not in used and not all(binds(expression, rest) for expression in expressions):
                 used.add(name)
         if unknown := used - set(self.schema.names):
             raise pa.ArrowInvalid(f"no columns {sorted(unknown)}; the scan has {', '.join(self.schema.names)}")
@@ -189,7 +162,7 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         return self.scanner(columns, filter, **options).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Return the number of matching rows."""
+        """Return the number of matching rows; without a filter, as `Scan.count_rows` does."""
         return int(self.scanner([], filter, **options).count_rows())
 
     def take(
@@ -282,7 +255,9 @@ class ScanScanner:
         return pa.Table.from_batches(found, self.projected_schema)
 
     def count_rows(self) -> int:
-        """Return the number of matching rows."""
+        """Return the number of matching rows; without a filter, as `Scan.count_rows` does."""
+        if self._filter is None:
+            return self._dataset.count_all()
         with closing(self.to_batches()) as batches:
             return sum(batch.num_rows for batch in batches)
 
@@ -297,59 +272,3 @@ class ScanScanner:
             return pa.Table.from_batches([batch]).select(columns)
         columns = self._columns if isinstance(self._columns, Mapping) or self._columns is None else list(self._columns)
         return ds.Scanner.from_batches([batch], schema=batch.schema, columns=columns, filter=self._filter).to_table()
-
-
-def _binds(expression: pc.Expression, schema: pa.Schema) -> bool:
-    """Return whether an expression needs only the fields of a schema."""
-    try:
-        ds.Scanner.from_batches(pa.RecordBatchReader.from_batches(schema, []), columns={"bound": expression})
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _certain(split: Split, part: ReadRange, schema: pa.Schema) -> pc.Expression:
-    """Return an expression that is true of every row of a part of the plan."""
-    partition = part.copies[0].keys.partition
-    facts = {
-        "topic": [pc.field("topic") == partition.topic],
-        "partition": [pc.field("partition") == pa.scalar(partition.partition, pa.int32())],
-        "offset": [pc.field("offset") >= part.start, pc.field("offset") < part.end],
-        "timestamp": _times(split, part),
-    }
-    # The newest record of a key can be in any part, so only a filter of the whole partition leaves parts out.
-    known = ("topic", "partition") if split.view is View.LATEST else tuple(facts)
-    certain = pc.scalar(True)
-    for name in schema.names:
-        for fact in facts[name] if name in known else ():
-            certain = certain & fact
-    return certain
-
-
-def _times(split: Split, part: ReadRange) -> list[pc.Expression]:
-    """Return what is certain of the timestamps of a part; nothing if a copy could not be scanned."""
-    metadata = [copy.metadata for copy in part.copies]
-    latest = [_NO_TIMESTAMP if each.time_max is None else each.time_max for each in metadata]
-    unknown = any(each.records is None or each.corruptions for each in metadata)
-    if unknown or max(latest) >= _LATEST_MILLISECONDS or split.tolerance.mode is not Mode.FAILFAST:
-        return []
-    facts = [pc.field("timestamp") <= _moment(max(latest))]
-    earliest = [each.time_min for each in metadata]
-    if all(each is not None for each in earliest):
-        facts.append(pc.field("timestamp") >= _moment(min(each for each in earliest if each is not None)))
-    return facts
-
-
-def _moment(milliseconds: int) -> pa.Scalar:
-    return pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
-
-
-def _matching(certain: Sequence[pc.Expression], filter: pc.Expression, schema: pa.Schema) -> list[int]:
-    """Return the places of the expressions under which a filter can be true, by Arrow's own simplification."""
-    nowhere, form = pyarrow.fs.LocalFileSystem(), ds.IpcFileFormat()
-    fragments = [
-        form.make_fragment(str(place), nowhere, partition_expression=expression)
-        for place, expression in enumerate(certain)
-    ]
-    dataset = ds.FileSystemDataset(fragments, schema, form, nowhere)
-    return sorted(int(fragment.path) for fragment in dataset.get_fragments(filter))

@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import structlog
@@ -13,13 +13,18 @@ import structlog
 from ts_common.execution.columns import Columns
 from ts_common.execution.run import run
 from ts_common.execution.scheduler import Progress
+from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.query.locations import plan_everywhere
 from ts_common.query.losses import Loss
 from ts_common.query.plan_query import QueryPlan
 from ts_common.query.query import Query
 from ts_common.query.split import Split, bytes_of
+from ts_common.query.totals import Detail, Totals, totals_of
 from ts_reader.decoding import NOTHING_DECODED, Decoding
+
+_SPLIT_BYTES: Final = 64 << 20  # that reading one split for its totals uses: chunks, and one decompressed batch
+_MOST_THREADS: Final = 8
 
 log = structlog.get_logger("ts_reader")
 
@@ -197,6 +202,24 @@ class PlannedQuery:
         """
         columns = self.columns.choose(names)
         return run(splits, columns, memory_limit=self._memory_limit, workers=self._workers, done=done)
+
+    def totals(self, detail: Detail) -> dict[TopicPartition, Totals]:
+        """Return number, offsets and timestamps of the rows of each partition of the plan; raise as `run`.
+
+        Args:
+            detail: what is wanted.
+        """
+        column = self.query.tolerance.column
+        return totals_of(
+            self.plan.splits,
+            detail,
+            corrupt_column=column if column in self.names else None,
+            threads=max(1, min(_MOST_THREADS, self._memory_limit // _SPLIT_BYTES)),
+        )
+
+    def count_rows(self) -> int:
+        """Return the number of rows; raise as `run`."""
+        return sum(found.rows for found in self.totals(Detail.ROWS).values())
 
     def estimate(self, splits: Sequence[Split] | None = None) -> Estimate:
         """Return what some splits of the plan read; None for all; raise as `plan`."""

@@ -13,6 +13,7 @@ from ts_reader.arrow_rows import ArrowRows
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.following import MAX_OFFSETS, POLL_SECONDS, PositionArgument, Step, follow
 from ts_reader.planned_query import Estimate, PlannedQuery
+from ts_reader.statistics import PartitionStatistics, statistics_of
 
 
 class Scan(ArrowRows):
@@ -80,6 +81,27 @@ class Scan(ArrowRows):
         """What the plan warns of, one sentence each; this plans the scan, and raises as `estimate`."""
         plan = self._planned.plan
         return (*plan.warnings, *map(str, plan.losses))
+
+    def count_rows(self) -> int:
+        """Return the number of rows; raise as `to_batches`.
+
+        It reads no segment whose metadata suffices, and of most others the headers of batches.
+        """
+        return self._planned.count_rows()
+
+    def statistics(self, *, least_timestamp: bool = True) -> list[PartitionStatistics]:
+        """Return number, offsets and timestamps of the rows of each partition with rows, by topic and number.
+
+        It reads no segment whose metadata suffices. The headers of batches suffice for all but the least timestamp: if
+        a batch has several records with their producer's time, it is decompressed for it.
+
+        Args:
+            least_timestamp: whether it is wanted.
+
+        Raises:
+            as `to_batches`.
+        """
+        return statistics_of(self._planned, least_timestamp=least_timestamp)
 
     def to_batches(self, done: Progress = lambda _: None) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows as record batches; closing the generator ends the run.

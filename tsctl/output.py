@@ -116,6 +116,7 @@ class Output:
             console=Console(stderr=True),
             transient=True,
             disable=not shown,
+            redirect_stdout=False,  # rich would write the lines of a file to the terminal
         )
         with bar:
             task = bar.add_task(what, total=total)

@@ -9,7 +9,7 @@ import io
 import math
 import os
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -42,14 +42,18 @@ class Format(StrEnum):
 Batches = Generator[pa.RecordBatch, None, None]
 
 
-def write_table(schema: pa.Schema, batches: Batches, output: Output) -> None:
-    """Write the first rows as a table, and warn if there are more."""
+def write_table(schema: pa.Schema, batches: Batches, output: Output, read: Callable[[], None]) -> None:
+    """Write the first rows as a table, and warn if there are more; call `read` when no more rows are wanted."""
     rows: list[list[Any]] = []
+    has_more = False
     for row in _rows(batches):
         if len(rows) == TABLE_ROWS:
-            output.warn(f"only the first {TABLE_ROWS} rows are shown; --format csv, json or parquet writes all")
+            has_more = True
             break
         rows.append([_cell(value) for value in row])
+    read()
+    if has_more:
+        output.warn(f"only the first {TABLE_ROWS} rows are shown; --format csv, json or parquet writes all")
     output.table([printable(name) for name in schema.names], rows)
 
 

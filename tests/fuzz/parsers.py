@@ -61,6 +61,7 @@ _METADATA = {
     "ts-txnindex": "0000000a:complete",
     "ts-timeindex": "0000000a",
     "ts-shipped": "7",
+    "ts-control": "1",
     "ts-version": "1",
 }
 _JSON: Mapping[str, Any] = {

@@ -7,7 +7,8 @@ r"""Cache objects: the metadata of many consecutive segments in one object, to s
         {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
 
 An entry has the listed properties of a `.log` object (stem, size, ETag) and its metadata (end, epochs, records,
-greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A cache object is
+greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping, control records; the
+last two only if known). A cache object is
 no list of what exists: the listing is the catalog.
 
 A `.log` never changes, so an entry never becomes stale. Readers ignore an entry whose stem, size or ETag differs from
@@ -154,15 +155,23 @@ def _fields(metadata: SegmentMetadata | None) -> tuple[object, ...]:
         metadata.txnindex,
         metadata.corruptions,
         metadata.timeindex,
-        *([] if metadata.shipped is None else [metadata.shipped]),
+        *_without_trailing_none(metadata.shipped, metadata.control),
     )
+
+
+def _without_trailing_none(*fields: int | None) -> list[int | None]:
+    """Return fields that later releases added, as an earlier release wrote the entry if it lacks them."""
+    kept = list(fields)
+    while kept and kept[-1] is None:
+        kept.pop()
+    return kept
 
 
 def _metadata(row: list[Any]) -> SegmentMetadata | None:
     """Return the metadata in an entry; None if it has no metadata, or has that of a later version."""
     try:
-        _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
-        (shipped_at,) = shipped or (None,)
+        _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *later = row
+        shipped, control = (*later, None, None)[: max(len(later), 2)]
         if len(epochs) > MAX_EPOCHS:  # no agent writes so many; each costs a reader time
             return None
         return SegmentMetadata(
@@ -176,7 +185,8 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
             whole_number(corruptions),
             False,
             optional_number(timeindex, 0, MAX_UINT32),
-            optional_number(shipped_at),
+            optional_number(shipped),
+            optional_number(control),
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -73,6 +73,7 @@ def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
         corruptions=scan.corrupt_batches,
         rebuilt=True,
         timeindex=scan.timeindex_crc32c,
+        control=scan.control_count,
     )
 
 

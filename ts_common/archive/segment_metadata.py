@@ -7,6 +7,7 @@ than 16 pairs. Values are ASCII.
 `ts-end`              end of coverage: the segment covers `[base, end)`
 `ts-epochs`           `epoch:first offset` wherever the epoch changes, with commas
 `ts-records`          number of records, with control records; absent if only decompression yields it
+`ts-control`          number of control records among them; absent in older archives
 `ts-time-max`         greatest record timestamp, ms; absent if no record has one
 `ts-time-min`         least record timestamp, ms; absent unless headers alone prove it
 `ts-crc32c`           CRC-32C of the whole object, 8 hex digits
@@ -55,6 +56,7 @@ class SegmentMetadata:
         timeindex: CRC-32C of the `.timeindex` that the batches confirm; None without one.
         shipped: ms since the epoch, the agent's clock; None if unknown. A copy of a bucket keeps it, unlike the time of
             an object's last modification.
+        control: number of control records among `records`; None if unknown.
         rebuilt: whether a reader rebuilt the metadata from the segment; the `.txnindex` is then unchecked.
     """
 
@@ -69,6 +71,7 @@ class SegmentMetadata:
     rebuilt: bool = False
     timeindex: int | None = None
     shipped: int | None = None
+    control: int | None = None
 
     def encode(self) -> dict[str, str]:
         """Return the fields of the object's metadata, by name."""
@@ -77,6 +80,7 @@ class SegmentMetadata:
             fields["ts-epochs"] = ",".join(f"{epoch}:{first}" for epoch, first in self.epochs)
         for name, value in (
             ("ts-records", self.records),
+            ("ts-control", self.control),
             ("ts-time-max", self.time_max),
             ("ts-time-min", self.time_min),
             ("ts-corrupt", self.corruptions or None),
@@ -118,6 +122,7 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
             corruptions=_optional(fields, "ts-corrupt") or 0,
             timeindex=_crc32c(fields["ts-timeindex"]) if "ts-timeindex" in fields else None,
             shipped=_optional(fields, "ts-shipped"),
+            control=_optional(fields, "ts-control"),
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from awscrt.checksums import crc32, crc32c
 
 from ts_common.decode.batch_index import index_batches
+from ts_common.decode.batch_summary import BatchSummary
 from ts_common.decode.codecs import Scratch
 from ts_common.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_common.decode.compiled import Bytes
@@ -92,6 +93,7 @@ class SegmentDecoder:
         limit: BatchLimit = DEFAULT_LIMIT,
         pool: BufferPool | None = None,
         aborted: Iterable[AbortedTransaction] = (),
+        summary: BatchSummary | None = None,
     ) -> None:
         """Create a decoder for a range of offsets.
 
@@ -106,6 +108,7 @@ class SegmentDecoder:
             limit: of the memory that one batch may use.
             pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
             aborted: transactions whose records are left out.
+            summary: receives the batches that headers describe; their records are not yielded.
         """
         self.position = start_offset
         self.trailing: Trailing | None = None
@@ -115,6 +118,7 @@ class SegmentDecoder:
         self._end_of_stream = _UNBOUNDED if size is None else first_position + size
         rows = sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted)
         self._aborted = np.array(rows, np.int64).reshape(-1, 3)
+        self._summary = summary
         self._limit = limit
         self._scratch = Scratch(limit)
         self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
@@ -269,6 +273,8 @@ class SegmentDecoder:
     def _group(self, data: Bytes, view: memoryview, count: int, origin: int) -> Iterator[RecordColumns]:
         """Check, decompress and decode the batches of the table."""
         scratch, cells, most = self._scratch, self._cells, self._limit.most
+        if self._summary is not None:
+            self._summary.take(self._table[:count], self._start_offset, self._end_offset)
         scratch.clear()
         self._state[State.BATCH] = self._state[State.RECORD] = 0
         for index, (position, end, crc, codec, magic) in enumerate(self._table[:count, : Column.DATA_START].tolist()):

@@ -20,6 +20,8 @@ _TXN_VERSION: Final = 0
 OFFSET_ENTRY_SIZE: Final = _OFFSET_ENTRY.size
 TIME_ENTRY_SIZE: Final = _TIME_ENTRY.size
 
+Claims = Sequence[tuple[int, int]]
+
 
 @dataclass(frozen=True, slots=True)
 class TimeIndex:
@@ -34,7 +36,7 @@ class TimeIndex:
     data: bytes
 
     @property
-    def claims(self) -> tuple[tuple[int, int], ...]:
+    def claims(self) -> Claims:
         """Pairs (timestamp in ms, offset), ascending: no record up to and with the offset has a higher timestamp."""
         return tuple((timestamp, self.base + relative) for timestamp, relative in read_time_index(self.data))
 
@@ -85,6 +87,17 @@ def read_time_index(data: bytes) -> tuple[tuple[int, int], ...]:
             break
         entries.append(last := (entry[0], entry[1]))
     return tuple(entries)
+
+
+def greatest_below(claims: Claims, end: int) -> int | None:
+    """Return a timestamp in ms that no record below an offset exceeds; None if no claim reaches so far.
+
+    Args:
+        claims: of one segment, see `TimeIndex`.
+        end: the offset.
+    """
+    at = bisect_left(claims, end - 1, key=itemgetter(1))
+    return claims[at][0] if at < len(claims) else None
 
 
 def read_transaction_index(data: bytes) -> tuple[AbortedTransaction, ...]:

@@ -51,6 +51,7 @@ class SegmentScan:
             before it. The epoch of magic 0 and 1 is -1.
         epoch_lasts: for each of `epochs`, the base offset of the last batch with that epoch before the next pair.
         record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1.
+        control_count: number of control records.
         max_timestamp: ms, the highest of the headers; None if it is -1 in every batch.
         min_timestamp: ms, the smallest of all records, -1 included, if each batch has one record or LogAppendTime.
             Otherwise None: only decompression yields it, because a batch's base timestamp is no minimum.
@@ -74,6 +75,7 @@ class SegmentScan:
     epochs: tuple[tuple[int, int], ...]
     epoch_lasts: tuple[int, ...]
     record_count: int | None
+    control_count: int
     max_timestamp: int | None
     min_timestamp: int | None
     abort_markers: tuple[tuple[int, int], ...]
@@ -164,6 +166,7 @@ class _Facts:
         self._epoch_lasts: list[int] = []
         self._count = 0
         self._count_known = True
+        self._control_count = 0
         self._max_timestamp = NO_TIMESTAMP
         self._min_timestamp: int | None = None
         self._min_known = True
@@ -184,7 +187,8 @@ class _Facts:
                 f"batch of base offset {header.base_offset}: the batches before it reach {self._last_offset} already"
             )
         if header.is_control:
-            markers = read_markers(header, control)
+            markers = list(read_markers(header, control))
+            self._control_count += len(markers)
             self._abort_markers += [(header.producer_id, offset) for offset, kind in markers if kind == ABORT]
         if self._base_offset is None:
             self._base_offset = header.base_offset
@@ -236,6 +240,7 @@ class _Facts:
             epochs=tuple(self._epochs),
             epoch_lasts=tuple(self._epoch_lasts),
             record_count=self._count if self._count_known else None,
+            control_count=self._control_count,
             max_timestamp=self._max_timestamp if self._max_timestamp != NO_TIMESTAMP else None,
             min_timestamp=self._min_timestamp if self._min_known else None,
             abort_markers=tuple(self._abort_markers),

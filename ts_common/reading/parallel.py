@@ -22,13 +22,16 @@ _Out = TypeVar("_Out")
 log = structlog.get_logger("ts_common")
 
 
-def in_threads(function: Callable[[_In], _Out], inputs: Iterable[_In], step: str | None = None) -> list[_Out]:
+def in_threads(
+    function: Callable[[_In], _Out], inputs: Iterable[_In], step: str | None = None, *, most: int = _THREADS
+) -> list[_Out]:
     """Return the results of a function for each input, in the order of the inputs; calls run on threads.
 
     Args:
         function: safe to call from several threads.
         inputs: one for each call.
         step: the name of the work in the log; None logs nothing.
+        most: the number of threads; fewer than a request needs, if a call needs memory.
 
     Raises:
         what `function` raises: the first error in the order of the inputs.
@@ -38,7 +41,7 @@ def in_threads(function: Callable[[_In], _Out], inputs: Iterable[_In], step: str
         return [function(item) for item in items]
     if step is not None:
         function = Progress(step, len(items)).counting(function)
-    pool = ThreadPoolExecutor(min(_THREADS, len(items)), "plan")
+    pool = ThreadPoolExecutor(min(most, len(items)), "plan")
     try:
         return list(pool.map(function, items))
     finally:

@@ -19,6 +19,7 @@ from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, one_ahead, tra
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.stored_indexes import read_index
+from ts_common.decode.batch_summary import BatchSummary
 from ts_common.decode.columns import BufferPool, Projection, RecordColumns
 from ts_common.decode.memory import HEAP, Memory
 from ts_common.decode.salvage import Damage, Stretch
@@ -50,6 +51,7 @@ class SegmentReader:
         limit: of the memory that one record batch may use.
         damage_map: of the copies; None if damage ends the read.
         memory: of the columns.
+        summary: receives the batches that headers describe; their records are not yielded.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class SegmentReader:
         limit: BatchLimit = DEFAULT_LIMIT,
         damage_map: DamageMap | None = None,
         memory: Memory = HEAP,
+        summary: BatchSummary | None = None,
     ) -> None:
+        self._summary = summary
         self._limit = limit
         self._store = store
         self._projection = projection
@@ -138,6 +142,7 @@ class SegmentReader:
             pool=self._pool,
             aborted=self._aborted,
             limit=self._limit,
+            summary=self._summary,
         )
 
     def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:

@@ -183,6 +183,7 @@ def _metadata(
         txnindex=state,
         corruptions=scan.corrupt_batches,
         shipped=int(time.time() * _MILLISECONDS),
+        control=scan.control_count,
         # A cached scan may have read another file: a broker that recovers writes the time index again.
         timeindex=scan.timeindex_crc32c if scan.timeindex_crc32c == crc32c(indexes[".timeindex"]) else None,
     )

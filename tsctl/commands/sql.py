@@ -45,6 +45,7 @@ from tsctl.scan_options import (
 if TYPE_CHECKING:
     from ts_reader import Scan
     from tsctl.results import Format
+    from tsctl.sql.progress import ReadProgress
     from tsctl.sql.session import Session
 
 
@@ -98,6 +99,7 @@ def sql(
     if not explain:
         POOL.start()  # it loads compiled code while this process loads DuckDB and plans
     from tsctl.results import Format  # noqa: PLC0415  (pyarrow and DuckDB, 0.2 s)
+    from tsctl.sql.progress import ReadProgress  # noqa: PLC0415  (as above)
     from tsctl.sql.session import Session  # noqa: PLC0415  (as above)
 
     problems: list[str] = []
@@ -144,8 +146,11 @@ def sql(
             **bounds,
         )
 
-    session = Session(archive, scan, files=files, yields_rows=not explain)
-    runner = _Runner(session, output, Format(form), to, explain=explain)
+    # Rows that appear on the terminal one by one would be written into the bars.
+    is_quiet = form == Format.TABLE or to is not None or not sys.stdout.isatty()
+    progress = ReadProgress(shown=sys.stderr.isatty() and is_quiet and not explain)
+    session = Session(archive, scan, files=files, yields_rows=not explain, progress=progress)
+    runner = _Runner(session, progress, output, Format(form), to, explain=explain)
     if statement is None:
         from tsctl.sql.prompt import converse  # noqa: PLC0415  (only for a terminal)
 
@@ -157,8 +162,18 @@ def sql(
 class _Runner:
     """Runs statements and writes their results."""
 
-    def __init__(self, session: "Session", output: Output, form: "Format", to: Path | None, *, explain: bool) -> None:
+    def __init__(
+        self,
+        session: "Session",
+        progress: "ReadProgress",
+        output: Output,
+        form: "Format",
+        to: Path | None,
+        *,
+        explain: bool,
+    ) -> None:
         self.output = output
+        self._progress = progress
         self._session = session
         self._form = form
         self._to = to
@@ -179,17 +194,18 @@ class _Runner:
         if not statements:
             raise ConfigurationError(SOURCE, ["no statement: give SQL, as in 'select count(*) from clicks'"])
         for statement in statements:
-            result = self._session.run(statement)
-            if result is None:
-                continue
-            schema, batches = result
-            with closing(batches):
-                if self._explain:
-                    for _ in batches:
-                        pass
-                    self._write_reads()
-                else:
-                    self._write(schema, batches)
+            with self._progress:
+                result = self._session.run(statement)
+                if result is None:
+                    continue
+                schema, batches = result
+                with closing(batches):
+                    if self._explain:
+                        for _ in batches:
+                            pass
+                        self._write_reads()
+                    else:
+                        self._write(schema, batches)
 
     def _write(self, schema: Any, batches: Any) -> None:
         from tsctl.results import (  # noqa: PLC0415  (with pyarrow)
@@ -204,7 +220,7 @@ class _Runner:
             count = write_file(self._form, schema, batches, self._to)
             self.output.text(f"{self._to}: {count:,} rows")
         elif self._form is Format.TABLE and self._to is None:
-            write_table(schema, batches, self.output)
+            write_table(schema, batches, self.output, self._progress.end)
         elif self._to is None:
             write_text(self._form, schema, batches, sys.stdout)
         else:

@@ -19,6 +19,7 @@ from ts_common.printable import printable
 from ts_common.reading.topics import some
 from ts_common.suggestions import nearest
 from ts_reader import Archive, Estimate, Observer, Scan
+from tsctl.sql.progress import ReadProgress
 
 # DuckDB would draw a progress bar on standard output, among the rows.
 _SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "enable_progress_bar = false")
@@ -61,11 +62,19 @@ class Session:
         scan: returns the scan of a topic.
         files: whether statements may read and write files and load extensions.
         yields_rows: False to plan the reads of statements, and read no record.
+        progress: of the reads of statements.
     """
 
     def __init__(
-        self, archive: Archive, scan: Callable[[str], Scan], *, files: bool = False, yields_rows: bool = True
+        self,
+        archive: Archive,
+        scan: Callable[[str], Scan],
+        *,
+        files: bool = False,
+        yields_rows: bool = True,
+        progress: ReadProgress | None = None,
     ) -> None:
+        self._progress = progress or ReadProgress(shown=False)
         self._archive = archive
         self._scan = scan
         self._yields_rows = yields_rows
@@ -134,11 +143,16 @@ class Session:
             self._registered[name] = topic
 
     def _observer(self, topic: str) -> Observer:
-        reads, failures = self._reads, self._failures
+        reads, failures, progress = self._reads, self._failures, self._progress
 
         class Noting(Observer):
             def reads(self, estimate: Estimate) -> None:
                 reads.append(Read(topic, estimate))
+                self._estimate = estimate
+                progress.reads(topic, estimate)
+
+            def read(self, share: float) -> None:
+                progress.read(topic, share, self._estimate)
 
             def failed(self, error: TieredStorageError) -> None:
                 failures.append(error)

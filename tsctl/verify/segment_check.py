@@ -321,6 +321,7 @@ class _Check:
         expected = scan.record_count
         said = (
             ("records", metadata.records, expected),
+            ("control records", metadata.control, None if metadata.control is None else scan.control_count),
             ("the greatest timestamp", metadata.time_max, scan.max_timestamp),
             ("the least timestamp", metadata.time_min, scan.min_timestamp),
             ("corrupt places", metadata.corruptions, scan.corrupt_batches),

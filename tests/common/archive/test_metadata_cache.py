@@ -35,6 +35,7 @@ METADATA = st.builds(
     corruptions=st.integers(0, 1000),
     timeindex=st.none() | CRCS,
     shipped=st.none() | OFFSETS,
+    control=st.none() | OFFSETS,
 )
 ENTRIES = st.lists(
     st.builds(CacheEntry, NAMES, OFFSETS, st.from_regex(r'"[0-9a-f]{32}"', fullmatch=True), st.none() | METADATA),

@@ -22,6 +22,7 @@ FIELDS = {"ts-end": "10", "ts-crc32c": "0000abcd"}
         corruptions=st.integers(0, 99),
         timeindex=st.none() | st.integers(0, 2**32 - 1),
         shipped=st.none() | st.integers(0, 2**43),
+        control=st.none() | OFFSETS,
     )
 )
 def test_metadata_reads_back_and_fits_s3(metadata: SegmentMetadata) -> None:

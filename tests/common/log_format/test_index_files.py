@@ -8,6 +8,8 @@ from tests.common.log_format.build import SEGMENTS
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.log_format.index_files import (
     AbortedTransaction,
+    TimeIndex,
+    greatest_below,
     position_for_offset,
     read_offset_index,
     read_time_index,
@@ -102,3 +104,17 @@ def test_u33_a_transaction_index_is_complete_only_if_each_marker_has_its_entry()
     assert not txnindex_is_complete(entries, ((7, 20), (8, 31)))
     assert not txnindex_is_complete(entries, ((9, 20),))
     assert not txnindex_is_complete((), ((7, 20),))
+
+
+def test_the_greatest_timestamp_below_an_offset_is_that_of_the_first_entry_that_reaches_it() -> None:
+    """An entry covers its own offset too; beyond the last entry nothing is known."""
+    claims = TimeIndex(100, time_index((1000, 9), (1005, 9), (2000, 19))).claims
+    assert [greatest_below(claims, end) for end in (100, 101, 110, 111, 120, 121)] == [
+        1000,
+        1000,
+        1000,
+        2000,
+        2000,
+        None,
+    ]
+    assert greatest_below((), 5) is None

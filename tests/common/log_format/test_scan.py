@@ -70,7 +70,7 @@ def test_a_small_window_and_short_reads_change_nothing(monkeypatch: pytest.Monke
 def test_an_empty_segment_covers_nothing() -> None:
     """Without a batch, a scan has no offsets and no timestamps."""
     assert scanned(b"") == SegmentScan(
-        0, 0, 0, None, None, None, None, (), (), 0, None, None, (), False, (), 0, Trailing.NONE
+        0, 0, 0, None, None, None, None, (), (), 0, 0, None, None, (), False, (), 0, Trailing.NONE
     )
 
 
@@ -157,7 +157,7 @@ def test_abort_markers_are_found_and_commits_are_not() -> None:
     data = batch(0, producer_id=7, attributes=TRANSACTIONAL) + marker(1, 7, 0) + marker(2, 8, 1) + marker(3, 9, 0)
     result = scanned(data)
     assert result.abort_markers == ((7, 1), (9, 3))
-    assert result.has_transactions
+    assert (result.has_transactions, result.record_count, result.control_count) == (True, 4, 3)
     assert scanned(marker(2, 8, 1)).abort_markers == ()
     assert scanned(marker(2, 8, 1)).has_transactions
 

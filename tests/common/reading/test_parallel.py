@@ -56,6 +56,11 @@ def test_results_have_the_order_of_the_inputs() -> None:
     assert in_threads(call, range(5), step="list") == [0, -1, -2, -3, -4]
 
 
+def test_no_more_threads_run_than_are_allowed() -> None:
+    """With one thread, all calls are made on it."""
+    assert len(set(in_threads(lambda _: threading.get_ident(), range(50), most=1))) == 1
+
+
 def test_the_first_error_in_the_order_of_the_inputs_is_raised() -> None:
     """The same error each time, whatever thread is quicker."""
 

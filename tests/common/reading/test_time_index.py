@@ -6,7 +6,7 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import timeindex_of
 from tests.made_views import only_copy
 from ts_common.archive.object_keys import SegmentName
-from ts_common.reading.time_index import first_that_may_reach
+from ts_common.reading.time_index import claims_of, first_that_may_reach
 
 LOG = batches(*steps(100, 200))  # the record at offset `o` has timestamp 1000 + `o`; entries end at 149 and 189
 
@@ -36,3 +36,9 @@ def test_only_the_timeindex_that_the_metadata_names_counts(indexed: MadeArchive,
     else:
         indexed.store.put(key, stored)
     assert first_that_may_reach(indexed.store, copy, 1190) == 100
+    assert claims_of(indexed.store, copy) == ()
+
+
+def test_claims_are_those_of_the_index_in_absolute_offsets(indexed: MadeArchive) -> None:
+    """A timestamp, and the last offset up to which no record has a higher one."""
+    assert claims_of(indexed.store, only_copy(indexed)) == ((1149, 149), (1189, 189))
