@@ -1,6 +1,9 @@
 """`tsctl` on a terminal: no name, id, reason or record value in the store controls it."""
 
 import json
+import os
+import pty
+import subprocess
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -83,3 +86,33 @@ def test_r16_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path
     data = page.read_text().partition("const charts = ")[2].partition(";\n")[0]
     assert raw_in(data) == []
     assert "\\u001b" not in data
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("cat", "t", "--max", "1"),
+        ("sql", "--allow-loss", "--format", "csv", "select key from t"),
+        ("sql", "--allow-loss", "select count(*) from t"),
+    ],
+)
+def test_a_progress_bar_takes_no_line_of_a_redirected_output(
+    named: tuple[str, ...], command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """With standard error on a terminal, all lines are in the file, and the bar is removed at the end."""
+    expected = subprocess.run([PROGRAM, *command, *named], capture_output=True, check=False)
+    here, there = pty.openpty()
+    file = tmp_path / "lines"
+    with file.open("wb") as lines:
+        process = subprocess.Popen([PROGRAM, *command, *named], stdout=lines, stderr=there)
+    os.close(there)
+    drawn = b""
+    try:
+        while data := os.read(here, 4096):
+            drawn += data
+    except OSError:  # Linux's word for the end of a terminal
+        pass
+    os.close(here)
+    assert process.wait(60) == expected.returncode
+    assert file.read_bytes() == expected.stdout != b""
+    assert b"\x1b[2K" in drawn  # a bar was drawn, and its line is erased
