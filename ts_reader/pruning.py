@@ -2,7 +2,7 @@
 
 For each part there is a fragment with an expression of what is certain of its rows: topic, partition, offsets, the
 greatest timestamp, and the least one where it is known. Arrow simplifies the filter by it, and leaves out a fragment if
-the filter is then false. No expression is taken apart here.
+the filter is then false. No expression is analysed here.
 
 The parts that are left get smaller at their ends by the same question about ranges of their offsets. A `.timeindex`
 has the greatest timestamp up to some offsets of a segment, so the beginning of a segment can be too early. It has no
@@ -88,7 +88,7 @@ class _Pruning:
 
         Args:
             parts: of the plan, or ranges of them.
-            greatest: a timestamp in ms that none of their records exceeds; None if none is known.
+            greatest: a timestamp in ms that their records are assumed not to exceed; None without an assumption.
         """
         nowhere, form = pyarrow.fs.LocalFileSystem(), ds.IpcFileFormat()
         fragments = []
@@ -147,21 +147,17 @@ class _Pruning:
 
 
 def _beginnings(parts: Sequence[_Part], kept: Sequence[int]) -> list[int]:
-    """Return the places of the kept parts where matches can begin: of the first segment after a part that is left out.
+    """Return the places of the kept parts where matches can begin: the first of a partition or after one left out.
 
-    Later segments of a partition begin after it, and rarely earlier in time.
+    Later segments of a partition begin after it, and rarely earlier in time. Other pieces of its segment have the same
+    `.timeindex`.
     """
-    found: set[int] = set()
     left = set(kept)
-    for at in kept:
-        if at == 0 or at - 1 not in left:
-            found.add(at)
-            continue
-        part, before = parts[at][1], parts[at - 1][1]
-        of_same_segment = before.copies == part.copies and at - 1 in found
-        if of_same_segment or before.copies[0].keys != part.copies[0].keys:
-            found.add(at)
-    return sorted(found)
+    return [
+        at
+        for at in kept
+        if at == 0 or at - 1 not in left or parts[at - 1][1].copies[0].keys != parts[at][1].copies[0].keys
+    ]
 
 
 def _certain(split: Split, part: ReadRange, schema: pa.Schema, claims: Mapping[str, Claims]) -> pc.Expression:

@@ -229,7 +229,7 @@ def test_statistics_are_those_of_the_rows(
 
 
 def test_segments_whose_metadata_suffices_are_not_read(archive: ScannedArchive) -> None:
-    """Neither whole ones nor, for a number, parts of one; the objects can be gone."""
+    """Neither whole ones nor, for a number, parts of one; the objects can be missing."""
     one_each = b"".join(batch(at, [record(0)], base_timestamp=at, max_timestamp=at) for at in range(100, 130))
     cleaned = batch(130, [record(0), record(9)], last_offset_delta=9)
     archive.put_segment("t", 0, batches(*steps(0, 100)))
