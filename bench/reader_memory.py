@@ -3,7 +3,7 @@
 Topics of two partitions in a directory, one segment each: 1 GiB of batches of 16 KiB, and records of 1 MB, eight to a
 batch; uncompressed and zstd. Each scan runs in a fresh process, with one worker and with two, with `memory_limit` of
 256 MiB. The benchmark sums the proportional set sizes of the process and its workers, so that shared memory counts
-once. Imports do not count: the first figure is taken after a scan of a small topic in all processes.
+once. Imports do not count: the first figure is that after a scan of a small topic in all processes.
 
 The goal: at most `memory_limit` + 50 MB above that. Exits with 1 if it is missed; `--no-gate` only prints.
 """

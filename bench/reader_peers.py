@@ -1,4 +1,4 @@
-"""`python -m bench.reader_peers`: the Python reader beside Spark and beside a consumer of the broker.
+"""`python -m bench.reader_peers`: the Python reader next to Spark and to a consumer of the broker.
 
 A topic of two partitions for each codec, produced by a real broker, shipped to a directory and to S3. Each round runs:
 

@@ -1,4 +1,4 @@
-"""The progress of a statement's reads on a terminal: a bar for each topic, in bytes, gone when the statement ends."""
+"""The progress of a statement's reads on a terminal: a bar for each topic, in bytes, until the statement ends."""
 
 from types import TracebackType
 from typing import Self

@@ -142,7 +142,7 @@ def test_a_cut_fails_where_nothing_proves_that_it_is_complete(archive: MadeArchi
 
 
 def test_a_partition_that_only_an_agent_names_is_not_proven(archive: MadeArchive) -> None:
-    """All its records can be in an active segment; without records there is none to ship."""
+    """All its records can be in an active segment; without records there is nothing to ship."""
     put(archive, batches((0, 5), time=NOON), 5)
     put_ends(archive, t3=17, u0=5)
     with pytest.raises(QueryError, match="missing in t-3: "):

@@ -50,7 +50,7 @@ def test_the_beginning_of_a_later_transaction_is_found_in_earlier_segments(archi
 
 
 def test_a_first_sequence_number_is_a_beginning(archive: MadeArchive) -> None:
-    """No earlier segment is read: this one is gone."""
+    """No earlier segment is read: this one is missing."""
     archive.put_segment("t", 0, batches((0, 10), time=0))
     archive.put_segment("t", 10, data(10, 9, sequence=0) + ended(11, NOON + 1))
     archive.commit("t", 12, highest_base=10, last_stable_offset=12)

@@ -147,7 +147,7 @@ def test_a_cut_shows_topics_as_of_a_time(sql: Run, archive: MadeArchive) -> None
 
 
 def test_transactions_are_whole_between_the_topics_of_a_statement(sql: Run, archive: MadeArchive) -> None:
-    """The commit marker of one topic is later; a statement of the other topic alone does not know of it."""
+    """The commit marker of one topic is later; a statement of the other topic alone has not read it."""
     for topic, time in (("paid", TIME), ("sent", TIME + 1)):
         log = data(0, TIME - 5, epoch=3) + ended_at(1, time, epoch=4) + batches((2, 3), time=TIME)
         archive.put_segment(topic, 0, log)
