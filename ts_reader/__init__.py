@@ -11,9 +11,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ts_reader.archive import Archive, PartitionInfo
+from ts_reader.archive import Archive
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.following import Step
+from ts_reader.partitions import PartitionInfo
 from ts_reader.planned_query import Estimate
 from ts_reader.scan import Scan
 from ts_reader.statistics import PartitionStatistics

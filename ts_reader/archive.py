@@ -3,23 +3,20 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from typing import Any
 
 import structlog
 
-from ts_common.archive.view import open_view
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
 from ts_common.query.cut import time_text
-from ts_common.query.query import Cut, Locations, Query, Subscription, settled
+from ts_common.query.query import Cut, Query, settled
 from ts_common.query.shared_stores import shared_store
-from ts_common.query.subscription import find_topics
 from ts_common.query.wording import PYTHON, Wording
-from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import nothing_under, topic_names
 from ts_common.schemas.contract import Codec, Part
 from ts_common.store.contract import ObjectStore
@@ -37,34 +34,12 @@ from ts_reader.arguments import (
     query_of,
 )
 from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
+from ts_reader.partitions import PartitionInfo, partitions_of
 from ts_reader.place import SOURCE, is_whole, place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery, Warn
 from ts_reader.scan import Scan
 
 MEMORY_LIMIT = 512 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """What an archive holds of a partition.
-
-    Attributes:
-        topic: its name.
-        partition: its number.
-        start: the first offset that readers see.
-        end: the offset after the last one.
-        segments: the number of committed `.log` objects.
-        bytes: of these objects.
-        topic_id: of the incarnation; None if no topic id was ever seen.
-    """
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    segments: int
-    bytes: int
-    topic_id: str | None
 
 
 class Archive:
@@ -190,26 +165,7 @@ class Archive:
             QueryError: the archive has no such topic or incarnation.
             AccessDenied, BucketMissing, CorruptData, ObjectNotFound, StoreUnavailable: from the store.
         """
-        query = self.scan(topic, incarnation=incarnation).query
-        store = shared_store(query.location, query.connection)
-        query = settled(store, query)
-        infos = []
-        for found in find_topics(store, query):
-            entry = next((each for each in found.incarnations.entries if each.directory == found.directory), None)
-            views = in_threads(lambda catalog: open_view(store, catalog), found.partitions)
-            infos += [
-                PartitionInfo(
-                    found.name,
-                    view.partition.partition,
-                    view.start,
-                    view.end,
-                    len(catalog.committed),
-                    sum(segment.size for segment in catalog.committed),
-                    None if entry is None else entry.topic_id,
-                )
-                for catalog, view in zip(found.partitions, views, strict=True)
-            ]
-        return sorted(infos, key=lambda info: info.partition)
+        return partitions_of(self.scan(topic, incarnation=incarnation).query)
 
     def scan(
         self,
@@ -340,31 +296,7 @@ class Archive:
         """Return the query with the endpoints of its topics."""
         if len(self._place.endpoints) == 1:
             return query
-        subscription = query.subscription
-        if subscription.pattern is not None:  # a pattern is matched in each location, to the names of its topics
-            matches = [name for name in self.topics() if subscription.pattern.search(name)]
-            subscription = Subscription(topics=tuple(matches)) if matches else subscription
-        by_endpoint: dict[Endpoint, list[str]] = {}
-        homeless = []
-        for name in subscription.assigned or subscription.topics:
-            endpoint = self._place.endpoint(name)
-            if endpoint is None:
-                homeless.append(name)
-            else:
-                by_endpoint.setdefault(endpoint, []).append(name)
-        if homeless:
-            raise QueryError(f"topics {', '.join(homeless)}: the configuration places them in no location")
-        if not by_endpoint:
-            return query
-        (first, _), *others = by_endpoint.items()
-        elsewhere: Locations = tuple((endpoint, tuple(names)) for endpoint, names in others)
-        return replace(
-            query,
-            location=first.location,
-            connection=first.options.connection,
-            topics_elsewhere=elsewhere,
-            subscription=subscription,
-        )
+        return self._place.located(query, self.topics)
 
     def _query(self, endpoint: Endpoint) -> Query:
         """Return a query of nothing at an endpoint."""

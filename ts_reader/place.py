@@ -1,13 +1,14 @@
 """Where an archive is: its location and connection, or an agent's properties file that says so."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS
-from ts_common.errors import ConfigurationError
+from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_cluster_id
 from ts_common.query.query import Query, Subscription
 from ts_common.reading.cluster_file import SUFFIX, ClusterFile, read_cluster_file
@@ -54,6 +55,42 @@ class Place:
         """Return a query of nothing at an endpoint, for its location, keys and connection."""
         return Query(
             endpoint.location, self.cluster, self.entropy_bits, Subscription(), connection=endpoint.options.connection
+        )
+
+    def located(self, query: Query, topics: Callable[[], Sequence[str]]) -> Query:
+        """Return a query with the endpoints of its topics.
+
+        Args:
+            query: of this place.
+            topics: returns the topics of all endpoints, for a pattern.
+
+        Raises:
+            QueryError: the file places a topic nowhere.
+            AccessDenied, BucketMissing, CorruptData, StoreUnavailable: from `topics`.
+        """
+        subscription = query.subscription
+        if subscription.pattern is not None:  # a pattern is matched in each location, to the names of its topics
+            matches = [name for name in topics() if subscription.pattern.search(name)]
+            subscription = Subscription(topics=tuple(matches)) if matches else subscription
+        by_endpoint: dict[Endpoint, list[str]] = {}
+        homeless = []
+        for name in subscription.assigned or subscription.topics:
+            endpoint = self.endpoint(name)
+            if endpoint is None:
+                homeless.append(name)
+            else:
+                by_endpoint.setdefault(endpoint, []).append(name)
+        if homeless:
+            raise QueryError(f"topics {', '.join(homeless)}: the configuration places them in no location")
+        if not by_endpoint:
+            return query
+        (first, _), *others = by_endpoint.items()
+        return replace(
+            query,
+            location=first.location,
+            connection=first.options.connection,
+            topics_elsewhere=tuple((endpoint, tuple(names)) for endpoint, names in others),
+            subscription=subscription,
         )
 
 

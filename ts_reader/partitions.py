@@ -1,0 +1,59 @@
+"""What an archive has of the partitions of a topic."""
+
+from dataclasses import dataclass
+
+from ts_common.archive.view import open_view
+from ts_common.query.query import Query, settled
+from ts_common.query.shared_stores import shared_store
+from ts_common.query.subscription import find_topics
+from ts_common.reading.parallel import in_threads
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """What an archive holds of a partition.
+
+    Attributes:
+        topic: its name.
+        partition: its number.
+        start: the first offset that readers see.
+        end: the offset after the last one.
+        segments: the number of committed `.log` objects.
+        bytes: of these objects.
+        topic_id: of the incarnation; None if no topic id was ever seen.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    segments: int
+    bytes: int
+    topic_id: str | None
+
+
+def partitions_of(query: Query) -> list[PartitionInfo]:
+    """Return the partitions of a query of one topic, by number.
+
+    Raises:
+        QueryError: the archive has no such topic or incarnation.
+        AccessDenied, BucketMissing, CorruptData, ObjectNotFound, StoreUnavailable: from the store.
+    """
+    store = shared_store(query.location, query.connection)
+    infos = []
+    for found in find_topics(store, settled(store, query)):
+        entry = next((each for each in found.incarnations.entries if each.directory == found.directory), None)
+        views = in_threads(lambda catalog: open_view(store, catalog), found.partitions)
+        infos += [
+            PartitionInfo(
+                found.name,
+                view.partition.partition,
+                view.start,
+                view.end,
+                len(catalog.committed),
+                sum(segment.size for segment in catalog.committed),
+                None if entry is None else entry.topic_id,
+            )
+            for catalog, view in zip(found.partitions, views, strict=True)
+        ]
+    return sorted(infos, key=lambda info: info.partition)
