@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ts_common.errors import ConfigurationError
 from ts_common.execution.columns import Columns, Undecoded, error_column
+from ts_common.installed import missing_package
 from ts_common.model import is_topic_name
 from ts_common.query.query import Query
 from ts_common.schemas.choice import CodecChoice, parse_codec
@@ -54,12 +55,18 @@ class Decoding:
 
     def open(self, part: Part) -> dict[str, Codec]:
         """Return the codecs of a part by topic; raise as `columns`."""
-        from ts_common.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)
+        try:
+            from ts_common.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)
 
-        found = {
-            topic: open_codec(choice.name, topic, part, self.source, choice.options)
-            for topic, choice in self.choices[part].items()
-        }
+            found = {
+                topic: open_codec(choice.name, topic, part, self.source, choice.options)
+                for topic, choice in self.choices[part].items()
+            }
+        except ModuleNotFoundError as error:
+            message = missing_package(error, "schemas")
+            if message is None:
+                raise
+            raise ConfigurationError(f"codec of {part}s", [message]) from error
         types = {codec.arrow_type: topic for topic, codec in found.items()}
         if len(types) > 1:
             shown = "; ".join(f"{topic}: {arrow_type}" for arrow_type, topic in types.items())

@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,14 @@ def test_topics_with_different_types_are_scanned_one_by_one(archive: ScannedArch
     with pytest.raises(ConfigurationError, match="the values of the topics have different types"):
         _ = archive.scan(["a", "b"], value={"a": "utf8", "b": "int"}).schema
     assert archive.scan(["a", "b"], value={"a": "utf8", "b": "json"}).schema.field("value").type == pa.string()
+
+
+def test_a_missing_package_of_codecs_is_named_with_the_way_out(
+    archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader's own packages are few: those of codecs are an extra."""
+    monkeypatch.delitem(sys.modules, "ts_common.schemas.opening", raising=False)
+    monkeypatch.delitem(sys.modules, "ts_common.schemas.plain", raising=False)
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    with pytest.raises(ConfigurationError, match=r"package orjson is not installed.*requirements/schemas.txt"):
+        _ = archive.scan("orders", value="json").schema
