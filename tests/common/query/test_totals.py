@@ -20,7 +20,7 @@ PARTITION = TopicPartition("t", 0)
 
 @pytest.fixture
 def part(archive: MadeArchive) -> ReadRange:
-    """Return the range of a segment of 100 records whose object is gone."""
+    """Return the range of a segment of 100 records whose object is missing."""
     archive.put_segment("t", 0, batches(*steps(0, 100)))
     archive.commit("t", 100)
     (part,) = ranges_of(view_of(archive))
