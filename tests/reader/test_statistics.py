@@ -211,7 +211,7 @@ class Made:
         return self.archive.scan(self.topic, mode=mode, columns=columns, fail_on_data_loss=False, **arguments)
 
 
-@pytest.mark.parametrize("examples", [150, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [150, pytest.param(1500, marks=pytest.mark.full)])
 def test_statistics_are_those_of_the_rows(
     archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
