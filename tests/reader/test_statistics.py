@@ -2,6 +2,7 @@
 
 import gzip
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -212,16 +213,14 @@ class Made:
 
 
 @pytest.mark.parametrize("examples", [150, pytest.param(1500, marks=pytest.mark.full)])
-def test_statistics_are_those_of_the_rows(
-    archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch, examples: int
-) -> None:
+def test_statistics_are_those_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
     """For every kind of batch, copies, holes, damage, transactions, bounds, views, and segments that are cut."""
 
     @settings(max_examples=examples)
     @given(st.integers(0, 1 << 32), st.sampled_from([300, 1 << 27]))
     def check(seed: int, split_bytes: int) -> None:
         monkeypatch.setattr("ts_common.query.splitting.SPLIT_BYTES", split_bytes)
-        made = Made(archive, seed)
+        made = Made(ScannedArchive(tmp_path / str(seed)), seed)
         made.fill()
         check_against_rows(made.scan())
 
