@@ -95,7 +95,7 @@ SEGMENTS = ((0, 60), (60, 90), (90, 120))
 
 
 def some_log(chance: Random, base: int, end: int) -> bytes:
-    """Return batches of some records, whose timestamps ascend slowly, and descend at any time."""
+    """Return batches of some records, whose timestamps rise slowly and fall at any time."""
     log, offset = b"", base
     while offset < end:
         length = min(chance.randint(1, 5), end - offset)

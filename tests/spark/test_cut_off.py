@@ -88,7 +88,7 @@ def test_r14_what_began_below_the_logs_start_is_open_by_what_is_shown_of_it(arch
     assert archive.offsets(**COMMITTED) == [*range(20, 30)]
     archive.commit("t", 30, highest_base=20, last_stable_offset=30, log_start=10)
     assert archive.plan(**COMMITTED).splits
-    assert archive.plan(**COMMITTED).losses == ()
+    assert not any("not shown" in str(loss) for loss in archive.plan(**COMMITTED).losses)
 
 
 def test_r14_a_range_below_the_hole_is_in_doubt_too(archive: Archive) -> None:

@@ -143,6 +143,7 @@ def change_metadata(made: MadeUp, random: Random) -> list[Expected]:
         [
             replace(good, end=random.randint(copy.name.base, reached - 1)),
             replace(good, records=(good.records or 0) + random.choice((-1, 1))),
+            replace(good, control=(good.control or 0) + 1),
             replace(good, time_max=(good.time_max or 0) + random.choice((-1, 1))),
             replace(good, time_min=(good.time_min or 0) + random.choice((-1, 1))),
             replace(good, crc32c=good.crc32c ^ 1 << random.randrange(32)),

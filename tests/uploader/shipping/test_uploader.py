@@ -102,6 +102,17 @@ def test_metadata_names_the_time_of_shipping(log: Log) -> None:
     assert before <= copy.metadata.shipped <= time.time() * 1000
 
 
+def test_metadata_has_the_number_of_transaction_markers(log: Log) -> None:
+    """Readers count the rows of a segment without reading it."""
+    log.put(0, build.batch(0, attributes=build.TRANSACTIONAL, producer_id=5) + build.marker(1, 5, 1))
+    log.put(2, batch(2, 8))
+    log.put(10, b"")
+    log.ship(0)
+    log.ship(2)
+    copies = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert [(copy.metadata.records, copy.metadata.control) for copy in copies] == [(2, 1), (8, 0)]
+
+
 def test_a_segment_is_read_once_however_often_the_store_refuses_it(
     interrupted: tuple[Log, Interrupted], scans: list[int]
 ) -> None:
