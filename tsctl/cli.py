@@ -9,9 +9,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -20,19 +20,21 @@ from ts_common.installed import missing_package
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
-from tsctl.commands.adopt import adopt_topic_id
-from tsctl.commands.cat import cat
-from tsctl.commands.gaps import gaps
-from tsctl.commands.get import get
-from tsctl.commands.ls import ls
-from tsctl.commands.report import report
-from tsctl.commands.sql import sql
-from tsctl.commands.status import status
-from tsctl.commands.verify import verify
 from tsctl.exit_codes import ExitCode
 from tsctl.output import ReaderGone, flush
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+# Each command, with its module and its function, in the order of the help.
+_COMMANDS: Final = {
+    "ls": ("ls", "ls"),
+    "verify": ("verify", "verify"),
+    "report": ("report", "report"),
+    "gaps": ("gaps", "gaps"),
+    "cat": ("cat", "cat"),
+    "get": ("get", "get"),
+    "sql": ("sql", "sql"),
+    "status": ("status", "status"),
+    "adopt-topic-id": ("adopt", "adopt_topic_id"),
+}
 
 
 def _say_version(asked: bool) -> None:
@@ -41,7 +43,6 @@ def _say_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _commands(
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
@@ -50,15 +51,17 @@ def _commands(
     """List, read and verify an archive of Kafka log segments, without a broker."""
 
 
-app.command()(ls)
-app.command()(verify)
-app.command()(report)
-app.command()(gaps)
-app.command()(cat)
-app.command()(get)
-app.command()(sql)
-app.command()(status)
-app.command()(adopt_topic_id)
+def commands(*names: str) -> typer.Typer:
+    """Return the program with some of its commands; without a name with all.
+
+    A command's module imports what that command needs, and the others' imports take longer than many commands run.
+    """
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+    app.callback()(_commands)
+    for name in names or _COMMANDS:
+        module, function = _COMMANDS[name]
+        app.command(name)(getattr(import_module(f"tsctl.commands.{module}"), function))
+    return app
 
 
 def main() -> None:
@@ -77,7 +80,9 @@ def run(arguments: Sequence[str]) -> ExitCode:
     """Run one command line and return its exit code."""
     try:
         try:
-            app(list(arguments), prog_name="tsctl")
+            # An option before the command, a wrong name and a shell's completion need all names.
+            named = arguments[:1] if arguments and arguments[0] in _COMMANDS else ()
+            commands(*named)(list(arguments), prog_name="tsctl")
         finally:
             flush()
     except SystemExit as ended:

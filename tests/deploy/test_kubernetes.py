@@ -16,7 +16,7 @@ from ts_common.endpoints.provider import open_provider
 from ts_common.logs import LogFormat
 from ts_uploader.cli import app as agent_cli
 from ts_uploader.environment import ServerPropertiesEnvironment
-from tsctl.cli import app as tsctl_cli
+from tsctl.cli import commands as tsctl_commands
 from tsctl.verify.segment_check import Depth
 
 CHECKOUT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:
 def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
     """Each option exists and accepts its value; its file is mounted; the brokers are those of the service."""
     name, *arguments = TSCTL["args"]
-    options = parsed(tsctl_cli, name, arguments)
+    options = parsed(tsctl_commands(), name, arguments)
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     assert str(options["config"]) == f"{mounts(TSCTL)['ts-uploader']['mountPath']}/{file}"
     assert options["as_json"]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import PROGRAM, Run
+from ts_common.query import plan_query
 from ts_local.ports import free_port
 from tsctl import cli, cli_page
-from tsctl.commands.cat import cat
 from tsctl.commands.ls import ls
 from tsctl.exit_codes import MEANINGS, ExitCode
 
@@ -61,14 +62,14 @@ def test_r11_what_retention_took_meanwhile_is_status_75(
     """The same command reads the new state if it runs again."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
-    opened = cat.__globals__["open_view"]
+    opened: Callable[..., object] = plan_query.open_view
 
     def taken(*arguments: object, **named_ones: object) -> object:
         view = opened(*arguments, **named_ones)
         hand_made.store.delete(info.key for info in list(hand_made.store.list("prod/t-0/")) if info.key.endswith("log"))
         return view
 
-    monkeypatch.setitem(cat.__globals__, "open_view", taken)
+    monkeypatch.setattr(plan_query, "open_view", taken)
     ended = run("cat", "t", *named)
     assert ended.code == 75
     assert "retention" in ended.err
@@ -119,7 +120,7 @@ def test_an_unknown_option_is_status_2(run: Run) -> None:
 
 def test_every_command_speaks_json(run: Run) -> None:
     """A program that uses the tool does not have to parse tables."""
-    for command in cli.app.registered_commands:
+    for command in cli.commands().registered_commands:
         assert command.callback is not None
         assert "--json" in run(command.callback.__name__.replace("_", "-"), "--help").out, command.callback
 
@@ -163,4 +164,4 @@ def test_the_installed_command_ends_as_its_status_says(hand_made: Archive, named
     done = subprocess.run([PROGRAM, "cat", "t", *named], capture_output=True, check=False, env=environment, timeout=300)
     assert done.returncode == 1
     assert "h\u00e9" in done.stdout.decode()
-    assert done.stderr.decode() == "tsctl: t-0: offsets 2 to 4 are lost: no object in the store contains them\n"
+    assert done.stderr.decode() == "tsctl: t-0: offsets 2 to 4 are lost: no object in the store holds them\n"

@@ -56,11 +56,7 @@ def test_offsets_and_the_greatest_timestamp_need_the_first_records_and_those_of_
 
 
 def test_the_last_offset_of_a_batch_that_lost_records_is_unknown() -> None:
-<<<<<<< HEAD
-    """Its base offset is the place to read; a batch behind it makes that needless."""
-=======
     """Its base offset is noted; a batch behind it makes that needless."""
->>>>>>> f-stats
     summary, _ = summarized(FULL + SPARSE, least=False)
     assert (summary.rows, summary.last, summary.sparse) == (12, 9, 10)
     summary, _ = summarized(LOG, least=False)

@@ -40,9 +40,5 @@ def test_only_the_timeindex_that_the_metadata_names_counts(indexed: MadeArchive,
 
 
 def test_claims_are_those_of_the_index_in_absolute_offsets(indexed: MadeArchive) -> None:
-<<<<<<< HEAD
-    """A timestamp, and the last offset up to where no record has a higher one."""
-=======
     """A timestamp, and the offset of the last record that it bounds."""
->>>>>>> f-stats
     assert claims_of(indexed.store, only_copy(indexed)) == ((1149, 149), (1189, 189))

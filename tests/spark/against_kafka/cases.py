@@ -93,7 +93,7 @@ def cases(early: int, middle: int, late: int) -> list[Case]:
             {**CLICKS, "startingOffsets": offsets(0, 99_999, 0), "failOnDataLoss": "false"},
             "start beyond latest",
         ),
-        error("an end beyond latest", {**CLICKS, "endingOffsets": offsets(9, 99_999, 9)}),
+        error("an end beyond latest", {**CLICKS, "endingOffsets": offsets(9, 99_999, 9)}, "end beyond latest"),
         Case(
             "an end beyond latest, losses allowed",
             {**CLICKS, "endingOffsets": offsets(9, 99_999, 9), "failOnDataLoss": "false"},
