@@ -12,6 +12,7 @@ from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import PROGRAM, Run
+from ts_common.archive.view import open_view
 from ts_common.query import plan_query
 from ts_local.ports import free_port
 from tsctl import cli, cli_page
@@ -62,7 +63,7 @@ def test_r11_what_retention_took_meanwhile_is_status_75(
     """The same command reads the new state if it runs again."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
-    opened: Callable[..., object] = plan_query.open_view
+    opened: Callable[..., object] = open_view
 
     def taken(*arguments: object, **named_ones: object) -> object:
         view = opened(*arguments, **named_ones)
