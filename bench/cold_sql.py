@@ -1,7 +1,8 @@
 """`python -m bench.cold_sql`: `tsctl sql` on one minute out of a day, in a cold process.
 
 A topic of two partitions in a directory has a day of records: a batch of 51 each second, in segments of an hour. Each
-round starts two fresh processes, with the compiled code cached:
+round starts two fresh processes, with the compiled code cached, and without pandas, as `requirements/tsctl.txt` has it
+(pyarrow.dataset imports pandas if it is installed):
 
 - `tsctl sql` with `--from` and `--to` counts the records of one minute;
 - Python imports DuckDB and pyarrow, and counts as many rows of a table in memory.
@@ -9,6 +10,7 @@ round starts two fresh processes, with the compiled code cached:
 The goal: at most twice the time. Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -54,14 +56,28 @@ def fill(location: str) -> None:
             ship(store, "events", made, HOURS * count, partition)
 
 
-def seconds(command: Sequence[str]) -> float:
+_SITE: Final = """
+import sys
+
+class NoPandas:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+sys.meta_path.insert(0, NoPandas)
+"""
+
+
+def seconds(command: Sequence[str], site: Path) -> float:
     """Return the seconds of a fresh process that counts the rows of the minute.
 
     Raises:
         RuntimeError: it counted others.
     """
     began = time.perf_counter()
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     elapsed = time.perf_counter() - began
     if ended.stdout.split()[-1] != str(_ROWS):
         raise RuntimeError(f"{_ROWS} rows were expected: {ended.stdout}")
@@ -78,11 +94,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-cold-sql.", dir=build) as directory:
         location = Path(directory).as_uri()
         fill(location)
+        site = Path(directory) / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(_SITE)
         tsctl = [str(Path(sys.executable).with_name("tsctl")), "sql", "--url", location, "--cluster", CLUSTER]
         window = ["--from", f"@{_FROM}", "--to", f"@{_FROM + _MINUTE}"]
         things = {
-            SQL: partial(seconds, [*tsctl, *window, "--format", "csv", "select count(*) as n from events"]),
-            PEER: partial(seconds, [sys.executable, "-c", _PEER]),
+            SQL: partial(seconds, [*tsctl, *window, "--format", "csv", "select count(*) as n from events"], site),
+            PEER: partial(seconds, [sys.executable, "-c", _PEER], site),
         }
         found = rounds(things, options.repeat, warm_up=2)
     print_table(("seconds, median", *found), [("", *(statistics.median(times) for times in found.values()))])

@@ -67,8 +67,6 @@ def commands(*names: str) -> typer.Typer:
 def main() -> None:
     """Run the command; an error that an operator can act on is one message and a non-zero exit code."""
     configure_logs(LogFormat.TEXT, logging.WARNING)
-    # pyarrow.dataset imports pandas where it is installed: 0.3 s for nothing, because no command uses it.
-    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # as Python documents for a blocked import
     for ending in (signal.SIGTERM, signal.SIGHUP):  # As for Ctrl-C: partial files are removed.
         if signal.getsignal(ending) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(ending, signal.default_int_handler)
