@@ -129,14 +129,15 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         Arrow does not name the fields of an expression, so each one is left out in turn: if the expression can then not
         be bound, it uses the field.
         """
-        if columns is None:
-            return list(self.schema.names)
-        used: set[Any] = set() if isinstance(columns, Mapping) else set(columns)
-        used |= {self._planned.query.tolerance.column} & {*self.schema.names}  # without it corrupt places have no rows
         expressions = [
             *(columns.values() if isinstance(columns, Mapping) else ()),
             *([filter] if filter is not None else []),
         ]
+        # A place of a field, as in pc.field(3), is another field's if columns are left out.
+        if columns is None or any("FieldPath(" in str(expression) for expression in expressions):
+            return list(self.schema.names)
+        used: set[Any] = set() if isinstance(columns, Mapping) else set(columns)
+        used |= {self._planned.query.tolerance.column} & {*self.schema.names}  # without it corrupt places have no rows
         for name in self.schema.names:
             rest = self.schema.remove(self.schema.get_field_index(name))
             if name not in used and not all(binds(expression, rest) for expression in expressions):

@@ -18,7 +18,7 @@ from ts_common.printable import printable
 from ts_common.query.locations import plan_everywhere
 from ts_common.query.losses import Loss
 from ts_common.query.plan_query import QueryPlan
-from ts_common.query.query import Query
+from ts_common.query.query import Query, of_partition
 from ts_common.query.split import Split, bytes_of
 from ts_common.query.totals import Detail, Totals, totals_of
 from ts_reader.decoding import NOTHING_DECODED, Decoding
@@ -167,10 +167,13 @@ class PlannedQuery:
         """The schema of the rows; raise as `columns`."""
         return self.columns.schema
 
-    def of_splits(self, splits: tuple[Split, ...]) -> "PlannedQuery":
-        """Return the same query with some splits of its plan."""
+    def of_partition(self, partition: TopicPartition, splits: tuple[Split, ...]) -> "PlannedQuery":
+        """Return the query of one partition, with the splits of this plan."""
         part = self.unplanned()
-        part._plan, part._columns = replace(self.plan, splits=splits), self.columns
+        part.query = of_partition(self.query, partition, splits[0].location, splits[0].connection)
+        part._locate = None
+        losses = tuple(loss for loss in self.plan.losses if loss.partition == partition)
+        part._plan, part._columns = replace(self.plan, splits=splits, losses=losses), self.columns
         return part
 
     def unplanned(self) -> "PlannedQuery":

@@ -60,7 +60,7 @@ class Scan(ArrowRows):
         for split in self._planned.plan.splits:
             by_partition.setdefault(split.ranges[0].copies[0].keys.partition, []).append(split)
         for partition, splits in sorted(by_partition.items()):
-            yield partition, Scan(self._planned.of_splits(tuple(splits)))
+            yield partition, Scan(self._planned.of_partition(partition, tuple(splits)))
 
     def planned_again(self) -> "Scan":
         """Return the same scan of the archive as it is now."""

@@ -9,7 +9,7 @@ import io
 import math
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ts_common.errors import ConfigurationError
+from ts_common.errors import ConfigurationError, QueryError
 from ts_common.printable import printable
 from tsctl.json_lines import json_line
 from tsctl.output import Output
@@ -65,7 +65,7 @@ def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) ->
         for row in _rows(batches):
             writer.writerow(["" if value is None else _text(value) for value in row])
         return
-    names = [printable(name) for name in schema.names]
+    names = _unique([printable(name) for name in schema.names])
     for row in _rows(batches):
         to.writelines(json_line({name: _json(value) for name, value in zip(names, row, strict=True)}))
 
@@ -76,11 +76,35 @@ def write_file(form: Format, schema: pa.Schema, batches: Batches, path: Path) ->
     An Arrow file has the IPC file format, with buffers compressed by zstd.
     """
     count = 0
-    with complete_file(path) as temporary, _writer(form, schema, temporary) as writer:
+    names = _unique(schema.names)
+    schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+    with complete_file(path) as temporary, _translated(form), _writer(form, schema, temporary) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            writer.write_batch(batch.rename_columns(names))
             count += batch.num_rows
     return count
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Return names of columns with a number behind those that were there already: `a`, `a_1`."""
+    found: list[str] = []
+    for name in names:
+        number, chosen = 0, name
+        while chosen in found:
+            number += 1
+            chosen = f"{name}_{number}"
+        found.append(chosen)
+    return found
+
+
+@contextmanager
+def _translated(form: Format) -> Iterator[None]:
+    """Raise what a format cannot hold as an error of the query."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        message = f"--format={form}: {printable(str(error))}; choose another format, or cast the column"
+        raise QueryError(message) from error
 
 
 def _writer(form: Format, schema: pa.Schema, path: Path) -> Any:
@@ -121,8 +145,27 @@ def _umask() -> int:
 def _rows(batches: Batches) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS):
-            columns = [column.to_pylist() for column in batch.slice(start, _ROWS).columns]
+            columns = [_values(column) for column in batch.slice(start, _ROWS).columns]
             yield from zip(*columns, strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column; those beyond Python's calendar are text."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        values = [_value(column, place) for place in range(len(column))]
+    return values
+
+
+def _value(column: pa.Array, place: int) -> Any:
+    try:
+        return column[place].as_py()
+    except (OverflowError, ValueError):
+        kind = column.type
+        if pa.types.is_timestamp(kind):
+            return f"@{column[place].value} {kind.unit}"
+        return " ".join(column.slice(place, 1).to_string(window=1 << 30, container_window=1 << 30).split())
 
 
 def _cell(value: Any) -> Any:

@@ -149,11 +149,13 @@ def open_registry(registry: str | None, ca_file: Path | None, problems: list[str
         return None
 
 
-def held_partitions(archive: "Archive", topic: str, numbers: frozenset[int] | None) -> list[int] | None:
-    """Return the requested partitions that a topic has; None for all."""
+def held_partitions(
+    archive: "Archive", topic: str, numbers: frozenset[int] | None, incarnation: str
+) -> list[int] | None:
+    """Return the requested partitions that an incarnation of a topic has; None for all."""
     if numbers is None:
         return None
-    held = {info.partition for info in archive.partitions(topic)}
+    held = {info.partition for info in archive.partitions(topic, incarnation=incarnation)}
     if chosen := sorted(numbers & held):
         return chosen
     return sorted(numbers)  # an error that names what there is

@@ -8,6 +8,7 @@ from enum import Enum
 from ts_common.archive.layout import keys_of
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.model import TopicPartition
 from ts_common.query.policies import STRICT, Tolerance, View
 from ts_common.query.wording import PYTHON, Wording
 from ts_common.reading.incarnation_option import NEWEST
@@ -166,3 +167,34 @@ def settled(store: ObjectStore, query: Query) -> Query:
     if query.entropy_bits is not None:
         return query
     return replace(query, entropy_bits=keys_of(store, query.cluster, None).entropy_bits)
+
+
+def of_partition(query: Query, partition: TopicPartition, location: str, connection: Connection) -> Query:
+    """Return the query of one of its partitions.
+
+    Args:
+        query: any.
+        partition: of it.
+        location: of the partition's topic.
+        connection: of the location.
+    """
+
+    def bound(whole: Bound) -> Bound:
+        match whole:
+            case Offsets(by_topic):
+                return Offsets({partition.topic: {partition.partition: by_topic[partition.topic][partition.partition]}})
+            case Timestamps(by_topic):
+                times = {partition.partition: by_topic[partition.topic][partition.partition]}
+                return Timestamps({partition.topic: times})
+            case _:
+                return whole
+
+    return replace(
+        query,
+        location=location,
+        connection=connection,
+        topics_elsewhere=(),
+        subscription=Subscription(assigned={partition.topic: (partition.partition,)}),
+        start=bound(query.start),
+        end=bound(query.end),
+    )

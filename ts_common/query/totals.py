@@ -157,5 +157,7 @@ def _by_metadata(part: ReadRange, aborted: Iterable[AbortedTransaction], detail:
         return Totals(max(end - first, 0))
     if not is_whole or first == end or (detail is Detail.ALL and metadata.time_min is None):
         return None
+    if metadata.time_max is None and metadata.time_min != NO_TIMESTAMP:
+        return None  # no record has a timestamp above -1: all can have lower ones
     greatest = NO_TIMESTAMP if metadata.time_max is None else metadata.time_max
     return Totals(end - first, first, end - 1, greatest if metadata.time_min is None else metadata.time_min, greatest)

@@ -108,7 +108,7 @@ def cat(
     is_json = form == Format.JSON
     scan = archive.scan(
         topic,
-        partitions=held_partitions(archive, topic, parse_partitions(partition)),
+        partitions=held_partitions(archive, topic, parse_partitions(partition), incarnation),
         include_headers=True,
         key=None if is_json else key,
         value=None if is_json else value,

@@ -129,11 +129,11 @@ def sql(
     def scan(topic: str) -> "Scan":
         shown = archive
         if moment is not None:  # transactions are whole between the topics of a statement
-            named = [name for name in session.topics if statement is not None and name.lower() in statement.lower()]
+            named = None if statement is None else session.named(statement)
             shown = archive.at(moment, unproven="warn" if unproven else "error", topics=named or None)
         return shown.scan(
             topic,
-            partitions=held_partitions(archive, topic, numbers),
+            partitions=held_partitions(archive, topic, numbers, incarnation),
             key=codec_of(codecs[0], topic),
             value=codec_of(codecs[1], topic),
             undecoded=undecoded.value,

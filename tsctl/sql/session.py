@@ -1,6 +1,6 @@
 """One DuckDB connection whose tables are the topics of an archive.
 
-A topic becomes a table when a statement contains its name: a scan costs nothing before it is read. DuckDB passes
+A topic becomes a table when DuckDB looks for one of its name. DuckDB passes
 columns and filters to the scan's dataset, so a query reads what it needs. A statement cannot reach files, other
 databases and extensions, unless the session allows it.
 """
@@ -112,13 +112,26 @@ class Session:
         """
         self._reads.clear()
         self._failures.clear()
-        self._register(statement.text)
-        with self._translated():
-            if not statement.has_result:
-                self._connection.execute(statement.text)
-                return None
-            reader = self._connection.sql(statement.text).to_arrow_reader(_BATCH_ROWS)
-        return reader.schema, self._batches(reader)
+        self._choose_capitals(statement.text)
+        while True:
+            try:
+                with self._translated():
+                    if not statement.has_result:
+                        self._connection.execute(statement.text)
+                        return None
+                    reader = self._connection.sql(statement.text).to_arrow_reader(_BATCH_ROWS)
+            except QueryError as error:
+                topic = self._missing_table(error)
+                if topic is None:
+                    raise
+                self._register(topic)
+            else:
+                return reader.schema, self._batches(reader)
+
+    def named(self, text: str) -> list[str]:
+        """Return the topics whose names are words of a text of SQL."""
+        words = _words(text)
+        return [topic for topic in self._topics if topic.lower() in words]
 
     def reads(self) -> list[Read]:
         """Return what the last statement has read of topics so far."""
@@ -128,19 +141,26 @@ class Session:
         with self._translated(), closing(reader):
             yield from reader
 
-    def _register(self, statement: str) -> None:
-        """Make a table of each topic whose name the statement contains."""
-        folded = statement.lower()
+    def _missing_table(self, error: QueryError) -> str | None:
+        """Return the topic that DuckDB lacks as a table; None if the error is another one."""
+        match = _NO_TABLE.search(str(error.__cause__))
+        if match is None or match[1].lower() in self._registered:
+            return None
+        if match[1] in self._topics:
+            return match[1]
+        return next((topic for topic in self._topics if topic.lower() == match[1].lower()), None)
+
+    def _choose_capitals(self, statement: str) -> None:
+        """Make tables of topics that differ from another table in capitals only: SQL does not distinguish them."""
         for topic in self._topics:
-            name = topic.lower()
-            if name not in folded or self._registered.get(name) == topic:
-                continue
-            if name in self._registered and topic not in statement:
-                continue  # SQL does not distinguish capitals; this statement has the other topic
-            self._connection.register(
-                topic, self._scan(topic).dataset(self._observer(topic), yields_rows=self._yields_rows)
-            )
-            self._registered[name] = topic
+            known = self._registered.get(topic.lower())
+            if known not in {None, topic} and re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", statement):
+                self._register(topic)
+
+    def _register(self, topic: str) -> None:
+        dataset = self._scan(topic).dataset(self._observer(topic), yields_rows=self._yields_rows)
+        self._connection.register(topic, dataset)
+        self._registered[topic.lower()] = topic
 
     def _observer(self, topic: str) -> Observer:
         reads, failures, progress = self._reads, self._failures, self._progress
@@ -183,3 +203,16 @@ class Session:
         if "disabled by configuration" in text or "disabled through configuration" in text:
             lines.append("--files allows it")
         return printable("; ".join(line for line in lines if line))
+
+
+def _words(text: str) -> set[str]:
+    """Return the identifiers and keywords of a text of SQL in small letters, without their quotation marks."""
+    tokens = duckdb.tokenize(text)
+    ends = [start for start, _ in tokens[1:]] + [len(text.encode())]
+    data = text.encode()  # places are those of bytes
+    found = set()
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        if kind in {duckdb.token_type.identifier, duckdb.token_type.keyword}:
+            word = data[start:end].decode("utf-8", "replace").strip()
+            found.add(word[1:].partition('"')[0].lower() if word.startswith('"') else word.lower())
+    return found
