@@ -20,6 +20,7 @@ from ts_common.json_objects import parse_json
 from ts_common.schemas.choice import parse_codec
 from ts_common.schemas.contract import Codec
 from ts_common.schemas.rows import jsonable
+from tsctl.arrow_values import values_of
 
 
 def _base64(data: bytes) -> str:
@@ -85,7 +86,7 @@ class Form:
             as_text = self._bytes or _base64
             return [(None if data is None else as_text(data), None) for data in raw]
         decoded = self._codec.decode(column, headers)
-        values = decoded.column.to_pylist(maps_as_pydicts="strict")
+        values = values_of(decoded.column, maps_as_pydicts="strict")
         return [
             (_base64(data), reason) if reason is not None else self._shown(data, value)
             for data, value, reason in zip(raw, values, decoded.refused.to_pylist(), strict=True)

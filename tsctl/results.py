@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.printable import printable
+from tsctl.arrow_values import values_of
 from tsctl.json_lines import json_line
 from tsctl.output import Output
 
@@ -60,10 +61,12 @@ def write_table(schema: pa.Schema, batches: Batches, output: Output, read: Calla
 def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) -> None:
     """Write all rows as CSV with a header, or as JSON lines."""
     if form is Format.CSV:
+        # A file has the text as it is; a terminal would obey escapes in it.
+        shown: Callable[[str], str] = printable if to.isatty() else str
         writer = csv.writer(to, lineterminator="\n")
-        writer.writerow(schema.names)
+        writer.writerow([shown(name) for name in schema.names])
         for row in _rows(batches):
-            writer.writerow(["" if value is None else _text(value) for value in row])
+            writer.writerow(["" if value is None else shown(_text(value)) for value in row])
         return
     names = _unique([printable(name) for name in schema.names])
     for row in _rows(batches):
@@ -145,27 +148,8 @@ def _umask() -> int:
 def _rows(batches: Batches) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS):
-            columns = [_values(column) for column in batch.slice(start, _ROWS).columns]
+            columns = [values_of(column) for column in batch.slice(start, _ROWS).columns]
             yield from zip(*columns, strict=True)
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; those beyond Python's calendar are text."""
-    try:
-        values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError):
-        values = [_value(column, place) for place in range(len(column))]
-    return values
-
-
-def _value(column: pa.Array, place: int) -> Any:
-    try:
-        return column[place].as_py()
-    except (OverflowError, ValueError):
-        kind = column.type
-        if pa.types.is_timestamp(kind):
-            return f"@{column[place].value} {kind.unit}"
-        return " ".join(column.slice(place, 1).to_string(window=1 << 30, container_window=1 << 30).split())
 
 
 def _cell(value: Any) -> Any:

@@ -167,3 +167,12 @@ def test_a_narrow_filter_of_offsets_reads_few_of_a_long_segment(shapes: ScannedA
     assert [estimate.offsets for estimate in noting.estimates] == [LONG // 4, LONG // 4, LONG]
     assert noting.estimates[0].bytes < noting.estimates[2].bytes * 0.3
     assert all(estimate.segments == 1 for estimate in noting.estimates)
+
+
+def test_a_filter_by_the_place_of_a_field_is_applied_to_that_field(shapes: ScannedArchive) -> None:
+    """Columns that are left out would move it to another one."""
+    dataset = shapes.scan("fields").dataset()
+    place = dataset.schema.get_field_index("partition")
+    found = dataset.to_table(columns=["offset"], filter=pc.field(place) == 0)
+    assert found == dataset.to_table(columns=["offset"], filter=pc.field("partition") == 0)
+    assert 0 < found.num_rows < dataset.count_rows()

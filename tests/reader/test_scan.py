@@ -266,3 +266,18 @@ def test_large_segments_are_cut_at_their_indexes(archive: ScannedArchive, monkey
     scan = archive.scan()
     assert len(scan._planned.plan.splits) > 3
     assert scan.to_table()["offset"].to_pylist() == list(range(300))
+
+
+def test_a_scan_of_one_partition_stays_one(archive: ScannedArchive) -> None:
+    """Planned again, or followed, it does not read the other partitions."""
+    for partition in range(2):
+        archive.put_segment("t", 0, batches((0, 10)), partition=partition)
+        archive.commit("t", 10, partition=partition)
+    offsets = {0: 3, 1: 7}
+    scans = list(archive.scan(starting_offsets=offsets).by_partition())
+    assert [str(partition) for partition, _ in scans] == ["t-0", "t-1"]
+    for (_, one), start in zip(scans, offsets.values(), strict=True):
+        assert one.to_table()["offset"].to_pylist() == [*range(start, 10)]
+        assert one.planned_again().to_table() == one.to_table()
+        step = next(one.follow())
+        assert step.to_table() == one.to_table()

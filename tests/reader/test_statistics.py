@@ -321,3 +321,12 @@ def test_a_count_of_a_dataset_is_observed(archive: ScannedArchive) -> None:
     with pytest.raises(ObjectNotFound):
         removed.dataset(noting).count_rows()
     assert [type(each) for each in noting.noted] == [Estimate, Estimate, Estimate, ObjectNotFound]
+
+
+def test_timestamps_below_minus_one_are_not_taken_for_none(archive: ScannedArchive) -> None:
+    """The metadata has no greatest timestamp then."""
+    archive.put_segment("t", 0, batches((0, 3), time=-100))
+    archive.commit("t", 3)
+    for least in (True, False):
+        (found,) = archive.scan().statistics(least_timestamp=least)
+        assert found.greatest_timestamp == -98

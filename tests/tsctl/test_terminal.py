@@ -116,3 +116,14 @@ def test_a_progress_bar_takes_no_line_of_a_redirected_output(
     assert process.wait(60) == expected.returncode
     assert file.read_bytes() == expected.stdout != b""
     assert b"\x1b[2K" in drawn  # a bar was drawn, and its line is erased
+
+
+def test_r16_csv_on_a_terminal_is_escaped(named: tuple[str, ...]) -> None:
+    """Names of columns and values; a file has them as they are."""
+    for command in (
+        ("cat", "t", "--format", "csv"),
+        ("sql", "--allow-loss", "--format", "csv", f'select key as "{ESCAPES}" from t'),
+    ):
+        _, shown = on_terminal([PROGRAM, *command, *named])
+        assert raw_in(shown) == []
+        assert "pwned" in shown

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ts_common.json_objects import MAX_INT32, shown, whole_number
 from ts_common.model import TopicPartition, is_topic_name
 
 _TOPIC_IDS: Final = "~topicIds"
@@ -75,21 +76,27 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
     try:
         topics = {name: value for name, value in encoded.items() if name not in {_TOPIC_IDS, _EPOCHS, _BEGAN}}
         return StreamOffset(
-            _positions(topics),
+            _positions(topics, 0),
             {_topic(name): str(topic_id) for name, topic_id in encoded.get(_TOPIC_IDS, {}).items()},
-            _positions(encoded.get(_EPOCHS, {})),
-            _positions(encoded.get(_BEGAN, {})),
+            _positions(encoded.get(_EPOCHS, {}), -1),
+            _positions(encoded.get(_BEGAN, {}), 0),
         )
     except (TypeError, AttributeError) as error:
         raise ValueError(error) from error
 
 
-def _positions(by_topic: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def _positions(by_topic: Mapping[str, Mapping[str, int]], least: int) -> dict[TopicPartition, int]:
     return {
-        TopicPartition(_topic(topic), int(number)): int(offset)
+        TopicPartition(_topic(topic), _partition(number)): whole_number(offset, least)
         for topic, offsets in by_topic.items()
         for number, offset in offsets.items()
     }
+
+
+def _partition(text: object) -> int:
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or str(int(text[:11])) != text:
+        raise ValueError(f"{shown(text)} is not the number of a partition")
+    return whole_number(int(text), 0, MAX_INT32)
 
 
 def _topic(name: str) -> str:

@@ -140,7 +140,7 @@ class Registry(SchemaSource):
         if answer.status == 200:
             call.refuse_page(answer.headers.get("content-type"))
             return answer.body
-        said = printable(answer.body[:_SHOWN].decode("utf-8", "replace"))
+        said = printable(self._without_secrets(answer.body.decode("utf-8", "replace"))[:_SHOWN])
         failed = f"GET {call.target}: HTTP {answer.status}: {said}"
         match answer.status:
             case 401 | 403:
@@ -151,6 +151,18 @@ class Registry(SchemaSource):
                 raise StoreUnavailable(f"{failed}; try again later")
             case _:
                 raise CorruptData(f"{failed}; check that this is the URL of a registry's API")
+
+    def _without_secrets(self, text: str) -> str:
+        """Return a response without the credentials of the request: some servers return its headers."""
+        for value in self._headers.values():
+            kind, _, secret = value.partition(" ")
+            secrets = [value, secret]
+            if kind == "Basic":
+                login = base64.b64decode(secret).decode()
+                secrets += [login, login.partition(":")[2]]
+            for each in filter(None, secrets):
+                text = text.replace(each, "***")
+        return text
 
 
 def _is_of_a_registry(answer: Response) -> bool:

@@ -23,7 +23,8 @@ from tsctl.sql.progress import ReadProgress
 
 # DuckDB would draw a progress bar on standard output, among the rows.
 _SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "enable_progress_bar = false")
-_CONFINED: Final = ("enable_external_access = false", "lock_configuration = true")
+# A directory for temporary files would be open to statements: DuckDB allows what it may write itself.
+_CONFINED: Final = ("temp_directory = ''", "enable_external_access = false", "lock_configuration = true")
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
 _BATCH_ROWS: Final = 32_768
 

@@ -36,7 +36,27 @@ def test_epochs_and_beginnings_are_no_part_of_the_position() -> None:
     assert not StreamOffset({ZERO: 5}).equals_in_position(StreamOffset({ZERO: 5}, {"t": "x"}))
 
 
-@pytest.mark.parametrize("encoded", [{"t": 5}, {"t": {"x": 5}}, {"t": {"0": None}}, {"a b": {"0": 1}}, ["t"], 5, None])
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        {"t": 5},
+        {"t": {"x": 5}},
+        {"t": {"0": None}},
+        {"t": {"0": 1.9}},
+        {"t": {"0": True}},
+        {"t": {"0": float("inf")}},
+        {"t": {"0": -7}},
+        {"t": {"0": 1 << 63}},
+        {"t": {"00": 1}},
+        {"t": {"-3": 1}},
+        {"t": {"9" * 5000: 1}},
+        {"t": {"0": 5}, "~epochs": {"t": {"0": -2}}},
+        {"a b": {"0": 1}},
+        ["t"],
+        5,
+        None,
+    ],
+)
 def test_other_values_are_no_offset(encoded: object) -> None:
     """The caller names what holds them."""
     with pytest.raises(ValueError, match=r"."):

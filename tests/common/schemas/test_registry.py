@@ -83,6 +83,19 @@ def test_credentials_are_sent_and_never_shown(fake: FakeServer) -> None:
         assert fake.endpoint in str(error.value)
 
 
+@pytest.mark.parametrize("given", [{"user": "me", "password": SECRET}, {"token": SECRET}])
+def test_credentials_in_a_response_are_not_shown(fake: FakeServer, given: dict[str, str]) -> None:
+    """Some servers return the headers of the request in a page about an error."""
+    registry = Registry(fake.endpoint, **given)  # type: ignore[arg-type]  # texts
+    echo = f"authorization: Basic bWU6aHVudGVyMg== or Bearer {SECRET}, me:{SECRET}".encode()
+    for status in ("404 Not Found", "401 Unauthorized", "500 Internal Server Error"):
+        fake.answers = [answer(status, echo)]
+        with pytest.raises(TieredStorageError, match=r"\*\*\*") as error:
+            registry.schema(2)
+        assert SECRET not in str(error.value)
+        assert "user" not in given or "bWU6aHVudGVyMg" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("response", "kind", "reason"),
     [

@@ -295,3 +295,17 @@ def test_a_corrupt_place_is_left_out_or_a_line_of_its_own(hand_made: Archive, na
     permissive = lines("permissive")
     assert [line["offset"] for line in permissive] == [*range(11)]
     assert b64decode(permissive[10]["corrupt"]).endswith(b"xyz")
+
+
+def test_an_avro_time_beyond_the_calendar_is_text(
+    hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    """A record next to it is shown as ever."""
+    (tmp_path / "at.avsc").write_text('{"type": "long", "logicalType": "timestamp-millis"}')
+    values = [varint(1 << 50), varint(1_700_000_000_000)]
+    hand_made.put_segment("t", 0, batch(0, [record(at, b"k", value) for at, value in enumerate(values)]))
+    hand_made.commit("t", 2)
+    shown = [
+        line["value"] for line in run("cat", "t", *named, "--value", f"avro,schema.file={tmp_path / 'at.avsc'}").lines
+    ]
+    assert shown == [f"@{1000 << 50} us", "2023-11-14 22:13:20+00:00"]

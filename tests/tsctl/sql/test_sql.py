@@ -16,6 +16,7 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.transactions import data
 from tests.transactions import ended as ended_at
 from tests.tsctl.running import Ended, Run, runner
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import SegmentName
 
 TIME = 1_767_222_000_000  # 2025-12-31T23:00:00Z
@@ -25,6 +26,8 @@ CONFINED = [
     pytest.param("select * from '{file}'", id="a file as a table"),
     pytest.param("copy (select 1) to '{file}.copy'", id="COPY"),
     pytest.param("attach '{file}.db'", id="ATTACH"),
+    pytest.param("export database '.tmp'", id="DuckDB's own directory for temporary files"),
+    pytest.param("copy (select 1) to '.tmp/copy.csv'", id="a file there"),
     pytest.param("install httpfs", id="INSTALL"),
     pytest.param("load httpfs", id="LOAD"),
     pytest.param("set enable_external_access = true", id="the setting itself"),
@@ -253,3 +256,57 @@ def test_lost_offsets_end_a_statement_unless_they_are_allowed(sql: Run, archive:
     allowed = sql("select count(*) as n from holes", "--format", "json", "--allow-loss")
     assert (allowed.code, allowed.lines) == (0, [{"n": 3}])
     assert allowed.err.startswith("tsctl: holes-0: offsets 0 to 4 are lost")
+
+
+def test_a_word_that_contains_a_topics_name_opens_no_table(sql: Run, archive: MadeArchive) -> None:
+    """Neither its codec nor its completeness matters: only tables that DuckDB looks for are opened."""
+    archive.put_segment("order", 0, batches((0, 3)))
+    archive.commit("order", 3)
+    archive.put_segment("orders", 0, batches((0, 4), time=TIME))
+    archive.commit("orders", 4)
+    count = ("--format", "csv", "select count(*) as n from orders")
+    assert sql("--value", "order=avro,schema.file=/does/not/exist", *count).out.split() == ["n", "4"]
+    ended = sql("--at", f"@{TIME + 1}", "--unproven", *count)
+    assert (ended.code, ended.out.split()) == (0, ["n", "2"])
+    assert "order-0" not in ended.err
+
+
+def test_partitions_are_those_of_the_incarnation(sql: Run, archive: MadeArchive) -> None:
+    """A topic may have had more partitions before it was created again."""
+    archive.put_incarnations("again", "AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB")
+    directories = [each.directory for each in read_incarnations(archive.store, archive.keys, "again")[0].entries]
+    for directory, partitions in zip(directories, (2, 1), strict=True):
+        for partition in range(partitions):
+            archive.put_segment(directory, 0, batches((0, 3)), partition=partition)
+            archive.commit(directory, 3, partition=partition)
+    query = ("-p", "0,1", "--format", "csv", "select count(*) as n from again")
+    assert sql("--incarnation", "oldest", *query).out.split() == ["n", "6"]
+    assert sql(*query).out.split() == ["n", "3"]
+
+
+def test_columns_of_one_name_are_all_written(sql: Run, tmp_path: Path) -> None:
+    """A name that was there already gets a number."""
+    query = "select 1 as a, 2 as a, 3 as a_1"
+    assert sql("--format", "json", query).lines == [{"a": 1, "a_1": 2, "a_1_1": 3}]
+    assert sql("--format", "parquet", "--output", tmp_path / "result", query).code == 0
+    assert pq.read_table(tmp_path / "result").to_pylist() == [{"a": 1, "a_1": 2, "a_1_1": 3}]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_times_beyond_the_calendar_are_text(sql: Run, archive: MadeArchive, form: str) -> None:
+    """A producer may write microseconds as milliseconds; DuckDB has infinite times, and arrays of them."""
+    far = 1_700_000_000_000_000
+    archive.put_segment("far", 0, batches((0, 1), time=far))
+    archive.commit("far", 1)
+    assert f"@{far * 1000} us" in sql("--format", form, "select timestamp from far").out
+    ended = sql("--format", form, "select 'infinity'::timestamp as t, ['infinity'::date] as d, 5 as five")
+    assert ended.code == 0
+    assert "5" in ended.out
+
+
+def test_a_type_that_parquet_lacks_is_a_message(sql: Run, tmp_path: Path) -> None:
+    """Nothing is written."""
+    ended = sql("--format", "parquet", "--output", tmp_path / "result", "select interval '1' month as m")
+    assert ended.code == 2
+    assert "--format=parquet" in ended.err
+    assert not (tmp_path / "result").exists()
