@@ -248,7 +248,7 @@ class Archive:
             max_batch_bytes=max_batch_bytes,
         )
         topics = tuple(query.subscription.assigned or query.subscription.topics)
-        decoding = decoding_of(key, value, undecoded, topics, self._schemas, arguments)
+        decoding = decoding_of(key, value, undecoded, topics, self._schemas, arguments, self._wording)
         names = columns_of(
             columns,
             include_headers=arguments.boolean("include_headers", include_headers),
@@ -288,7 +288,9 @@ class Archive:
         """
         arguments = Arguments()
         given = {part.value: name}
-        decoding = decoding_of(given.get("key"), given.get("value"), "error", [topic], self._schemas, arguments)
+        decoding = decoding_of(
+            given.get("key"), given.get("value"), "error", [topic], self._schemas, arguments, self._wording
+        )
         arguments.check()
         return decoding.open(part)[topic]
 

@@ -37,8 +37,8 @@ LEAST_MEMORY: Final = 128 << 20
 _PACKED_BYTES: Final = 32 << 20
 _EDGES: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST, -2: Edge.EARLIEST, -1: Edge.LATEST}
 _OFFSETS_EXPECTED: Final = (
-    'expected "earliest", "latest", an offset, or one of each partition: {0: 4711, 1: "latest"}, with several topics '
-    '{"orders": {0: 4711}}'
+    'expected "{edge}", an offset, or one of each partition: {{0: 4711, 1: "{edge}"}}, with several topics '
+    '{{"orders": {{0: 4711}}}}'
 )
 
 TopicArgument = str | Sequence[str] | re.Pattern[str]
@@ -155,7 +155,7 @@ def offsets_of(name: str, value: Any, topics: Sequence[str], arguments: Argument
     def edge(one: Any) -> Edge:
         found = _EDGES.get(one.lower() if isinstance(one, str) else one) if isinstance(one, str | int) else None
         if found is None or isinstance(one, bool):
-            raise ValueError(_OFFSETS_EXPECTED)
+            raise ValueError(_OFFSETS_EXPECTED.format(edge="earliest" if refused is Edge.LATEST else "latest"))
         if found is refused:
             raise ValueError(f"a scan cannot {'start' if refused is Edge.LATEST else 'end'} there")
         return found

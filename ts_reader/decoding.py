@@ -9,6 +9,7 @@ from ts_common.execution.columns import Columns, Undecoded, error_column
 from ts_common.installed import missing_package
 from ts_common.model import is_topic_name
 from ts_common.query.query import Query
+from ts_common.query.wording import PYTHON, Wording
 from ts_common.schemas.choice import CodecChoice, parse_codec
 from ts_common.schemas.contract import Codec, Part
 from ts_common.schemas.source import SchemaSource
@@ -85,6 +86,7 @@ def decoding_of(
     topics: Sequence[str],
     source: SchemaSource | None,
     arguments: Arguments,
+    wording: Wording = PYTHON,
 ) -> Decoding:
     """Return what the arguments `key`, `value` and `undecoded` of a scan say; their problems are in `arguments`.
 
@@ -95,6 +97,7 @@ def decoding_of(
         topics: of the scan; empty for a pattern.
         source: of schemas; None if the archive names none.
         arguments: receives problems.
+        wording: how messages name arguments.
     """
     choices: dict[Part, dict[str, CodecChoice]] = {}
     for part, given in ((Part.KEY, key), (Part.VALUE, value)):
@@ -113,9 +116,7 @@ def decoding_of(
             for topic, text in by_topic.items()
         }
         if source is None and any(choice.needs_source for choice in choices[part].values()):
-            arguments.problems.append(
-                f"{part}={given!r}: its schema is unknown: pass registry=... to Archive, or schema.file=... here"
-            )
+            arguments.problems.append(f"{part}={given!r}: its schema is unknown: {wording.schema_source}")
     accepted = {each.value: each for each in Undecoded}
     return Decoding(choices, source, arguments.one_of("undecoded", undecoded, accepted, Undecoded.ERROR))
 

@@ -17,7 +17,7 @@ class ExitCode(IntEnum):
 
 MEANINGS: Final = {
     ExitCode.FINE: "done, and nothing to report",
-    ExitCode.FOUND: "done, with findings: a hole, damage, an unhealthy agent",
+    ExitCode.FOUND: "findings: a hole, damage, lost offsets, a value that does not decode, an unhealthy agent",
     ExitCode.REFUSED: "a user's mistake, or the operator must act: the message names it; nothing was written",
     ExitCode.BROKEN: "an error of `tsctl` itself, with a traceback",
     ExitCode.TRY_AGAIN: "the store or an agent did not answer, or retention deleted an object meanwhile: run it again",

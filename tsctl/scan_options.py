@@ -28,6 +28,7 @@ WORDING: Final = Wording(
     despite_loss="To read what is left, add --allow-loss",
     despite_corruption="To read what is intact, add --mode dropmalformed",
     despite_unproven="To read what is shipped, add --unproven",
+    schema_source="add --registry URL or topic:NAME, or write avro,schema.file=FILE",
     despite_undecoded="To have null and the reason instead, add --undecoded null",
 )
 _VARIABLES: Final = {name: f"TSCTL_REGISTRY_{name.upper()}" for name in ("user", "password", "token")}
@@ -193,8 +194,12 @@ def parse_bounds(start: str | None, end: str | None, problems: list[str], *, off
             continue
         if offsets and text.isascii() and text.isdecimal():
             found[f"{side}_offsets"] = int(text)
-        elif (moment := parse_time(option, text, problems)) is not None:
-            found[f"{side}_timestamp"] = moment
+        else:
+            found_problems: list[str] = []
+            if (moment := parse_time(option, text, found_problems)) is not None:
+                found[f"{side}_timestamp"] = moment
+            expected = ": expected an offset, or " if offsets else ": expected "
+            problems += [problem.replace(": expected ", expected) for problem in found_problems]
     for kind in ("offsets", "timestamp"):
         low, high = found.get(f"starting_{kind}"), found.get(f"ending_{kind}")
         if low is not None and high is not None and low > high:

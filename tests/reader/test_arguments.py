@@ -15,8 +15,8 @@ from ts_reader import Archive, Scan
 S3 = "s3://bucket/base"
 PARTITIONS = "numbers of partitions are expected, as in [0, 3]"
 OFFSETS = (
-    'expected "earliest", "latest", an offset, or one of each partition: {0: 4711, 1: "latest"}, with several topics '
-    '{"orders": {0: 4711}}'
+    'expected "{edge}", an offset, or one of each partition: {{0: 4711, 1: "{edge}"}}, with several topics '
+    '{{"orders": {{0: 4711}}}}'
 )
 TIME = "expected a time such as 2026-11-22T06:00:00Z (UTC unless it has an offset), or @milliseconds"
 COLUMNS = "key, value, topic, partition, offset, timestamp, timestampType"
@@ -237,17 +237,17 @@ def test_offsets_of_several_topics_are_given_by_topic() -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("begin", f"='begin': {OFFSETS}"),
-        (-3, f"=-3: {OFFSETS}"),
-        (True, f"=True: {OFFSETS}"),
-        (1.0, f"=1.0: {OFFSETS}"),
-        (None, f"=None: {OFFSETS}"),
-        ([5], f"=[5]: {OFFSETS}"),
-        ({0: "begin"}, f"['t'][0]='begin': {OFFSETS}"),
-        ({0: -3}, f"['t'][0]=-3: {OFFSETS}"),
-        ({0: True}, f"['t'][0]=True: {OFFSETS}"),
-        ({0: 1.5}, f"['t'][0]=1.5: {OFFSETS}"),
-        ({0: None}, f"['t'][0]=None: {OFFSETS}"),
+        ("begin", "='begin': <OFFSETS>"),
+        (-3, "=-3: <OFFSETS>"),
+        (True, "=True: <OFFSETS>"),
+        (1.0, "=1.0: <OFFSETS>"),
+        (None, "=None: <OFFSETS>"),
+        ([5], "=[5]: <OFFSETS>"),
+        ({0: "begin"}, "['t'][0]='begin': <OFFSETS>"),
+        ({0: -3}, "['t'][0]=-3: <OFFSETS>"),
+        ({0: True}, "['t'][0]=True: <OFFSETS>"),
+        ({0: 1.5}, "['t'][0]=1.5: <OFFSETS>"),
+        ({0: None}, "['t'][0]=None: <OFFSETS>"),
         ({-1: 5}, "['t']: -1 is not the number of a partition"),
         ({"t": {"0": 5}}, "['t']: '0' is not the number of a partition"),
         ({"t": {True: 5}}, "['t']: True is not the number of a partition"),
@@ -258,6 +258,8 @@ def test_offsets_of_several_topics_are_given_by_topic() -> None:
 @pytest.mark.parametrize("name", ["starting_offsets", "ending_offsets"])
 def test_wrong_offsets_are_a_problem(name: str, value: Any, problem: str) -> None:
     """The message names topic and partition."""
+    edge = "earliest" if name == "starting_offsets" else "latest"
+    problem = problem.replace("<OFFSETS>", OFFSETS.format(edge=edge))
     assert scan_problems(**{name: value}) == (name + problem,)
 
 

@@ -10,6 +10,7 @@ import typer
 from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.reading.incarnation_option import NEWEST
+from ts_common.suggestions import nearest
 from tsctl.archive import (
     SOURCE,
     ClusterOption,
@@ -108,6 +109,8 @@ def sql(
     form = Format.JSON if as_json else form
     if form not in list(Format):
         problems.append(f"--format={form}: accepted are {', '.join(Format)}")
+    if to is not None and form == Format.TABLE and to.suffix.lstrip(".") in {Format.PARQUET, Format.ARROW, Format.JSON}:
+        problems.append(f"--output={to} with --format=table: add --format {to.suffix.lstrip('.')}")
     if form in {Format.PARQUET, Format.ARROW} and to is None and not explain:
         problems.append(f"--format={form}: --output FILE is needed")
     bounds = parse_bounds(start, end, problems, offsets=False)
@@ -116,6 +119,8 @@ def sql(
     moment = parse_time("--at", at, problems, rounds_up=False)
     if unproven and at is None:
         problems.append("--unproven: it needs --at")
+    if moment is not None and bounds.get("starting_timestamp", 0) > moment:
+        problems.append(f"--from={start} is after --at={at}")
     if problems:
         raise ConfigurationError(SOURCE, problems)
     if statement is None and not sys.stdin.isatty():
@@ -150,6 +155,11 @@ def sql(
     is_quiet = form == Format.TABLE or to is not None or not sys.stdout.isatty()
     progress = ReadProgress(shown=sys.stderr.isatty() and is_quiet and not explain)
     session = Session(archive, scan, files=files, yields_rows=not explain, progress=progress)
+    for option, texts in (("--key", codecs[0]), ("--value", codecs[1])):
+        if unknown := [topic for topic in texts if topic is not None and topic not in session.topics]:
+            problems += [f"{option}={topic}=...: no such topic{nearest(topic, session.topics)}" for topic in unknown]
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
     runner = _Runner(session, progress, output, Format(form), to, explain=explain)
     if statement is None:
         from tsctl.sql.prompt import converse  # noqa: PLC0415  (only for a terminal)
@@ -193,6 +203,9 @@ class _Runner:
         statements = self._session.statements(text)
         if not statements:
             raise ConfigurationError(SOURCE, ["no statement: give SQL, as in 'select count(*) from clicks'"])
+        results = sum(statement.has_result for statement in statements)
+        if self._to is not None and results > 1:
+            raise ConfigurationError(SOURCE, [f"--output={self._to}: {results} statements have a result; give one"])
         for statement in statements:
             with self._progress:
                 result = self._session.run(statement)

@@ -26,6 +26,8 @@ _SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "e
 # A directory for temporary files would be open to statements: DuckDB allows what it may write itself.
 _CONFINED: Final = ("temp_directory = ''", "enable_external_access = false", "lock_configuration = true")
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
+_SYNTAX: Final = re.compile(r'syntax error at or near "(from|offset|-|,)"')
+_PLACE: Final = re.compile(r"LINE (\d+):")
 _BATCH_ROWS: Final = 32_768
 
 
@@ -200,7 +202,12 @@ class Session:
             hint = nearest(name, self._topics) or f"; it has {some(self._topics)}"
             quoted = "" if re.fullmatch(r"\w+", name) else f'; write "{name}" with its quotation marks'
             return f"table {name}: cluster {self._archive.cluster} has no such topic{hint}{quoted}"
-        lines = [line.strip() for line in text.split("\n\n", maxsplit=1)[0].splitlines()]
+        first, _, place = text.partition("\n\n")
+        lines = [line.strip() for line in first.splitlines()]
+        if (line := _PLACE.match(place)) is not None and line[1] != "1":
+            lines.append(f"in line {line[1]}")
+        if _SYNTAX.search(text) is not None:
+            lines.append('write "offset", and names such as "my-topic", in quotation marks')
         if "disabled by configuration" in text or "disabled through configuration" in text:
             lines.append("--files allows it")
         return printable("; ".join(line for line in lines if line))

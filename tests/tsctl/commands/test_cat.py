@@ -225,7 +225,7 @@ def test_u21_all_mistakes_are_told_at_once(named: tuple[str, ...], run: Run, tmp
     assert ended.code == 2
     assert "5 problems" in ended.err
     for told in (
-        "--from=yesterday: expected a time",
+        "--from=yesterday: expected an offset, or a time",
         "did you mean utf8?",
         "'schema.fil'",
         "a URL as in",
@@ -305,7 +305,5 @@ def test_an_avro_time_beyond_the_calendar_is_text(
     values = [varint(1 << 50), varint(1_700_000_000_000)]
     hand_made.put_segment("t", 0, batch(0, [record(at, b"k", value) for at, value in enumerate(values)]))
     hand_made.commit("t", 2)
-    shown = [
-        line["value"] for line in run("cat", "t", *named, "--value", f"avro,schema.file={tmp_path / 'at.avsc'}").lines
-    ]
-    assert shown == [f"@{1000 << 50} us", "2023-11-14 22:13:20+00:00"]
+    lines = run("cat", "t", *named, "--value", f"avro,schema.file={tmp_path / 'at.avsc'}").lines
+    assert [line["value"] for line in lines] == [f"@{1 << 50} ms", "2023-11-14 22:13:20+00:00"]

@@ -310,3 +310,22 @@ def test_a_type_that_parquet_lacks_is_a_message(sql: Run, tmp_path: Path) -> Non
     assert ended.code == 2
     assert "--format=parquet" in ended.err
     assert not (tmp_path / "result").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["select 1", "--output", "x.parquet"], "--output=x.parquet with --format=table: add --format parquet"),
+        (["select 1; select 2", "--output", "x", "--format", "csv"], "2 statements have a result; give one"),
+        (["select 1", "--value", "click=json"], "--value=click=...: no such topic; did you mean clicks?"),
+        (["select 1", "--at", f"@{TIME}", "--from", f"@{TIME + 1}"], f"--from=@{TIME + 1} is after --at=@{TIME}"),
+        (["select offset from clicks"], 'write "offset", and names such as "my-topic", in quotation marks'),
+        (["select 1;\nselec 2"], "in line 2"),
+        (["select 1", "--value", "avro"], None),
+    ],
+)
+def test_a_users_mistake_has_a_way_out(sql: Run, arguments: list[str], message: str | None) -> None:
+    """Nothing is written; a codec that no topic of the statement needs is no mistake."""
+    ended = sql(*arguments)
+    assert (ended.code, Path("x").exists()) == (0 if message is None else 2, False)
+    assert (message or "") in ended.err
