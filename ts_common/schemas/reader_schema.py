@@ -27,7 +27,7 @@ class ReaderOptions:
         schema_id: of the reader's schema, instead of subject and version.
         schema_file: file of the reader's schema, instead of these: `.avsc`, `.proto` or `.json` (JSON Schema).
         message: of Protobuf, by its name; None for the first one of the schema.
-        max_value_bytes: a larger value is refused: of many small items, it needs 200 times its bytes.
+        max_value_bytes: a larger value is refused: of many small items, it needs 100 times its bytes.
     """
 
     subject: str | None = None

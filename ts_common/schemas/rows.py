@@ -9,8 +9,15 @@ import pyarrow as pa
 
 from ts_common.errors import BatchTooLarge
 from ts_common.printable import printable
+from ts_common.schemas.cells import Cells
 from ts_common.schemas.contract import Decoded
-from ts_common.schemas.limits import BYTES_AT_ONCE, REASON_CHARACTERS, ROWS_AT_ONCE
+from ts_common.schemas.limits import (
+    BYTES_AT_ONCE,
+    CELLS_AT_ONCE,
+    MAX_COLUMN_CELLS,
+    REASON_CHARACTERS,
+    ROWS_AT_ONCE,
+)
 
 _NO_FIT: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
@@ -20,21 +27,31 @@ class ColumnBuilder:
 
     Args:
         arrow_type: of the column.
+        cells: of this type, if the caller has them.
     """
 
-    def __init__(self, arrow_type: pa.DataType) -> None:
+    def __init__(self, arrow_type: pa.DataType, cells: Cells | None = None) -> None:
         self._type = arrow_type
+        self._cells = cells or Cells(arrow_type)
         self._values: list[object] = []
         self._reasons: list[str | None] = []
         self._waiting = 0
+        self._waiting_cells = 0
+        self._done_cells = 0
         self._done: list[pa.Array] = []
 
     def add(self, value: object, size: int = 0) -> None:
-        """Add a row; `size` is the number of its encoded bytes."""
+        """Add a row; `size` is the number of its encoded bytes.
+
+        Raises:
+            ValueError: it has more than `MAX_CELLS` cells, and was not added.
+            BatchTooLarge: all rows have more than `MAX_COLUMN_CELLS` cells.
+        """
+        self._waiting_cells += self._cells.of(value)
         self._values.append(value)
         self._reasons.append(None)
         self._waiting += size
-        if len(self._values) >= ROWS_AT_ONCE or self._waiting >= BYTES_AT_ONCE:
+        if len(self._values) >= ROWS_AT_ONCE or self._waiting >= BYTES_AT_ONCE or self._waiting_cells >= CELLS_AT_ONCE:
             self._flush()
 
     def refuse(self, reason: str) -> None:
@@ -46,7 +63,7 @@ class ColumnBuilder:
         """Return the rows.
 
         Raises:
-            BatchTooLarge: the column has more than 2 GiB in one of its parts.
+            BatchTooLarge: the column has more than 2 GiB in one of its parts, or too many cells.
         """
         self._flush()
         column = pa.concat_arrays(self._done) if self._done else pa.array([], self._type)
@@ -56,6 +73,12 @@ class ColumnBuilder:
         if not self._values:
             return
         values, self._values, self._waiting = self._values, [], 0
+        self._done_cells += self._waiting_cells
+        self._waiting_cells = 0
+        if self._done_cells > MAX_COLUMN_CELLS:
+            raise BatchTooLarge(
+                f"{len(self._reasons)} rows decode to more than {MAX_COLUMN_CELLS} cells; decode fewer rows at once"
+            )
         first = len(self._reasons) - len(values)
         self._done += self._arrays(values, first)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.schemas.bundle import Bundle, load_bundle
+from ts_common.schemas.cells import Cells
 from ts_common.schemas.contract import Codec, Decoded, Part
 from ts_common.schemas.formats import Format, Read
 from ts_common.schemas.framing import frame_of, header_name, last_header
@@ -64,6 +65,10 @@ class SchemaCodec(Codec):
 
     def _compile(self) -> None:
         self._format: Format = open_format(self._reader, self._message)
+        try:
+            self._cells = Cells(self._format.arrow_type)
+        except ValueError as error:
+            raise CorruptData(f"{self._reader.schema}: {error}") from error
         self._lock = threading.Lock()
         self._known: dict[int | UUID, Read] = {}  # of writers' schemas; what refuses all their rows, too
         self._unknown = 0  # ids and GUIDs that the source does not have
@@ -101,8 +106,9 @@ class SchemaCodec(Codec):
         Raises:
             StoreUnavailable, AccessDenied, CorruptData: from the source of schemas.
             CorruptData: so many ids have no schema that the values are in no registry's frame.
+            BatchTooLarge: the rows need too much memory at once.
         """
-        builder = ColumnBuilder(self.arrow_type)
+        builder = ColumnBuilder(self.arrow_type, self._cells)
         header_of = self._headers(headers)
         for row, data in enumerate(column.to_pylist()):
             if data is None:
@@ -117,7 +123,7 @@ class SchemaCodec(Codec):
                     builder.add(read(frame.payload, frame.indexes), len(data))
                 else:
                     builder.add(self._plain(data, None), len(data))
-            except ValueError as error:
+            except (TypeError, ValueError) as error:  # TypeError: of a library, for a value of a type it does not know
                 builder.refuse(str(error))
             except RecursionError:
                 builder.refuse("the value is nested too deeply")

@@ -112,7 +112,7 @@ def test_hostile_schemas_of_writers_refuse_their_rows() -> None:
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x08", "not of the writer"),
         ("int", b"\2\2", "1 bytes are left over"),
         ("int", b"", "not of the writer"),
-        ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\xff\xff\x7f", "does not fit its column"),
+        ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\xff\xff\x7f", "is not a date"),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 0},
             b"\x06\x7f\xff\xff",

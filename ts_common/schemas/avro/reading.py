@@ -7,7 +7,7 @@ fastavro gets a schema that is equal on the wire, and whose values are exact:
   no bytes of its own, so the value is read as before; and as `{"int": 1}` it has the name of its branch.
 - The whole schema becomes a record of one field, which fastavro parses only once.
 
-`check_shape` and `check_depth` run before it: fastavro neither bounds the items of an array nor the depth of its stack.
+`check_shape` and `check_value` run before it: fastavro bounds neither the items of an array nor the depth of its stack.
 """
 
 import io
@@ -18,7 +18,9 @@ import fastavro
 
 from ts_common.schemas.avro.arrow_types import members, not_null
 from ts_common.schemas.avro.nodes import PRIMITIVES, Node
-from ts_common.schemas.avro.shapes import check_depth, check_shape
+from ts_common.schemas.avro.shapes import cells_of_shape, check_shape
+from ts_common.schemas.avro.skimming import check_value
+from ts_common.schemas.limits import MAX_CELLS
 
 _ROOT: Final = "v"
 
@@ -33,6 +35,7 @@ def reader_of(node: Node) -> Callable[[bytes], Any]:
         ValueError: a value of the schema could need unbounded time or memory.
     """
     recursive = check_shape(node)
+    own, densest = (0, 0) if recursive else cells_of_shape(node)
     root = {"type": "record", "name": "ts_root", "fields": [{"name": _ROOT, "type": _Rewriter().rewritten(node)}]}
     try:
         schema = fastavro.parse_schema(root)
@@ -41,8 +44,8 @@ def reader_of(node: Node) -> Callable[[bytes], Any]:
         raise ValueError(f"not a schema of Avro: {type(error).__name__}: {error}") from error
 
     def read(data: bytes) -> Any:
-        if recursive:
-            check_depth(node, data)
+        if recursive or own + densest * len(data) > MAX_CELLS:
+            check_value(node, data)
         stream = io.BytesIO(data)
         try:
             value: Any = fastavro.schemaless_reader(stream, schema, None)

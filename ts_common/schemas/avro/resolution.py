@@ -7,22 +7,19 @@ only in unions, as in Avro's Java library. A mismatch inside of a value is an er
 
 import json
 import threading
-import uuid
 from collections.abc import Callable
-from decimal import Context, Decimal
 from typing import Any, Final
 
-from ts_common.schemas.avro.arrow_types import MAX_DIGITS, members, not_null
+from ts_common.schemas.avro.arrow_types import members, not_null
 from ts_common.schemas.avro.defaults import raw_default
-from ts_common.schemas.avro.matching import identical, promotable, same_type, unit_factor
+from ts_common.schemas.avro.matching import identical, promotable, same_type
 from ts_common.schemas.avro.nodes import Field, Node
-from ts_common.schemas.limits import MAX_DEFAULT_BYTES
+from ts_common.schemas.avro.scalars import Resolution, scalar
+from ts_common.schemas.limits import DEFAULT_BYTES, MAX_DEFAULT_BYTES
 from ts_common.schemas.rows import jsonable
 
-Resolution = Callable[[Any], Any] | None
 _NULL: Final = Node("null")
 _MAX_PAIRS: Final = 100_000  # of types that are compiled for two schemas
-_ANY_PRECISION: Final = Context(prec=999_999)
 
 
 class Defaults(threading.local):
@@ -99,7 +96,7 @@ class Resolver:
             case "fixed" if writer.size != reader.size:
                 raise ValueError(f"a fixed of {writer.size} bytes is not one of {reader.size}")
             case _:
-                return _scalar(writer, reader)
+                return scalar(writer, reader)
 
     def _from_union(self, writer: Node, reader: Node, path: tuple[Node, ...]) -> Resolution:
         branches = not_null(writer)
@@ -197,6 +194,8 @@ class Resolver:
         extra = not absent and len(writer.fields) > len(reader.fields)
         if not changed and not constants and not extra:
             return None
+        if not constants and not extra and all(name == source for name, source, _ in changed):
+            return _fields([(name, inner) for name, _, inner in changed if inner is not None])
         names = [field.name for field in reader.fields]
         fixed = {name: constant for name, constant, _ in constants}
         cost = sum(size for _, _, size in constants)
@@ -221,7 +220,7 @@ class Resolver:
             raise ValueError(f"{record.short_name}.{field.name} is not in the writer's schema, and has no default")
         raw = raw_default(field.node, field.default)
         resolution = self.resolve(field.node, field.node, path)
-        return _applied(resolution, raw), len(json.dumps(field.default)) if field.default is not None else 0
+        return _applied(resolution, raw), len(field.name) + len(json.dumps(field.default)) + DEFAULT_BYTES
 
 
 class _Whole(Resolver):
@@ -257,6 +256,18 @@ def _applied(resolution: Resolution, value: Any) -> Any:
     return value if resolution is None else resolution(value)
 
 
+def _fields(changed: list[tuple[str, Callable[[Any], Any]]]) -> Resolution:
+    """Return the resolution of a record of which only some fields change; Arrow ignores those it does not know."""
+
+    def converted(value: dict[str, Any]) -> dict[str, Any]:
+        result = value.copy()  # a second field of the reader may have the same source
+        for name, inner in changed:
+            result[name] = inner(value[name])
+        return result
+
+    return converted
+
+
 def _enum(writer: Node, reader: Node) -> Resolution:
     known = frozenset(reader.symbols)
     if known.issuperset(writer.symbols):
@@ -270,42 +281,3 @@ def _enum(writer: Node, reader: Node) -> Resolution:
         return reader.default
 
     return symbol
-
-
-def _scalar(writer: Node, reader: Node) -> Resolution:
-    match reader.logical:
-        case "decimal" if writer.kind in {"bytes", "fixed"}:
-            return _decimal(writer if writer.logical == "decimal" else reader, reader)
-        case "uuid" if writer.kind == "fixed":
-            return lambda value: str(uuid.UUID(bytes=value))
-        case "duration":
-            return lambda value: {
-                unit: int.from_bytes(value[start : start + 4], "little")
-                for unit, start in (("months", 0), ("days", 4), ("milliseconds", 8))
-            }
-    multiplied, divided = unit_factor(writer, reader)
-    if multiplied * divided != 1:
-        return lambda value: value * multiplied // divided
-    if writer.kind == reader.kind:
-        return None
-    match reader.kind:
-        case "float" | "double":
-            return float
-        case "string":
-            return lambda value: value.decode("utf-8")
-        case "bytes":
-            return lambda value: value.encode()
-        case _:
-            return None
-
-
-def _decimal(written: Node, reader: Node) -> Resolution:
-    scale, as_text = written.scale, reader.precision > MAX_DIGITS
-
-    def number(value: bytes) -> Decimal | str:
-        if len(value) > 1 << 10:
-            raise ValueError(f"a decimal of {len(value)} bytes")
-        found = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _ANY_PRECISION)
-        return str(found) if as_text else found
-
-    return number

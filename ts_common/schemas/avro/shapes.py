@@ -1,11 +1,11 @@
-"""Shapes of a writer's schema that would need unbounded time, memory or stack to read, and the depth of values."""
+"""Shapes of a writer's schema that would need unbounded time, memory or stack to read."""
 
 from typing import Final
 
 from ts_common.schemas.avro.nodes import Node
-from ts_common.schemas.limits import MAX_DEPTH
+from ts_common.schemas.limits import MAX_DEPTH, STRUCT_CELLS
 
-_FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_LEAST_SIZES: Final = {"null": 0, "float": 4, "double": 8}  # of others 1, for a number, a size or an end
 
 
 def check_shape(root: Node) -> bool:
@@ -25,6 +25,42 @@ def check_shape(root: Node) -> bool:
         if not _has_bytes(node.inner if node.kind == "array" else node, known, ()) and node.kind == "array":
             raise ValueError("an array has items without bytes, so that a short value is any number of items")
     return recursive[0]
+
+
+def cells_of_shape(root: Node) -> tuple[int, int]:
+    """Return the most cells of a value in Python: without items of arrays and maps, and of these for each of its bytes.
+
+    Args:
+        root: its type, which is not recursive.
+    """
+    known: dict[Node, tuple[int, int]] = {}
+    own, _ = _cells(root, known)
+    densest = max((_per_byte(node.inner, known) for node in known if node.kind in {"array", "map"}), default=0)
+    return own, densest
+
+
+def _per_byte(item: Node, known: dict[Node, tuple[int, int]]) -> int:
+    """Return the cells of an item, or of a type of its union, for each of its bytes; rounded up."""
+    branches = item.branches if item.kind == "union" else [item]
+    union = item.kind == "union"
+    found = [known[branch] for branch in branches]
+    return max(-(-(cells + STRUCT_CELLS * union) // max(least + union, 1)) for cells, least in found)
+
+
+def _cells(node: Node, known: dict[Node, tuple[int, int]]) -> tuple[int, int]:
+    """Return the most cells of a value without items of arrays and maps, and the least bytes; `known` has all types."""
+    if node in known:
+        return known[node]
+    inside = [_cells(child, known) for child in _children(node)]
+    match node.kind:
+        case "record":
+            result = STRUCT_CELLS + sum(cells for cells, _ in inside), sum(least for _, least in inside)
+        case "union":
+            result = STRUCT_CELLS + max(cells for cells, _ in inside), 1 + min(least for _, least in inside)
+        case kind:
+            result = 1, node.size if kind == "fixed" else _LEAST_SIZES.get(kind, 1)
+    known[node] = result
+    return result
 
 
 def _children(node: Node) -> list[Node]:
@@ -70,73 +106,3 @@ def _has_bytes(node: Node, known: dict[Node, bool], path: tuple[Node, ...]) -> b
             case kind:
                 known[node] = kind != "null"
     return known[node]
-
-
-def check_depth(node: Node, data: bytes) -> None:
-    """Check the depth of a value of a recursive schema, before a compiled reader recurses over it.
-
-    Raises:
-        ValueError: values are nested deeper than `MAX_DEPTH`, or the bytes end early.
-    """
-    try:
-        _skip(node, data, 0, 0)
-    except IndexError:
-        raise ValueError("the bytes end in the middle of the value") from None
-
-
-def _skip(node: Node, data: bytes, position: int, depth: int) -> int:
-    """Return the position after a value."""
-    if depth > 2 * MAX_DEPTH:  # a value has a union or a field between two levels of types
-        raise ValueError(f"values are nested more than {2 * MAX_DEPTH} levels deep")
-    match node.kind:
-        case "record":
-            for field in node.fields:
-                position = _skip(field.node, data, position, depth + 1)
-            return position
-        case "union":
-            index, position = _long(data, position)
-            if not 0 <= index < len(node.branches):
-                raise ValueError(f"branch {index} of a union of {len(node.branches)}")
-            return _skip(node.branches[index], data, position, depth + 1)
-        case "array" | "map":
-            return _skip_blocks(node, data, position, depth)
-        case "bytes" | "string":
-            size, position = _long(data, position)
-            return _onward(data, position, size)
-        case "int" | "long" | "enum":
-            return _long(data, position)[1]
-        case _:
-            return _onward(data, position, _FIXED_SIZES.get(node.kind, node.size))
-
-
-def _skip_blocks(node: Node, data: bytes, position: int, depth: int) -> int:
-    while True:
-        count, position = _long(data, position)
-        if count == 0:
-            return position
-        if count < 0:
-            count, (_, position) = -count, _long(data, position)
-        for _ in range(count):
-            if node.kind == "map":
-                size, position = _long(data, position)
-                position = _onward(data, position, size)
-            position = _skip(node.inner, data, position, depth + 1)
-
-
-def _onward(data: bytes, position: int, size: int) -> int:
-    if not 0 <= size <= len(data) - position:
-        raise ValueError(f"{size} bytes at position {position} of {len(data)}")
-    return position + size
-
-
-def _long(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than ten bytes")

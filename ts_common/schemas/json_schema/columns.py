@@ -190,7 +190,12 @@ def _type(schema: Any) -> str | None:
 
 
 def _json(value: Any) -> str | None:
-    return None if value is None else orjson.dumps(value).decode()
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError as error:  # it parses 1,024 levels, and writes 254
+        raise ValueError(f"JSON that is nested too deeply: {error}") from None
 
 
 def _expected(value: Any, kind: type, name: str) -> Any:
@@ -200,7 +205,10 @@ def _expected(value: Any, kind: type, name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return orjson.dumps(value)[:60].decode("utf-8", "replace")
+    try:
+        return orjson.dumps(value)[:60].decode("utf-8", "replace")
+    except orjson.JSONEncodeError:
+        return "JSON that is nested too deeply"
 
 
 def _string(value: Any) -> str | None:

@@ -13,6 +13,7 @@ from ts_common.schemas.formats import Format, Read
 from ts_common.schemas.framing import message_indexes
 from ts_common.schemas.protobuf.compiler import ROOT, compile_protobuf
 from ts_common.schemas.protobuf.messages import Messages
+from ts_common.schemas.protobuf.wire import WireCheck
 from ts_common.suggestions import nearest
 
 
@@ -35,6 +36,7 @@ class ProtobufFormat(Format):
             self.arrow_type, self._convert = Messages(self._pool).message(self._descriptor)
         except (KeyError, ValueError) as error:  # KeyError: its own type has the name of a well-known one
             raise CorruptData(f"{reader.schema}: {error}") from error
+        self._wire = WireCheck(self._pool, self._descriptor)
         self._class: Any = message_factory.GetMessageClass(self._descriptor)
 
     def reading(self, writer: Bundle | None) -> Read:
@@ -58,6 +60,7 @@ class ProtobufFormat(Format):
 
     def _value(self, data: bytes) -> object:
         try:
+            self._wire.check(data)
             parsed = self._class.FromString(data)
             return parsed if self._convert is None else self._convert(parsed)
         except Exception as error:

@@ -35,10 +35,11 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from ts_common.schemas.limits import MAX_COLUMNS, MAX_DEPTH
+from ts_common.schemas.limits import MAX_COLUMNS, MAX_DEPTH, MAX_TIME
 
 Convert = Callable[[Any], Any]
 Column = tuple[pa.DataType, Convert | None]  # None: as Protobuf's library returns it
+_SECOND: Final = 1_000_000_000  # in nanoseconds
 _WELL_KNOWN: Final = "google.protobuf."
 _WRAPPERS: Final = frozenset(
     f"{kind}Value" for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -79,6 +80,7 @@ class Messages:
         Raises:
             ValueError: it has more than `MAX_COLUMNS` columns, or messages nested deeper than `MAX_DEPTH`.
         """
+        self._count()  # first: a message inside of itself, and one without columns, count too
         name = descriptor.full_name
         special = self._well_known(descriptor) if name.startswith(_WELL_KNOWN) else None
         if special is not None:
@@ -88,7 +90,6 @@ class Messages:
         if len(path) > MAX_DEPTH:
             raise ValueError(f"messages are nested more than {MAX_DEPTH} levels deep")
         if not descriptor.fields:
-            self._count()
             return pa.bool_(), lambda _: True
         fields = [(field.name, *self._field(field, (*path, name))) for field in descriptor.fields]
         columns = [(column, get) for column, _, get in fields]
@@ -136,14 +137,13 @@ class Messages:
 
     def _well_known(self, descriptor: Descriptor) -> Column | None:
         name = descriptor.full_name.removeprefix(_WELL_KNOWN)
-        self._count()
         if name in _WRAPPERS:
             return _SCALARS[descriptor.fields_by_name["value"].type], attrgetter("value")
         match name:
             case "Timestamp":
-                return pa.timestamp("us", "UTC"), _microseconds
+                return pa.timestamp("us", "UTC"), _timestamp
             case "Duration":
-                return pa.duration("us"), _microseconds
+                return pa.duration("us"), _duration
             case "Struct" | "Value" | "ListValue":
                 return pa.string(), self._json
             case _:
@@ -156,10 +156,22 @@ class Messages:
         return text
 
 
-def _microseconds(message: Any) -> int:
+def _timestamp(message: Any) -> int:
     seconds: int = message.seconds
     nanos: int = message.nanos
-    return seconds * 1_000_000 + nanos // 1000
+    micros = seconds * 1_000_000 + nanos // 1000
+    if not 0 <= nanos < _SECOND or abs(micros) > MAX_TIME:
+        raise ValueError(f"{seconds} seconds and {nanos} nanoseconds are not a Timestamp")
+    return micros
+
+
+def _duration(message: Any) -> int:
+    seconds: int = message.seconds
+    nanos: int = message.nanos
+    micros = abs(seconds) * 1_000_000 + abs(nanos) // 1000  # cut: towards zero
+    if abs(nanos) >= _SECOND or seconds * nanos < 0 or micros > MAX_TIME:
+        raise ValueError(f"{seconds} seconds and {nanos} nanoseconds are not a Duration")
+    return micros if seconds + nanos >= 0 else -micros
 
 
 def _enum(descriptor: EnumDescriptor) -> Convert:
