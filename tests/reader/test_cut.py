@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from tests.common.log_format.build import TRANSACTIONAL, batch, record
 from tests.made_archive import CLUSTER, batches
 from tests.reader.archives import ScannedArchive
 from tests.reader.shapes import txnindex_entry
@@ -148,3 +149,31 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], problem: str) -> N
         Archive("s3://bucket/base", CLUSTER).at(**arguments)
     assert caught.value.source == "arguments of at"
     assert caught.value.problems[0].startswith(problem)
+
+
+@pytest.mark.parametrize(("ahead", "committed"), [(400_000, 1_000), (200_000, 360_000), (290_000, 20_000)])
+def test_a_producer_whose_clock_is_ahead_hides_no_part_of_its_transaction(
+    archive: ScannedArchive, ahead: int, committed: int
+) -> None:
+    """The times of its records do not bound a transaction that producer id and epoch name."""
+    archive.put_segment(
+        "a", 0, data(0, NOON - 400_000, epoch=3, sequence=0) + ended(1, NOON - committed, epoch=4) + later(2)
+    )
+    archive.commit("a", 3, last_stable_offset=3)
+    first = batch(
+        0,
+        [record(0), record(1, timestamp_delta=500 + ahead)],
+        attributes=TRANSACTIONAL,
+        producer_id=7,
+        producer_epoch=3,
+        sequence=0,
+        base_timestamp=NOON - 500,
+        max_timestamp=NOON + ahead,
+    )
+    archive.put_segment("b", 0, first + ended(2, NOON + 1, epoch=4) + later(3))
+    archive.commit("b", 4, last_stable_offset=4)
+    assert archive.opened.at(NOON).scan(["a", "b"]).to_table().num_rows == 0
+
+
+def later(offset: int) -> bytes:
+    return batches((offset, offset + 1), time=NOON + 600_000)

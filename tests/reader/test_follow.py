@@ -260,10 +260,11 @@ def test_what_retention_took_is_data_loss(two: ScannedArchive) -> None:
     assert [offset for step in found for offset in offsets(step)] == list(range(150, 200))
 
 
+@pytest.mark.parametrize("begun", [None, "latest"])
 @pytest.mark.parametrize("end", [60, 100, 140])
-def test_u26_what_an_election_removed_is_data_loss(two: ScannedArchive, end: int) -> None:
+def test_u26_what_an_election_removed_is_data_loss(two: ScannedArchive, end: int, begun: str | None) -> None:
     """Wherever the commit is; or the position goes back to where the logs part, and the new records follow."""
-    saved = available(two.scan())[-1].position
+    saved = available(two.scan(), position=begun)[-1].position
     two.put_segment("t", 60, batches((60, 140), epoch=1, value=b"new"))
     two.commit("t", end, epochs=((0, 0), (1, 60)), highest_base=60)
     lost = "t-0: offsets 60 to 99 are lost: an election removed them after they were read"

@@ -98,7 +98,9 @@ class Follower:
         """
         look = self._observer.look(is_first=True)
         if self.query.start is Edge.LATEST:
-            return StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)
+            # With the epochs, an election that replaces records below the end is noticed, also after a restart.
+            ends = StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)
+            return replace(ends, epochs=epochs_of(StreamOffset(), ends, look))
         topics = find_topics(self._store, self.query) if look.topics else ()
         check_named_partitions(self.query, topics)
         catalogs = [catalog for topic in topics for catalog in topic.partitions if catalog.commit is not None]

@@ -16,7 +16,7 @@ from typing import Final
 
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_common.reading.transactions_at import CLOCK_MARGIN_MS, Transaction, spans_of
+from ts_common.reading.transactions_at import CLOCK_MARGIN_MS, LONGEST_OPEN_MS, Transaction, spans_of
 
 _LONGEST_MS: Final = (
     24 * 3_600_000
@@ -69,7 +69,13 @@ def make_whole(late: Mapping[TopicPartition, Sequence[Transaction]], committed: 
     for partition, transactions in late.items():
         for each in transactions:
             by_producer.setdefault(each.producer_id, []).append((partition, each))
-    earliest = min((each.begun for transactions in late.values() for each in transactions), default=moment)
+    # The times of a producer whose clock is ahead do not bound a transaction; those of markers do.
+    begins = (
+        min(each.begun, moment - LONGEST_OPEN_MS) if each.is_certain else each.begun
+        for transactions in late.values()
+        for each in transactions
+    )
+    earliest = min(begins, default=moment)
     since = max(earliest - CLOCK_MARGIN_MS, moment - _LONGEST_MS)
     hidden: dict[TopicPartition, tuple[AbortedTransaction, ...]] = {}
     in_part: dict[int, tuple[set[TopicPartition], set[TopicPartition]]] = {}

@@ -24,6 +24,8 @@ from ts_common.store.contract import ObjectStore
 # Of the clocks of two hosts, and of a record between its producer and the high watermark: by Kafka's defaults up to two
 # minutes in the producer (`delivery.timeout.ms`), and 45 seconds until a slow follower leaves the in-sync replicas.
 CLOCK_MARGIN_MS: Final = 5 * 60_000
+# Of a transaction, by Kafka's default of `transaction.max.timeout.ms`, which a leader's clock measures.
+LONGEST_OPEN_MS: Final = 15 * 60_000 + CLOCK_MARGIN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class Transaction:
         """Whether producer id and epoch name no other transaction: `transaction.version` 2 raised the epoch."""
         return self.marker_epoch is not None and self.marker_epoch != self.epoch
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether other partitions tell what belongs to it without its times; an open one may be unique."""
+        return self.marker_epoch is None or self.is_unique
+
 
 class TransactionsAt:
     """The transactions of a view at a moment.
@@ -60,7 +67,8 @@ class TransactionsAt:
     Attributes:
         hidden: those whose records the cut does not show, without the aborted ones: later and open ones. Adjoining
             transactions of a producer are one entry.
-        late: of these, the ones that began at most `CLOCK_MARGIN_MS` after the moment.
+        late: of these, the ones that may have begun before the moment: by their first timestamp, which is at most
+            `CLOCK_MARGIN_MS` later, or, because a producer's clock can be ahead, by their marker's time.
 
     Args:
         store: of the segments.
@@ -99,7 +107,9 @@ class TransactionsAt:
         def add(found: Transaction) -> None:
             before = spans.get(found.producer_id)
             spans[found.producer_id] = found if before is None else replace(before, last=found.last)
-            if found.begun <= self._moment + CLOCK_MARGIN_MS:
+            if found.begun <= self._moment + CLOCK_MARGIN_MS or (
+                found.is_certain and (found.time or 0) <= self._moment + LONGEST_OPEN_MS
+            ):
                 late.append(found)
 
         undecided: dict[int, Event] = {}
