@@ -133,6 +133,37 @@ def test_nanoseconds_have_their_types() -> None:
     assert column.flatten()[0].cast(pa.int64()).to_pylist() == [1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "least", "most"),
+    [
+        ("int", "date", 2 - (1 << 31), (1 << 31) - 2),
+        ("int", "time-millis", 0, 86_399_999),
+        ("long", "time-micros", 0, 86_399_999_999),
+        ("long", "timestamp-millis", -9_223_372_022_400_000, 9_223_372_022_400_000),
+        ("long", "local-timestamp-millis", -9_223_372_022_400_000, 9_223_372_022_400_000),
+        ("long", "timestamp-micros", -9_223_372_022_400_000_000, 9_223_372_022_400_000_000),
+        ("long", "timestamp-nanos", 2 - (1 << 63), (1 << 63) - 2),
+    ],
+)
+def test_a_time_beyond_its_type_is_refused(kind: str, name: str, least: int, most: int) -> None:
+    """Otherwise it is another time, or an infinite one; three days of milliseconds were midnight."""
+    schemas = Schemas()
+    number = schemas.add("t-value", logical(kind, name))
+    codec = open_codec("registry", "t", Part.VALUE, schemas)
+    values = [framed(number, encoded(kind, value)) for value in (least, most, least - 1, most + 1)]
+    result = codec.decode(pa.array(values, pa.binary()))
+    assert result.column.is_valid().to_pylist() == [True, True, False, False]
+    assert result.refused.to_pylist() == [None, None, *(f"{value} is not a {name}" for value in (least - 1, most + 1))]
+
+
+def test_one_source_of_two_fields_is_resolved_for_each() -> None:
+    """By its name and by an alias, in two units."""
+    inner = [record(field("at", logical("long", f"timestamp-{unit}")), name="I") for unit in ("millis", "micros")]
+    new = record(field("x", inner[1]), field("y", {**inner[1], "name": "J"}, aliases=["x"]))
+    _, rows, _ = read(record(field("x", inner[0])), [{"x": {"at": UTC_TIME}}], new)
+    assert rows == [{"x": {"at": UTC_TIME}, "y": {"at": UTC_TIME}}]
+
+
 def test_a_logical_type_next_to_the_type_of_a_field_is_ignored() -> None:
     """A frequent mistake, outside of the specification."""
     kind, rows, _ = read(record(field("a", "long", logicalType="timestamp-millis")), [{"a": 5}])

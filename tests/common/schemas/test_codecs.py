@@ -11,7 +11,7 @@ import pytest
 
 from tests.common.schemas.sources import Schemas, decoded, framed
 from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound, StoreUnavailable
-from ts_common.schemas import opening
+from ts_common.schemas import choice
 from ts_common.schemas.choice import NAMES
 from ts_common.schemas.contract import Codec, Part
 from ts_common.schemas.framing import message_indexes
@@ -80,7 +80,7 @@ def test_a_wrong_name_or_option_is_a_problem_of_the_configuration(
 
 def test_each_name_is_documented() -> None:
     """In the table of the module."""
-    assert [name for name in NAMES if f"`{name}`" not in (opening.__doc__ or "")] == []
+    assert [name for name in NAMES if f"`{name}`" not in (choice.__doc__ or "")] == []
 
 
 def test_the_reader_s_schema_is_the_one_that_the_options_name() -> None:

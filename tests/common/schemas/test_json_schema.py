@@ -105,6 +105,8 @@ def test_a_type_inside_of_itself_is_json() -> None:
         (b'"x"', '"x" is not an object'),
         (b"{", "unexpected end"),
         (b"[" * 100_000, "depth"),
+        (b'{"j": ' + b"[" * 300 + b"]" * 300 + b"}", "j: JSON that is nested too deeply"),
+        (b'{"s": ' + b"[" * 1000 + b"]" * 1000 + b"}", "s: JSON that is nested too deeply is not a string"),
         (b'{"n": NaN}', "column"),
         (b'"\xff"', "UTF-8"),
     ],
@@ -114,7 +116,7 @@ def test_a_value_of_another_type_is_refused(value: bytes, reason: str) -> None:
     schemas = Schemas()
     kinds = {"i": "integer", "s": "string", "n": "number", "b": "boolean"}
     properties: dict[str, Any] = {name: {"type": kind} for name, kind in kinds.items()}
-    properties |= {"p": POINT, "l": {"type": "array", "items": {"type": "string"}}}
+    properties |= {"j": {}, "p": POINT, "l": {"type": "array", "items": {"type": "string"}}}
     number = schemas.add("t-value", {"type": "object", "properties": properties}, SchemaType.JSON)
     codec = open_codec("json-schema-framed", "t", Part.VALUE, schemas)
     rows, refused = decoded(codec, framed(number, value), framed(number, b'{"i": 1}'))

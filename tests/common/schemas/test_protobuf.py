@@ -234,6 +234,41 @@ def test_a_bomb_of_messages_is_rejected() -> None:
         ProtobufFormat(bundle(SchemaType.PROTOBUF, f"{text} message M12 {{ int32 x=1; }}"))
 
 
+def test_a_bomb_of_recursive_messages_is_rejected() -> None:
+    """The last one has the first one inside, which is a column too."""
+    levels = "".join(f"message M{n} {{ M{n + 1} a=1; M{n + 1} b=2; }}" for n in range(16))
+    with pytest.raises(CorruptData, match="more than 10000 columns"):
+        ProtobufFormat(bundle(SchemaType.PROTOBUF, f'syntax="proto3"; {levels} message M16 {{ M0 a=1; }}'))
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "nanos", "row"),
+    [
+        ("Timestamp", -1, 999_999_999, datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
+        ("Timestamp", 0, 1_000_000_000, None),
+        ("Timestamp", 0, -1, None),
+        ("Timestamp", 1 << 62, 0, None),
+        ("Timestamp", 9_223_372_036_854, 775_807_000, None),
+        ("Duration", -1, -1_999, timedelta(seconds=-1, microseconds=-1)),
+        ("Duration", 0, -999, timedelta()),
+        ("Duration", 1, -1, None),
+        ("Duration", 0, 1_000_000_000, None),
+        ("Duration", -(1 << 62), 0, None),
+    ],
+)
+def test_a_time_that_is_none_is_refused(kind: str, seconds: int, nanos: int, row: Any) -> None:
+    """As Protobuf defines it, and within 64 bits of microseconds."""
+    text = (
+        f'syntax="proto3"; import "google/protobuf/{kind.lower()}.proto"; message M {{ google.protobuf.{kind} t=1; }}'
+    )
+    found, data = message_of(text, {"t": {"seconds": seconds, "nanos": nanos}})
+    if row is None:
+        with pytest.raises(ValueError, match=f"{seconds} seconds and {nanos} nanoseconds are not a {kind}"):
+            row_of(found, data)
+    else:
+        assert row_of(found, data) == {"t": row}
+
+
 def test_hostile_bytes_are_refused() -> None:
     """Cut off, nested too deeply, and no UTF-8; a field named as a method of the library."""
     found, _ = message_of('syntax="proto3"; message M { M m=1; string s=2; }', {})

@@ -25,6 +25,8 @@ other unions                            `struct` with a member for each type but
 a type inside of itself                 `string`: JSON of the inner value. Bytes are base64, times numbers as Avro
                                         stores them, members of unions objects of one property
 ======================================  =====================================================================
+
+A time of day beyond 24 hours, and a moment beyond 64 bits of microseconds, refuse their row.
 """
 
 from collections.abc import Sequence

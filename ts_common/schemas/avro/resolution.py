@@ -257,7 +257,7 @@ def _applied(resolution: Resolution, value: Any) -> Any:
 
 
 def _fields(changed: list[tuple[str, Callable[[Any], Any]]]) -> Resolution:
-    """Return the resolution of a record of which only some fields change; Arrow ignores those it does not know."""
+    """Return the resolution of a record with fields that change; Arrow ignores those of the writer alone."""
 
     def converted(value: dict[str, Any]) -> dict[str, Any]:
         result = value.copy()  # a second field of the reader may have the same source

@@ -24,6 +24,8 @@ a message inside of itself                  `string`: JSON of the inner message
 A field that tracks presence (`optional`, of proto2, of a `oneof`, a message) is null where it is absent, even if proto2
 declares a default. Any other field has its default, as Protobuf defines it. Fields are found by their numbers, so a
 value of another version of the schema needs no resolution. Extensions and unknown fields are left out.
+
+A Timestamp or Duration beyond what Protobuf allows for its nanoseconds, or beyond 64 bits of microseconds, is refused.
 """
 
 from collections.abc import Callable
