@@ -147,7 +147,7 @@ def test_steps_have_bounded_size_and_wait_only_when_they_reached_the_commits(two
 def test_latest_saves_where_it_began(two: ScannedArchive) -> None:
     """The first step has no rows; a program that ends before the second one misses none."""
     (first,) = available(two.scan(), position="latest")
-    assert (first.offsets, offsets(first), first.position) == (0, [], {"t": {"0": 100}})
+    assert (first.offsets, offsets(first), first.position) == (0, [], {"t": {"0": 100}, "~epochs": {"t": {"0": 0}}})
     two.commit("t", 150, highest_base=100)
     (step,) = available(two.scan(), position=first.position)
     assert offsets(step) == list(range(100, 150))

@@ -57,7 +57,7 @@ class Transaction:
 
     @property
     def is_certain(self) -> bool:
-        """Whether other partitions tell what belongs to it without its times; an open one may be unique."""
+        """Whether its epochs name what belongs to it elsewhere, without times; an open one may be unique."""
         return self.marker_epoch is None or self.is_unique
 
 

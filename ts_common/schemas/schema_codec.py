@@ -123,7 +123,7 @@ class SchemaCodec(Codec):
                     builder.add(read(frame.payload, frame.indexes), len(data))
                 else:
                     builder.add(self._plain(data, None), len(data))
-            except (TypeError, ValueError) as error:  # TypeError: of a library, for a value of a type it does not know
+            except (TypeError, ValueError) as error:  # TypeError: of a library, for a type that it rejects
                 builder.refuse(str(error))
             except RecursionError:
                 builder.refuse("the value is nested too deeply")

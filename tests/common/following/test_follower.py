@@ -49,7 +49,8 @@ def offsets(planned: StepPlan) -> list[tuple[int, int]]:
 )
 def test_a_stream_begins_where_its_query_starts(two: MadeArchive, start: Bound, first: int) -> None:
     """By offset, by edge and by timestamp."""
-    assert follower(two, start)[0].beginning() == StreamOffset({ZERO: first})
+    epochs = {ZERO: 0} if start is Edge.LATEST else {}  # of the records that the stream does not read
+    assert follower(two, start)[0].beginning() == StreamOffset({ZERO: first}, epochs=epochs)
 
 
 def test_a_beginning_outside_the_view_is_data_loss(two: MadeArchive) -> None:
