@@ -47,6 +47,7 @@ log = structlog.get_logger("schemas")
 TOPIC: Final = "_schemas"
 MAX_TOPIC_BYTES: Final = 512 << 20  # of the schemas that are kept
 _MAX_KEY_BYTES: Final = 64 << 10
+_MAX_LOGGED: Final = 5  # records that are skipped
 _COLUMNS: Final = ("key", "value", "offset")
 _SUBJECTS: Final = frozenset({"SCHEMA", "DELETE_SUBJECT", "CLEAR_SUBJECT"})
 
@@ -134,6 +135,11 @@ class ArchivedSchemas(SchemaSource):
                 tables = _Tables(self._topic)
                 for key, value, offset in self._records():
                     tables.add(key, value, offset)
+                if tables.skipped and not tables.by_id:
+                    raise CorruptData(
+                        f"topic {self._topic}: none of its records is a schema, and {tables.skipped} of them are no "
+                        f"registry's; is the registry's topic {TOPIC}?"
+                    )
                 self._tables = tables
             return self._tables
 
@@ -151,6 +157,7 @@ class _Tables:
         self.by_guid: dict[UUID, RegisteredSchema] = {}
         self.versions: dict[str, dict[int, _Version]] = {}
         self.next_offset = 0
+        self.skipped = 0
         self._topic = topic
         self._bytes = 0
 
@@ -164,7 +171,9 @@ class _Tables:
             if kind in _SUBJECTS:
                 self._apply(str(kind), fields, value, what)
         except (CorruptData, KeyError, TypeError, ValueError) as error:
-            log.warning("schema_record_skipped", topic=self._topic, offset=offset, reason=str(error))
+            self.skipped += 1
+            if self.skipped <= _MAX_LOGGED:
+                log.warning("schema_record_skipped", topic=self._topic, offset=offset, reason=str(error))
         if self._bytes > MAX_TOPIC_BYTES:
             raise CorruptData(f"{what}: the schemas have more than {MAX_TOPIC_BYTES} bytes")
 

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.common.schemas.sources import Record, archived, decoded, framed, schema_record
 from tests.made_archive import MadeArchive
@@ -194,3 +195,11 @@ def test_the_schemas_that_are_kept_are_bounded(archive: MadeArchive, monkeypatch
     monkeypatch.setattr(module, "MAX_TOPIC_BYTES", 10)
     with pytest.raises(CorruptData, match=r"_schemas, offset 2"):
         archived(archive, [schema_record("a", n, n, INT) for n in range(1, 9)]).subjects()
+
+
+def test_a_topic_that_is_no_registrys_is_named(archive: MadeArchive) -> None:
+    """Few of its records are logged, whatever their number."""
+    schemas = archived(archive, [(b"key", b"value")] * 100, topic="clicks")
+    with capture_logs() as logs, pytest.raises(CorruptData, match=r"topic clicks: .* is the registry's topic _schemas"):
+        schemas.schema(1)
+    assert [entry["offset"] for entry in logs if entry["event"] == "schema_record_skipped"] == [0, 1, 2, 3, 4]
