@@ -11,10 +11,12 @@ MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
-# The one parser of JSON from programs; and two for operators' input: Spark's options, and the value format of `tsctl`.
-PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/options/option_values.py", "tsctl/commands/decoding.py"}
+# The one parser of JSON from programs; and one for operators' input: Spark's options.
+PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/options/option_values.py"}
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
 LOADS_CLASSES = {"ts_common/config/plugins.py"}
+# The module of the command that runs, by a table of its own.
+LOADS_COMMANDS = {"tsctl/cli.py"}
 # protoc in a process of its own, without a shell; no text of a schema is an argument. And Python itself, as a worker.
 RUNS_PROGRAMS = {"ts_common/schemas/protobuf/compiler.py", "ts_common/execution/process_pool.py"}
 # Between a reader's process and the workers that it started, on a socket pair without a name.
@@ -54,7 +56,7 @@ def test_nothing_makes_code_of_data() -> None:
     """No eval, YAML or shell, pickles between own processes only; one place loads classes by an operator's names."""
     found = {path: told for path, tree in sources() if (told := sorted(problems(tree)))}
     assert found == {
-        **{path: ["import_module"] for path in LOADS_CLASSES},
+        **{path: ["import_module"] for path in LOADS_CLASSES | LOADS_COMMANDS},
         **{path: ["subprocess"] for path in RUNS_PROGRAMS},
         **{path: ["pickle"] for path in PICKLES},
     }

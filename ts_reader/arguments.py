@@ -300,7 +300,9 @@ def query_of(
         tolerance=Tolerance(chosen_mode, raw_column if chosen_mode is Mode.PERMISSIVE else None),
         view=chosen_view,
         wording=place.wording,
-        limit=BatchLimit(arguments.number("max_batch_bytes", max_batch_bytes, _LEAST_BATCH_BYTES), "max_batch_bytes"),
+        limit=BatchLimit(
+            arguments.number("max_batch_bytes", max_batch_bytes, _LEAST_BATCH_BYTES), place.wording.max_batch_bytes
+        ),
         cut=place.cut,
     )
 

@@ -28,6 +28,7 @@ WORDING: Final = Wording(
     despite_loss="To read what is left, add --allow-loss",
     despite_corruption="To read what is intact, add --mode dropmalformed",
     despite_unproven="To read what is shipped, add --unproven",
+    max_batch_bytes="--max-batch-bytes",
     schema_source="add --registry URL or topic:NAME, or write avro,schema.file=FILE",
     despite_undecoded="To have null and the reason instead, add --undecoded null",
 )

@@ -21,6 +21,7 @@ class Wording:
         without_match: what returns no rows of a partition without a record at or after the starting timestamp.
         despite_loss: a sentence: how to read what is left, although offsets are lost.
         despite_corruption: a sentence: how to read what is intact.
+        max_batch_bytes: the limit of a record batch.
         schema_source: how to name the schemas of a codec.
         despite_undecoded: a sentence: how to read the rows whose key or value does not decode.
         despite_unproven: a sentence: how to read what is shipped, although a cut is not proven to be complete.
@@ -38,6 +39,7 @@ class Wording:
     without_match: str = 'starting_without_match="latest"'
     despite_loss: str = "To read what is left, pass fail_on_data_loss=False"
     despite_corruption: str = 'To read what is intact, pass mode="DROPMALFORMED"'
+    max_batch_bytes: str = "max_batch_bytes"
     schema_source: str = "pass registry=... to Archive, or schema.file=... here"
     despite_undecoded: str = 'To have null and the reason instead, pass undecoded="null"'
     despite_unproven: str = 'To read what is shipped, pass unproven="warn" to at()'
