@@ -146,10 +146,9 @@ def _steps(
             look = follower.look()
             furthest = follower.furthest(current, look)
             end = follower.end_of_step(current, furthest, look, max_offsets)
-            if not end.equals_in_position(current):
-                plan = follower.plan(current, end)
-                current = end
-                yield Step(planned, plan, current, runs)
+            stood, current = current, end  # a position without epochs has them from the first look on
+            if not end.equals_in_position(stood):
+                yield Step(planned, follower.plan(stood, end), current, runs)
             if end.positions == furthest.positions:
                 stop.wait(max(0.0, looked_at + poll_seconds - time.monotonic()))
     except GeneratorExit:

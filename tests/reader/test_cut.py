@@ -151,9 +151,18 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], problem: str) -> N
     assert caught.value.problems[0].startswith(problem)
 
 
-@pytest.mark.parametrize(("ahead", "committed"), [(400_000, 1_000), (200_000, 360_000), (290_000, 20_000)])
+@pytest.mark.parametrize(
+    ("ahead", "committed", "late"),
+    [
+        (400_000, 1_000, 1),
+        (200_000, 360_000, 1),
+        (290_000, 20_000, 1),
+        (400_000, 500, 1_560_000),  # the leader of `b` was away for longer than a transaction may be open
+        (0, 1_560_000, 1),
+    ],
+)
 def test_a_producer_whose_clock_is_ahead_hides_no_part_of_its_transaction(
-    archive: ScannedArchive, ahead: int, committed: int
+    archive: ScannedArchive, ahead: int, committed: int, late: int
 ) -> None:
     """The times of its records do not bound a transaction that producer id and epoch name."""
     archive.put_segment(
@@ -170,7 +179,7 @@ def test_a_producer_whose_clock_is_ahead_hides_no_part_of_its_transaction(
         base_timestamp=NOON - 500,
         max_timestamp=NOON + ahead,
     )
-    archive.put_segment("b", 0, first + ended(2, NOON + 1, epoch=4) + later(3))
+    archive.put_segment("b", 0, first + ended(2, NOON + late, epoch=4) + later(3))
     archive.commit("b", 4, last_stable_offset=4)
     assert archive.opened.at(NOON).scan(["a", "b"]).to_table().num_rows == 0
 

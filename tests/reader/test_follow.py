@@ -280,6 +280,22 @@ def test_u26_what_an_election_removed_is_data_loss(two: ScannedArchive, end: int
     assert {row["value"] for row in rows} == {b"new"}
 
 
+@pytest.mark.parametrize(
+    ("start", "position"),
+    [({}, "latest"), ({"starting_offsets": {"t": {0: 100}}}, None), ({}, {"t": {"0": 100}})],
+)
+def test_u26_an_election_is_noticed_before_there_is_a_row(two: ScannedArchive, start: Any, position: Any) -> None:
+    """Wherever the stream begins: the first look reports which epoch wrote the records below."""
+
+    def elected() -> None:
+        two.put_segment("t", 60, batches((60, 140), epoch=1, value=b"new"))
+        two.commit("t", 140, epochs=((0, 0), (1, 60)), highest_base=60)
+
+    followed = two.scan(**start).follow(position=position, stop=Waiting(elected), poll_seconds=POLL)
+    with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 are lost: an election removed them"):
+        list(followed)
+
+
 @pytest.mark.parametrize("id_is_known", [True, False])
 def test_u09_a_topic_that_is_created_again_is_data_loss(two: ScannedArchive, id_is_known: bool) -> None:
     """Or the new one is read from its first offset, and a step of the former one is still read from it."""

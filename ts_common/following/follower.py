@@ -116,7 +116,9 @@ class Follower:
             ]
         )
         positions = {view.partition: bound.start for view, bound in zip(views, bounds, strict=True)}
-        return StreamOffset(positions, look.topic_ids)
+        before = {view.partition: view.epochs.at(positions[view.partition] - 1) for view in views}
+        epochs = {partition: epoch for partition, epoch in before.items() if epoch is not None}
+        return StreamOffset(positions, look.topic_ids, epochs)
 
     def furthest(self, position: StreamOffset, look: CommitSnapshot) -> StreamOffset:
         """Return the furthest offset that the stream can reach; it goes back only if an election lost records.

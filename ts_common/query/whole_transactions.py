@@ -16,7 +16,7 @@ from typing import Final
 
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_common.reading.transactions_at import CLOCK_MARGIN_MS, LONGEST_OPEN_MS, Transaction, spans_of
+from ts_common.reading.transactions_at import CLOCK_MARGIN_MS, Transaction, spans_of
 
 _LONGEST_MS: Final = (
     24 * 3_600_000
@@ -65,27 +65,22 @@ def make_whole(late: Mapping[TopicPartition, Sequence[Transaction]], committed: 
     Raises:
         what `committed` raises.
     """
-    by_producer: dict[int, list[tuple[TopicPartition, Transaction]]] = {}
+    partitions_of: dict[int, set[TopicPartition]] = {}
+    by_epoch: dict[tuple[int, int], list[tuple[TopicPartition, Transaction]]] = {}
     for partition, transactions in late.items():
         for each in transactions:
-            by_producer.setdefault(each.producer_id, []).append((partition, each))
-    # The times of a producer whose clock is ahead do not bound a transaction; those of markers do.
-    begins = (
-        min(each.begun, moment - LONGEST_OPEN_MS) if each.is_certain else each.begun
-        for transactions in late.values()
-        for each in transactions
-    )
-    earliest = min(begins, default=moment)
-    since = max(earliest - CLOCK_MARGIN_MS, moment - _LONGEST_MS)
+            partitions_of.setdefault(each.producer_id, set()).add(partition)
+            by_epoch.setdefault(_named(each), []).append((partition, each))
+    longest = moment - _LONGEST_MS
+    begins = (_not_before(each, longest) for transactions in late.values() for each in transactions)
+    since = max(min(begins, default=moment) - CLOCK_MARGIN_MS, longest)
     hidden: dict[TopicPartition, tuple[AbortedTransaction, ...]] = {}
     in_part: dict[int, tuple[set[TopicPartition], set[TopicPartition]]] = {}
     for partition in late:
-        elsewhere = frozenset(
-            producer_id for producer_id, found in by_producer.items() if any(other != partition for other, _ in found)
-        )
+        elsewhere = frozenset(producer_id for producer_id, found in partitions_of.items() if found - {partition})
         split = []
         for transaction in committed(partition, elsewhere, since) if elsewhere else ():
-            others = [pair for pair in by_producer[transaction.producer_id] if pair[0] != partition]
+            others = [pair for pair in by_epoch.get(_named(transaction), ()) if pair[0] != partition]
             if any(_is_same(transaction, other) for _, other in others):
                 split.append(transaction)
             elif later := {where for where, other in others if _may_be_same(transaction, other)}:
@@ -94,6 +89,17 @@ def make_whole(late: Mapping[TopicPartition, Sequence[Transaction]], committed: 
                 unshown |= later
         hidden[partition] = spans_of(split)
     return Whole(hidden, {name: (tuple(sorted(a)), tuple(sorted(b))) for name, (a, b) in in_part.items()})
+
+
+def _not_before(late: Transaction, longest: int) -> int:
+    """Return a time before a late transaction's first marker; the times of records bound no transaction for certain."""
+    if late.is_certain:
+        return longest if late.not_before is None else late.not_before
+    return late.begun
+
+
+def _named(transaction: Transaction) -> tuple[int, int]:
+    return transaction.producer_id, transaction.epoch
 
 
 def _is_same(shown: Transaction, late: Transaction) -> bool:

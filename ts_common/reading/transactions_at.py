@@ -10,8 +10,9 @@ A transaction without a marker below the last stable offset was decided, and com
 as `read_committed` shows it.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ts_common.archive.plan import Hole, ReadRange
@@ -24,8 +25,6 @@ from ts_common.store.contract import ObjectStore
 # Of the clocks of two hosts, and of a record between its producer and the high watermark: by Kafka's defaults up to two
 # minutes in the producer (`delivery.timeout.ms`), and 45 seconds until a slow follower leaves the in-sync replicas.
 CLOCK_MARGIN_MS: Final = 5 * 60_000
-# Of a transaction, by Kafka's default of `transaction.max.timeout.ms`, which a leader's clock measures.
-LONGEST_OPEN_MS: Final = 15 * 60_000 + CLOCK_MARGIN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ class Transaction:
         begun: ms since the epoch, the greatest timestamp of its first batch.
         marker_epoch: the producer's, in the marker; None without a marker.
         time: ms since the epoch, of the marker; None without one.
+        not_before: ms since the epoch, the time of a marker below its first batch, whichever producer's: it began
+            later by the clock of the leader. None if no such marker was read.
     """
 
     producer_id: int
@@ -49,6 +50,7 @@ class Transaction:
     begun: int
     marker_epoch: int | None = None
     time: int | None = None
+    not_before: int | None = field(default=None, compare=False)
 
     @property
     def is_unique(self) -> bool:
@@ -67,8 +69,8 @@ class TransactionsAt:
     Attributes:
         hidden: those whose records the cut does not show, without the aborted ones: later and open ones. Adjoining
             transactions of a producer are one entry.
-        late: of these, the ones that may have begun before the moment: by their first timestamp, which is at most
-            `CLOCK_MARGIN_MS` later, or, because a producer's clock can be ahead, by their marker's time.
+        late: of these, the ones that may have begun before the moment. No marker below the first batch is more than
+            `CLOCK_MARGIN_MS` later. Unless the transaction is certain, neither is the first batch's timestamp.
 
     Args:
         store: of the segments.
@@ -103,17 +105,22 @@ class TransactionsAt:
         hidden: list[AbortedTransaction] = []
         late: list[Transaction] = []
         spans: dict[int, Transaction] = {}  # by producer: of late transactions that follow one another
+        markers: list[Event] = []
+        latest = self._moment + CLOCK_MARGIN_MS
 
         def add(found: Transaction) -> None:
+            # Leaders write the times of markers. Those of records can be of a producer whose clock is ahead.
+            below = bisect_left(markers, found.first, key=lambda marker: marker.offset)
+            not_before = markers[below - 1].time if below else None
             before = spans.get(found.producer_id)
             spans[found.producer_id] = found if before is None else replace(before, last=found.last)
-            if found.begun <= self._moment + CLOCK_MARGIN_MS or (
-                found.is_certain and (found.time or 0) <= self._moment + LONGEST_OPEN_MS
-            ):
-                late.append(found)
+            may_have_begun = not_before is None or not_before <= latest
+            if may_have_begun and (found.is_certain or found.begun <= latest):
+                late.append(replace(found, not_before=not_before))
 
         undecided: dict[int, Event] = {}
         for begun, marker, is_certain in self._walk(number, undecided):
+            markers.append(marker)
             if marker.kind != COMMIT:
                 continue
             if marker.time > self._moment:

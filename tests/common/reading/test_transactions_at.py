@@ -101,12 +101,24 @@ def test_the_transactions_of_some_producers_are_found_between_two_times(archive:
 def test_late_transactions_began_about_the_moment_at_the_latest(archive: MadeArchive) -> None:
     """An open one has no marker; one that began much later was whole after the moment."""
     after = NOON + CLOCK_MARGIN_MS
-    log = data(0, NOON - 1) + ended(1, after) + data(2, after + 1) + ended(3, after + 2) + data(4, 5, 9, epoch=2)
+    log = data(0, NOON - 1) + data(1, 5, 9, epoch=2) + ended(2, after) + data(3, after + 1) + ended(4, after + 2)
     archive.put_segment("t", 0, log)
-    archive.commit("t", 5, last_stable_offset=4)
+    archive.commit("t", 5, last_stable_offset=1)
     late = TransactionsAt(archive.store, view_of(archive), NOON).late
-    assert late == (Transaction(7, 0, 0, 1, NOON - 1, 0, after), Transaction(9, 2, 4, 4, 5))
-    assert spans(archive) == [(7, 0, 3), (9, 4, 4)]
+    assert late == (Transaction(7, 0, 0, 2, NOON - 1, 0, after), Transaction(9, 2, 1, 4, 5))
+    assert spans(archive) == [(7, 0, 4), (9, 1, 4)]
+
+
+@pytest.mark.parametrize(("below", "is_late"), [(NOON + CLOCK_MARGIN_MS, True), (NOON + CLOCK_MARGIN_MS + 1, False)])
+def test_the_marker_below_a_certain_transaction_tells_when_it_began(
+    archive: MadeArchive, below: int, is_late: bool
+) -> None:
+    """A leader wrote its time; that of a record can be hours ahead, and the marker a day late."""
+    log = data(0, 1, 8) + ended(1, below, 8) + data(2, 1 << 40, epoch=3) + ended(3, 1 << 40, epoch=4)
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 4, last_stable_offset=4)
+    late = TransactionsAt(archive.store, view_of(archive), NOON).late
+    assert [each.not_before for each in late if each.producer_id == 7] == ([below] if is_late else [])
 
 
 @pytest.mark.parametrize("partition", [0, 1])

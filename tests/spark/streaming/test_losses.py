@@ -40,6 +40,16 @@ def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> 
     assert all(row["value"] == b"new" for number in (2, 3) for row in query.sink.get(number, []))
 
 
+@pytest.mark.parametrize("start", ["latest", '{"t":{"0":-1}}', '{"t":{"0":100}}'])
+def test_u26_an_election_before_the_first_batch_is_data_loss(two: Archive, start: str) -> None:
+    """Between the start of the query and the end of that batch."""
+    driver = Query(two, subscribe="t", startingOffsets=start)._driver
+    driver.initial_offset()
+    elected(two, 140)
+    with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 are lost: an election removed them"):
+        driver.latest_offset()
+
+
 def test_u30_a_commit_that_is_rebuilt_below_the_stream_brings_no_row_twice(two: Archive) -> None:
     """It went back further than the run that it lost, on the same line: the stream waits until it has passed."""
     query = Query(two, **EARLIEST)
