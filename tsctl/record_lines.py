@@ -20,6 +20,7 @@ from ts_common.json_objects import parse_json
 from ts_common.schemas.choice import parse_codec
 from ts_common.schemas.contract import Codec
 from ts_common.schemas.rows import jsonable
+from ts_reader.arguments import CORRUPT_COLUMN
 from tsctl.arrow_values import values_of
 
 
@@ -69,11 +70,6 @@ class Form:
         self._bytes = BYTES.get(text)
         self._codec = codec
         self._is_json = text == "json"
-
-    @property
-    def uses_headers(self) -> bool:
-        """Whether the codec needs headers."""
-        return self._codec is not None and self._codec.uses_headers
 
     def shown(self, column: pa.Array, headers: pa.Array | None = None) -> list[Shown]:
         """Return the values of a column of binary.
@@ -169,7 +165,7 @@ class RecordLines:
 
     @staticmethod
     def _corrupt(rows: pa.RecordBatch) -> list[bytes | None]:
-        if "_corrupt_record" not in rows.schema.names:
+        if CORRUPT_COLUMN not in rows.schema.names:
             return [None] * rows.num_rows
-        found: list[bytes | None] = rows.column("_corrupt_record").to_pylist()
+        found: list[bytes | None] = rows.column(CORRUPT_COLUMN).to_pylist()
         return found

@@ -10,7 +10,7 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
-from ts_common.query.moments import milliseconds_of
+from ts_common.query.moments import EXPECTED, milliseconds_of
 from ts_common.query.wording import Wording
 from ts_common.schemas.choice import parse_codec
 
@@ -163,8 +163,18 @@ def held_partitions(
     return sorted(numbers)  # an error that names what there is
 
 
-def parse_time(option: str, text: str | None, problems: list[str], *, rounds_up: bool = True) -> int | None:
-    """Return the milliseconds of an option that accepts times only; None without a value, or if it is wrong."""
+def parse_time(
+    option: str, text: str | None, problems: list[str], *, rounds_up: bool = True, also: str = ""
+) -> int | None:
+    """Return the milliseconds of an option that accepts a time; None without a value, or if it is wrong.
+
+    Args:
+        option: its name, for messages.
+        text: its value.
+        problems: receives what is wrong.
+        rounds_up: as of `milliseconds_of`.
+        also: what the option accepts too, for messages.
+    """
     if text is None:
         return None
     if text.isdecimal():
@@ -175,8 +185,8 @@ def parse_time(option: str, text: str | None, problems: list[str], *, rounds_up:
         return None
     try:
         return milliseconds_of(text, rounds_up=rounds_up)
-    except ValueError as error:
-        problems.append(f"{option}={text}: {error}")
+    except ValueError:
+        problems.append(f"{option}={text}: expected {also}{EXPECTED}")
         return None
 
 
@@ -195,12 +205,10 @@ def parse_bounds(start: str | None, end: str | None, problems: list[str], *, off
             continue
         if offsets and text.isascii() and text.isdecimal():
             found[f"{side}_offsets"] = int(text)
-        else:
-            found_problems: list[str] = []
-            if (moment := parse_time(option, text, found_problems)) is not None:
-                found[f"{side}_timestamp"] = moment
-            expected = ": expected an offset, or " if offsets else ": expected "
-            problems += [problem.replace(": expected ", expected) for problem in found_problems]
+            continue
+        moment = parse_time(option, text, problems, also="an offset, or " if offsets else "")
+        if moment is not None:
+            found[f"{side}_timestamp"] = moment
     for kind in ("offsets", "timestamp"):
         low, high = found.get(f"starting_{kind}"), found.get(f"ending_{kind}")
         if low is not None and high is not None and low > high:
