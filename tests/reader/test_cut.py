@@ -20,6 +20,7 @@ from ts_reader import Archive
 
 NOON = 100_000_000
 TIME = "1970-01-02T03:46:40Z"
+LATER = NOON + 600_000  # proves that a cut at noon is complete
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def two(archive: ScannedArchive) -> ScannedArchive:
     for topic in ("t", "u"):
         for partition in range(2):
             log = batches((0, 3), time=NOON - 2) + data(3, NOON - 1) + ended(4, NOON + 1)
-            archive.put_segment(topic, 0, log + batches((5, 9), time=NOON), partition=partition)
+            archive.put_segment(topic, 0, log + batches((5, 9), time=LATER), partition=partition)
             archive.commit(topic, 9, partition=partition, last_stable_offset=9)
     return archive
 
@@ -71,9 +72,15 @@ def test_a_moment_is_the_last_millisecond_at_or_before_it(two: ScannedArchive, t
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_a_cut_reads_committed_transactions(two: ScannedArchive, level: str) -> None:
     """Whatever the isolation level is: markers decide, not the last stable offset."""
-    log = data(0, 1) + ended(1, 2, kind=ABORT) + data(2, 3, 8) + batches((3, 6), time=NOON - 3)
+    log = (
+        data(0, 1)
+        + ended(1, 2, kind=ABORT)
+        + data(2, 3, 8)
+        + batches((3, 4), time=NOON - 3)
+        + batches((4, 6), time=LATER)
+    )
     two.put_segment("w", 0, log, txnindex=txnindex_entry(7, 0, 1, 2))
-    two.commit("w", 6, last_stable_offset=2)
+    two.commit("w", 5, last_stable_offset=2)
     scan = two.opened.at(TIME).scan("w", isolation_level=level, columns=["offset"])
     assert scan.to_table()["offset"].to_pylist() == [3]
 
@@ -97,7 +104,7 @@ def test_a_corrupt_place_stays_in_a_cut(archive: ScannedArchive) -> None:
     """No time of it is known; it is below the last segment with times up to noon."""
     log = batches((0, 3), time=0) + batches((3, 6), time=0)
     archive.put_segment("t", 0, log, body=log[:80] + bytes([log[80] ^ 1]) + log[81:])
-    archive.put_segment("t", 6, batches((6, 9), time=NOON - 6))
+    archive.put_segment("t", 6, batches((6, 7), time=NOON - 6) + batches((7, 9), time=LATER))
     archive.commit("t", 9, highest_base=6, last_stable_offset=9)
     scan = archive.opened.at(NOON).scan("t", mode="PERMISSIVE", columns=["offset", "_corrupt_record"])
     rows = scan.to_table().to_pylist()
@@ -122,7 +129,7 @@ def test_an_incomplete_cut_fails_or_warns(two: ScannedArchive) -> None:
 def test_a_cut_names_the_topics_whose_transactions_are_whole(archive: ScannedArchive) -> None:
     """One transaction has a marker before noon in `t`, and after it in `u`."""
     for topic, time in (("t", NOON - 1), ("u", NOON + 1)):
-        log = data(0, 5, epoch=3) + ended(1, time, epoch=4) + batches((2, 3), time=NOON)
+        log = data(0, 5, epoch=3) + ended(1, time, epoch=4) + later(2)
         archive.put_segment(topic, 0, log)
         archive.commit(topic, 3, last_stable_offset=3)
     counts = {
@@ -185,4 +192,4 @@ def test_a_producer_whose_clock_is_ahead_hides_no_part_of_its_transaction(
 
 
 def later(offset: int) -> bytes:
-    return batches((offset, offset + 1), time=NOON + 600_000)
+    return batches((offset, offset + 1), time=LATER)

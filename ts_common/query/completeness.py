@@ -3,12 +3,15 @@
 An agent ships closed segments. Records of the moment can still be in the active segment of a broker, or wait for their
 upload. Two facts prove that the store has all of them:
 
-1. A shipped record is later. An agent ships a partition in the order of offsets, so the records below it are in the
-   store. A segment that was shipped before the moment proves nothing: the clock of a producer was ahead.
+1. A shipped record or marker is later, by `CLOCK_MARGIN_MS` at least. An agent ships a partition in the order of
+   offsets, so the records below it are in the store. A segment that was shipped earlier than that proves nothing: the
+   clock of a producer was ahead.
 2. The word of an agent, in `ends/<broker>.json`: the high watermark of a partition that the broker led, when it wrote a
    checkpoint. The store must have all offsets below it, and the checkpoint must be later than the moment by
-   `CLOCK_MARGIN_MS`. That covers clocks that differ, records on their way from a producer, and records that are not on
-   all replicas yet. If several brokers have such a word, the highest watermark counts.
+   `CLOCK_MARGIN_MS`. If several brokers have such a word, the highest watermark counts.
+
+The margin covers clocks that differ, records on their way from a producer, and records that are not on all replicas
+yet. Without it a later commit changed a cut that was proven: records of the moment followed the later one.
 
 No proof excludes a record that a producer sends later with an earlier timestamp. A word has no topic id, so it counts
 for the newest incarnation only. An agent of a broker that no controller reaches can name a low watermark; then the word
@@ -32,7 +35,7 @@ class Shipped:
     Attributes:
         partition: topic and number.
         end: the offset after the last.
-        has_later: whether a shipped record is later than the moment.
+        has_later: whether a shipped record or marker is later than the moment, by `CLOCK_MARGIN_MS` at least.
         is_newest: whether it is of the topic's newest incarnation.
     """
 
@@ -64,21 +67,23 @@ def unproven(shipped: Iterable[Shipped], ends: Sequence[Ends], moment: int) -> t
 
 
 def has_later(view: PartitionView, moment: int) -> bool:
-    """Return whether the metadata of segments proves that the view has a record or a marker later than a moment.
+    """Return whether the metadata of segments proves a record or a marker `CLOCK_MARGIN_MS` later than a moment.
 
     Args:
         view: of the partition.
         moment: ms since the epoch.
     """
+    proof = moment + CLOCK_MARGIN_MS
     return any(
-        copy.metadata.time_max is not None and copy.metadata.time_max > moment and _is_all_live(copy, view)
+        copy.metadata.time_max is not None and copy.metadata.time_max >= proof and _is_all_live(copy, view)
         for copy in copies_shipped_after(view, moment)
     )
 
 
 def copies_shipped_after(view: PartitionView, moment: int) -> tuple[SegmentCopy, ...]:
-    """Return the copies that were not shipped before a moment, by the clock of their agent."""
-    return tuple(copy for copy in view.copies if copy.metadata.shipped is None or copy.metadata.shipped > moment)
+    """Return the copies that were not shipped before `CLOCK_MARGIN_MS` after a moment, by the clock of their agent."""
+    proof = moment + CLOCK_MARGIN_MS
+    return tuple(copy for copy in view.copies if copy.metadata.shipped is None or copy.metadata.shipped >= proof)
 
 
 def _is_all_live(copy: SegmentCopy, view: PartitionView) -> bool:

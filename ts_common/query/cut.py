@@ -27,7 +27,7 @@ from ts_common.query.whole_transactions import make_whole
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import Topic, some
-from ts_common.reading.transactions_at import TransactionsAt
+from ts_common.reading.transactions_at import CLOCK_MARGIN_MS, TransactionsAt
 from ts_common.store.contract import ObjectStore
 
 log = structlog.get_logger("ts_common")
@@ -152,28 +152,29 @@ def plan_cut(
 
 
 def _has_later(store: ObjectStore, view: PartitionView, query: Query, moment: int) -> bool:
-    """Return whether a shipped record of a view is later than a moment; read records if metadata does not show it."""
+    """Return whether a shipped record of a view proves a moment; read records if metadata does not show it."""
     if view.start == view.end:
         return False
     if has_later(view, moment):
         return True
-    copies = copies_shipped_after(view, moment)
-    if not any(_may_have_later(copy.metadata.time_max, copy.metadata.records, moment) for copy in copies):
+    copies, proof = copies_shipped_after(view, moment), moment + CLOCK_MARGIN_MS
+    if not any(_may_reach(copy.metadata.time_max, copy.metadata.records, proof) for copy in copies):
         return False
     from ts_common.query.offset_by_time import first_offset_of  # noqa: PLC0415  (numba)
 
-    return first_offset_of(store, replace(view, copies=copies), moment + 1, query, after_hole=False) is not None
+    return first_offset_of(store, replace(view, copies=copies), proof, query, after_hole=False) is not None
 
 
-def _may_have_later(time_max: int | None, records: int | None, moment: int) -> bool:
-    return records is None or (time_max is not None and time_max > moment)
+def _may_reach(time_max: int | None, records: int | None, proof: int) -> bool:
+    return records is None or (time_max is not None and time_max >= proof)
 
 
 def _unproven(lacking: Sequence[TopicPartition], moment: int) -> str:
     listed = some(map(str, lacking), _MAX_LISTED)
     return (
-        f"cut at {time_text(moment)}: records up to then can be missing in {listed}: no shipped record is later, and "
-        "no agent's word in ends/ proves that all are shipped; choose an earlier moment, or repeat the query later"
+        f"cut at {time_text(moment)}: records up to then can be missing in {listed}: no shipped record is five minutes "
+        "later, and no agent's word in ends/ proves that all are shipped; choose an earlier moment, or repeat the "
+        "query later"
     )
 
 

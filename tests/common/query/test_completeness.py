@@ -62,19 +62,19 @@ def shipped_at(view: PartitionView, time: int | None) -> PartitionView:
 
 def test_a_segment_that_was_shipped_before_the_moment_proves_nothing(archive: MadeArchive) -> None:
     """The clock of its producer was ahead; an older archive does not have that time."""
-    archive.put_segment("t", 0, batches((0, 10), time=NOON))
+    archive.put_segment("t", 0, batches((0, 10), time=LATER))
     archive.commit("t", 10)
     view = view_of(archive)
     assert has_later(view, NOON)
-    assert has_later(view, NOON + 8)
-    assert not has_later(view, NOON + 9)
-    assert has_later(shipped_at(view, NOON + 1), NOON)
-    assert not has_later(shipped_at(view, NOON), NOON)
+    assert has_later(view, NOON + 9)
+    assert not has_later(view, NOON + 10)
+    assert has_later(shipped_at(view, LATER), NOON)
+    assert not has_later(shipped_at(view, LATER - 1), NOON)
 
 
 def test_the_greatest_timestamp_of_a_segment_counts_if_all_of_it_is_in_the_view(archive: MadeArchive) -> None:
     """A dead tail and offsets above the next one can have that timestamp."""
-    archive.put_segment("t", 0, batches((0, 10), epoch=1, time=NOON) + batches((10, 20), epoch=2, time=NOON))
+    archive.put_segment("t", 0, batches((0, 10), epoch=1, time=LATER - 10) + batches((10, 20), epoch=2, time=LATER))
     archive.commit("t", 20, epochs=[(1, 0), (2, 10)])
     assert has_later(view_of(archive), NOON)
     archive.commit("t", 20, epochs=[(1, 0), (3, 10)])

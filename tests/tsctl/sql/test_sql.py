@@ -133,6 +133,9 @@ def test_conditions_and_bounds_leave_out_segments(sql: Run) -> None:
 
 def test_a_cut_shows_topics_as_of_a_time(sql: Run, archive: MadeArchive) -> None:
     """It fails where records up to then can be missing; with `--unproven` it warns."""
+    for partition in range(2):
+        archive.put_segment("clicks", 300, batches((300, 301), time=TIME + 6 * MINUTE), partition=partition)
+        archive.commit("clicks", 301, partition=partition, highest_base=300)
     cut = ("--at", "2025-12-31T23:01:00.0005Z", "select count(*), max(timestamp) from clicks")
     assert sql("--format", "csv", *cut).out.splitlines()[1] == "122,2025-12-31 23:01:00+00:00"
     joined = 'select count(*) from clicks, "a-b"'
@@ -152,7 +155,7 @@ def test_a_cut_shows_topics_as_of_a_time(sql: Run, archive: MadeArchive) -> None
 def test_transactions_are_whole_between_the_topics_of_a_statement(sql: Run, archive: MadeArchive) -> None:
     """The commit marker of one topic is later; a statement of the other topic alone has not read it."""
     for topic, time in (("paid", TIME), ("sent", TIME + 1)):
-        log = data(0, TIME - 5, epoch=3) + ended_at(1, time, epoch=4) + batches((2, 3), time=TIME)
+        log = data(0, TIME - 5, epoch=3) + ended_at(1, time, epoch=4) + batches((2, 3), time=TIME + 5 * MINUTE)
         archive.put_segment(topic, 0, log)
         archive.commit(topic, 3, last_stable_offset=3)
     rows = {
