@@ -39,24 +39,40 @@ class FileStream:
 
     def read(self, size: int, /) -> bytes:
         """Read as the contract describes."""
-        buffer = bytearray(max(0, min(size, self._left)))
-        self.readinto(memoryview(buffer))
-        return bytes(buffer)
+        pieces = []  # one, unless a signal interrupts the read; it is returned without a copy
+        wanted = max(0, min(size, self._left))
+        while wanted:
+            with self._translated():
+                piece = self._file.read(wanted)
+            if not piece:
+                raise self._early_end(self._left)
+            pieces.append(piece)
+            wanted -= len(piece)
+            self._left -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readinto(self, buffer: memoryview, /) -> int:
         """Read as the contract describes."""
         wanted = min(len(buffer), self._left)
         got = 0
         while got < wanted:
-            try:
+            with self._translated():
                 step = self._file.readinto(buffer[got:wanted])
-            except OSError as error:
-                raise StoreUnavailable(f"{self.info.key}: {error}") from error
             if not step:
-                raise StoreUnavailable(f"{self.info.key}: the file ended {self._left - got} bytes early")
+                raise self._early_end(self._left - got)
             got += step
         self._left -= got
         return got
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(f"{self.info.key}: {error}") from error
+
+    def _early_end(self, missing: int) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.info.key}: the file ended {missing} bytes early")
 
 
 def info_of(key: str, found: os.stat_result, metadata: Mapping[str, str] = NO_METADATA) -> ObjectInfo:

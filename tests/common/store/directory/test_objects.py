@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,3 +195,24 @@ def test_a_stream_ends_with_its_range_and_never_early(tmp_path: Path) -> None:
         file.seek(0)
         with pytest.raises(StoreUnavailable, match="a: the file ended 2 bytes early"):
             FileStream(file, info, 12).read(100)
+
+
+class _InParts(io.FileIO):
+    """A file of a network file system, which answers a read with fewer bytes than were asked for."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(3, size or 0)) or b""
+
+    def readinto(self, buffer: Any, /) -> int:
+        return super().readinto(memoryview(buffer)[:3]) or 0
+
+
+def test_a_short_answer_of_the_file_system_is_no_end(tmp_path: Path) -> None:
+    """The rest is read until the bytes that were asked for are complete."""
+    path = tmp_path / "a"
+    written(path, b"0123456789")
+    with _InParts(path) as file:
+        stream = FileStream(file, ObjectInfo("a", 10, "", 0.0), 10)
+        buffer = bytearray(4)
+        assert (stream.read(5), stream.readinto(memoryview(buffer)), bytes(buffer)) == (b"01234", 4, b"5678")
+        assert (stream.read(5), stream.read(5)) == (b"9", b"")
