@@ -1,8 +1,9 @@
 """`python -m bench.cold_sql`: `tsctl sql` on one minute out of a day, in a cold process.
 
 A topic of two partitions in a directory has a day of records: a batch of 51 each second, in segments of an hour. Each
-round starts two fresh processes, with the compiled code cached, and without pandas, as `requirements/tsctl.txt` has it
-(pyarrow.dataset imports pandas if it is installed):
+round starts two fresh processes, with the compiled code cached, as an installation by `requirements/tsctl.txt` has it:
+with bytecode, which pip compiles, and without other packages. Pyarrow and numba import pandas and cffi if they find
+them.
 
 - `tsctl sql` with `--from` and `--to` counts the records of one minute;
 - Python imports DuckDB and pyarrow, and counts as many rows of a table in memory.
@@ -11,6 +12,7 @@ The goal: at most twice the time. Exits with 1 if it is missed; `--no-gate` only
 """
 
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
@@ -59,14 +62,25 @@ def fill(location: str) -> None:
 _SITE: Final = """
 import sys
 
-class NoPandas:
+class NotInstalled:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "pandas":
+        if name in {names!r}:
             raise ModuleNotFoundError(name=name)
 
-sys.meta_path.insert(0, NoPandas)
+sys.meta_path.insert(0, NotInstalled)
 """
+
+
+def other_modules() -> set[str]:
+    """Return the modules of packages that a user of `tsctl` does not have."""
+    lines = (Path(__file__).parents[1] / "requirements" / "tsctl.txt").read_text().splitlines()
+    installed = {line.partition("==")[0] for line in lines if "==" in line} | {"ts-uploader"}
+    return {
+        module
+        for module, packages in packages_distributions().items()
+        if installed.isdisjoint(re.sub("[-_.]+", "-", package).lower() for package in packages)
+    }
 
 
 def seconds(command: Sequence[str], site: Path) -> float:
@@ -76,7 +90,8 @@ def seconds(command: Sequence[str], site: Path) -> float:
         RuntimeError: it counted others.
     """
     began = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+    environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONPYCACHEPREFIX": str(site / "bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     elapsed = time.perf_counter() - began
     if ended.stdout.split()[-1] != str(_ROWS):
@@ -96,7 +111,7 @@ def main() -> int:
         fill(location)
         site = Path(directory) / "site"
         site.mkdir()
-        (site / "sitecustomize.py").write_text(_SITE)
+        (site / "sitecustomize.py").write_text(_SITE.format(names=other_modules()))
         tsctl = [str(Path(sys.executable).with_name("tsctl")), "sql", "--url", location, "--cluster", CLUSTER]
         window = ["--from", f"@{_FROM}", "--to", f"@{_FROM + _MINUTE}"]
         things = {
