@@ -4,7 +4,6 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from datetime import datetime
 from os import PathLike
 from typing import Any
 
@@ -13,7 +12,7 @@ import structlog
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
-from ts_common.query.cut import time_text
+from ts_common.query.moments import time_text
 from ts_common.query.query import Cut, Query, settled
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.wording import PYTHON, Wording
@@ -25,6 +24,7 @@ from ts_reader.arguments import (
     CORRUPT_COLUMN,
     LEAST_MEMORY,
     Arguments,
+    Moment,
     OffsetsArgument,
     PartitionsArgument,
     TimestampArgument,
@@ -115,9 +115,7 @@ class Archive:
         """The cluster's id."""
         return self._place.cluster
 
-    def at(
-        self, time: datetime | str | int, *, unproven: str = "error", topics: Sequence[str] | None = None
-    ) -> "Archive":
+    def at(self, time: Moment, *, unproven: str = "error", topics: Sequence[str] | None = None) -> "Archive":
         """Return the archive as of a moment: a cut. Its scans show what docs/reader.md promises of a cut.
 
         A scan of it has the rows with a timestamp at or before the moment, and of transactions those whose commit
@@ -125,7 +123,7 @@ class Archive:
         archive.
 
         Args:
-            time: a `datetime` or ISO 8601 text, UTC without an offset; or milliseconds.
+            time: a `datetime`, a `date` or ISO 8601 text, UTC without an offset; or milliseconds.
             unproven: what a scan does if nothing proves that all records of a partition up to then are in the store:
                 "error", or "warn".
             topics: transactions over several of these topics are whole in scans of any of them; None: in a scan,
@@ -202,7 +200,8 @@ class Archive:
                 named.
             ending_offsets: "latest", or the offset after the last one, as above.
             starting_timestamp: the scan starts at the first record, in the order of offsets, with this timestamp or a
-                later one. A `datetime` or ISO 8601 text, UTC without an offset; or milliseconds; or by partition.
+                later one. A `datetime`, a `date` or ISO 8601 text, UTC without an offset; or milliseconds; or by
+                partition.
             ending_timestamp: the scan ends before the first record with this timestamp or a later one.
             starting_without_match: what a partition without a record at or after `starting_timestamp` does: "error",
                 or "latest": it returns no rows.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -45,7 +45,7 @@ TopicArgument = str | Sequence[str] | re.Pattern[str]
 PartitionsArgument = Iterable[int] | Mapping[str, Iterable[int]] | None
 OffsetArgument = int | str
 OffsetsArgument = OffsetArgument | Mapping[int, OffsetArgument] | Mapping[str, Mapping[int, OffsetArgument]]
-Moment = datetime | str | int
+Moment = date | str | int
 TimestampArgument = Moment | Mapping[int, Moment] | Mapping[str, Mapping[int, Moment]] | None
 
 _NO_PARTITIONS: Final[tuple[int, ...]] = ()

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from rich.console import Console
@@ -20,12 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ts_common.printable import printable, printable_json, printable_lines
+from ts_common.query.moments import time_text
 from tsctl.json_lines import json_line
 
 VERSION: Final = 1
 NOTHING: Final = "-"  # in a cell: unknown or missing
 _DRAWN: Final = 2_000  # rows; the library needs 1 ms and 9 KB for each
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 Cell = str | int | bool | None
 
@@ -128,14 +127,8 @@ class Output:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """Return a time in ISO 8601; None for None, and the number itself if no calendar contains the time."""
-    if milliseconds is None:
-        return None
-    try:
-        moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return str(milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a time in ISO 8601, as `ts_common.query.moments.time_text`; None for None."""
+    return None if milliseconds is None else time_text(milliseconds)
 
 
 def size(count: int) -> str:

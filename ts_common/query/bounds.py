@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
+from ts_common.query.moments import time_text
 from ts_common.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps
 from ts_common.reading.topics import Topic
 from ts_common.store.contract import ObjectStore
@@ -102,7 +103,8 @@ def _starting_offset(store: ObjectStore, view: PartitionView, query: Query) -> i
     if query.start_without_match is Edge.LATEST:
         return view.end
     raise QueryError(
-        f"starting at timestamp {milliseconds}: {view.partition} has no record at or after it in its offsets "
+        f"starting at timestamp {milliseconds} ({time_text(milliseconds)}): {view.partition} has no record at or after "
+        f"it in its offsets "
         f"{view.start} to {view.end - 1}; with {query.wording.without_match} such a partition returns no rows"
     )
 

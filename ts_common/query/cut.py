@@ -8,7 +8,6 @@ the cut complete, which transactions are hidden, and which can be shown in part.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -20,6 +19,7 @@ from ts_common.errors import CorruptData, NewerFormat, QueryError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.query.completeness import Shipped, copies_shipped_after, has_later, unproven
+from ts_common.query.moments import time_text
 from ts_common.query.query import Cut, Query, Subscription
 from ts_common.query.subscription import find_topics
 from ts_common.query.wanted import Wanted
@@ -176,12 +176,3 @@ def _unproven(lacking: Sequence[TopicPartition], moment: int) -> str:
         "later, and no agent's word in ends/ proves that all are shipped; choose an earlier moment, or repeat the "
         "query later"
     )
-
-
-def time_text(milliseconds: int) -> str:
-    """Return a moment as ISO 8601 in UTC; beyond the year 9999 as `@milliseconds`."""
-    try:
-        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"@{milliseconds}"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""A moment as people write it, in milliseconds since 1970, for bounds in time."""
+"""A moment as people write it, and in milliseconds since 1970."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -10,17 +10,18 @@ _MILLISECONDS: Final = re.compile(r"@?\d{1,19}", re.ASCII)
 EXPECTED: Final = "a time such as 2026-11-22T06:00:00Z (UTC unless it has an offset), or @milliseconds"
 
 
-def milliseconds_of(moment: datetime | str | int, *, rounds_up: bool = True) -> int:
+def milliseconds_of(moment: date | str | int, *, rounds_up: bool = True) -> int:
     """Return the first millisecond since 1970 at or after a moment, because Kafka's timestamps have milliseconds.
 
     Args:
-        moment: a `datetime` or its ISO 8601 text, UTC if it has no offset; or milliseconds, as a text `@1700000000000`.
+        moment: a `datetime` or its ISO 8601 text, UTC if it has no offset; a `date`, at its midnight; or milliseconds,
+            as a text `@1700000000000`.
         rounds_up: False for the last millisecond at or before the moment.
 
     Raises:
         ValueError: naming what is expected.
     """
-    if isinstance(moment, bool) or not isinstance(moment, datetime | str | int):
+    if isinstance(moment, bool) or not isinstance(moment, date | str | int):
         raise ValueError(f"expected {EXPECTED}")  # noqa: TRY004  (a wrong value, whatever its type)
     if isinstance(moment, int):
         if moment < 0:
@@ -33,5 +34,16 @@ def milliseconds_of(moment: datetime | str | int, *, rounds_up: bool = True) -> 
             moment = datetime.fromisoformat(moment.strip())
         except ValueError:
             raise ValueError(f"expected {EXPECTED}") from None
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     return max(0, -(-since // _MILLISECOND) if rounds_up else since // _MILLISECOND)
+
+
+def time_text(milliseconds: int) -> str:
+    """Return a moment as ISO 8601 in UTC; beyond the years 1 to 9999 as `@milliseconds`."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"@{milliseconds}"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,7 +14,7 @@ _COLUMNS: Final = ("key", "value", "topic", "partition", '"offset"', "timestamp"
 _END: Final = {"exit", "quit", r"\q", ".exit", ".quit"}
 _HELP: Final = (
     'A statement ends with ;. Topics are tables: write names such as "my-topic" with quotation marks. '
-    ".topics lists them, exit or Ctrl-D ends."
+    "show tables; lists them, exit or Ctrl-D ends."
 )
 
 
@@ -45,10 +45,6 @@ def converse(topics: Sequence[str], run: Callable[[str], None], write: Callable[
         word = line.strip().rstrip(";").lower()
         if not pending and word in _END:
             return
-        if not pending and word == ".topics":
-            for topic in topics:
-                write(topic)
-            continue
         pending = f"{pending}\n{line}".strip()
         if pending.endswith(";"):
             run(pending)

@@ -13,7 +13,6 @@ from ts_common.archive.ends import End, Ends
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
-from ts_common.query.cut import time_text
 from ts_common.query.plan_query import QueryPlan, plan_query
 from ts_common.query.policies import View
 from ts_common.query.query import Cut, Offsets, Query, Subscription
@@ -251,12 +250,3 @@ def test_the_partitions_beside_assigned_ones_count_for_a_cut_that_names_their_to
     asked = replace(at_noon(archive, others="t"), subscription=Subscription(assigned={"t": (0,)}))
     assert offsets(archive, asked) == []
     assert offsets(archive, replace(asked, cut=Cut(NOON))) == [0]
-
-
-@pytest.mark.parametrize(
-    ("milliseconds", "text"),
-    [(0, "1970-01-01T00:00:00.000Z"), (1_700_000_000_001, "2023-11-14T22:13:20.001Z"), (10**18, f"@{10**18}")],
-)
-def test_a_moment_is_written_in_utc(milliseconds: int, text: str) -> None:
-    """Beyond the calendar as a number."""
-    assert time_text(milliseconds) == text

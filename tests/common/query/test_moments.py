@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_common.query.moments import EXPECTED, milliseconds_of
+from ts_common.query.moments import EXPECTED, milliseconds_of, time_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -22,6 +22,7 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
         (datetime(1970, 1, 1, 0, 0, 1), 1000),
         (datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), 0),
         (datetime(1969, 12, 31, tzinfo=UTC), 0),
+        (date(1970, 1, 2), 86_400_000),
         ("1970-01-01T00:00:01Z", 1000),
         (" 1970-01-01 00:00:01 ", 1000),
         ("1970-01-02", 86_400_000),
@@ -34,7 +35,7 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
         ("0001-01-01T00:00:00+14:00", 0),
     ],
 )
-def test_a_moment_has_several_forms(moment: datetime | str | int, expected: int) -> None:
+def test_a_moment_has_several_forms(moment: date | str | int, expected: int) -> None:
     """Without an offset it is UTC; part of a millisecond counts for the next one; 1970 is the first moment."""
     assert milliseconds_of(moment) == expected
 
@@ -74,7 +75,6 @@ def test_a_moment_is_the_same_in_each_zone_and_as_text(moment: datetime, zone: t
         True,
         1.5,
         None,
-        date(2026, 1, 1),
         b"@5",
         "@" + "9" * 20,
     ],
@@ -90,3 +90,12 @@ def test_negative_milliseconds_are_an_error() -> None:
     """Kafka has no time before 1970."""
     with pytest.raises(ValueError, match="not negative"):
         milliseconds_of(-1)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "1970-01-01T00:00:00.000Z"), (1_700_000_000_001, "2023-11-14T22:13:20.001Z"), (10**18, f"@{10**18}")],
+)
+def test_a_moment_is_written_in_utc(milliseconds: int, text: str) -> None:
+    """Beyond the calendar as a number."""
+    assert time_text(milliseconds) == text

@@ -71,7 +71,7 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def test_the_prompt_runs_statements_until_ctrl_d(arguments: list[str], tmp_path: Path) -> None:
-    """A statement of two lines, an error that does not end it, the list of topics, and history for the next time."""
+    """A statement of two lines, an error that does not end it, the topics, and history for the next time."""
     # Keys are typed at a prompt only: before it, the terminal is in another mode.
     environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm"}
     with Terminal(arguments, environment) as terminal:
@@ -82,7 +82,7 @@ def test_the_prompt_runs_statements_until_ctrl_d(arguments: list[str], tmp_path:
         terminal.until(r"count_star\(\)\s+5[\s\S]*sql>")
         terminal.type("select * from nope;\r")
         terminal.until(r"no such topic[\s\S]*sql>")
-        terminal.type(".topics\r")
+        terminal.type("show tables;\r")
         terminal.until(r"\nclicks\s[\s\S]*sql>")
         terminal.type("\x04")
         assert terminal.ends() == 0

@@ -116,6 +116,13 @@ def test_a_name_with_a_hyphen_needs_quotation_marks(sql: Run) -> None:
     assert sql('select count(*) from "A-B"').out.split() == ["count_star()", "3"]
 
 
+def test_show_tables_lists_the_topics(sql: Run) -> None:
+    """And views; DuckDB alone has only the topics that a statement named."""
+    assert sql("--format", "csv", "Show  tables;").out.split() == ["name", "a-b", "broken", "clicks"]
+    ended = sql("--format", "csv", "create view few as from clicks limit 5; show all tables")
+    assert ended.out.split() == ["name", "a-b", "broken", "clicks", "few"]
+
+
 def test_conditions_and_bounds_leave_out_segments(sql: Run) -> None:
     """`--explain` shows what a statement reads; it reads no record, not even of a damaged topic."""
 

@@ -198,7 +198,7 @@ def test_a_stream_ends_with_its_range_and_never_early(tmp_path: Path) -> None:
 
 
 class _InParts(io.FileIO):
-    """A file of a network file system, which answers a read with fewer bytes than were asked for."""
+    """A file of a network file system, which returns fewer bytes than a read requests."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         return super().read(min(3, size or 0)) or b""
@@ -208,7 +208,7 @@ class _InParts(io.FileIO):
 
 
 def test_a_short_answer_of_the_file_system_is_no_end(tmp_path: Path) -> None:
-    """The rest is read until the bytes that were asked for are complete."""
+    """The rest is read until the bytes of the request are complete."""
     path = tmp_path / "a"
     written(path, b"0123456789")
     with _InParts(path) as file:
