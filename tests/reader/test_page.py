@@ -23,8 +23,11 @@ def archive(tmp_path: Path) -> MadeArchive:
     """The topic `page_views`: two partitions of five views each, the last one in 2026; `orders` with a schema."""
     archive = MadeArchive(tmp_path / "store")
     for partition in range(2):
-        values = batches((0, 5), value=b'{"user": "ada"}', time=milliseconds_of("2025-12-31T23:59:59.996Z"))
-        archive.put_segment("page_views", 0, values, partition=partition)
+        values = [
+            batches(offsets, value=b'{"user": "ada"}', time=milliseconds_of(time))
+            for offsets, time in (((0, 4), "2025-12-31T23:59:59.996Z"), ((4, 5), "2026-01-01T00:05:00Z"))
+        ]
+        archive.put_segment("page_views", 0, b"".join(values), partition=partition)
         archive.commit("page_views", 5, partition=partition)
     fields = [{"name": "user", "type": "string"}, {"name": "total", "type": "long"}]
     schema = json.dumps({"type": "record", "name": "Order", "fields": fields})

@@ -139,7 +139,7 @@ def test_timestamps_that_go_back_are_found_by_offset(archive: Archive) -> None:
 
 def test_a_partition_without_a_record_so_late(three: Archive) -> None:
     """An error by default, or no rows; records that are not committed do not count."""
-    with pytest.raises(QueryError, match=r"starting at timestamp 1260: t-0 has no record at or after it"):
+    with pytest.raises(QueryError, match=r"starting at timestamp 1260 \(.*\): t-0 has no record at or after it"):
         three.plan(subscribe="t", startingTimestamp="1260")
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     assert three.offsets(subscribe="t", startingTimestamp="1260", **latest) == []

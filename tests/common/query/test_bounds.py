@@ -80,7 +80,9 @@ def test_a_start_above_the_end_is_an_error(view: MadeArchive) -> None:
 
 def test_a_timestamp_after_all_records_is_an_error_or_the_end(view: MadeArchive) -> None:
     """By the query's option."""
-    with pytest.raises(QueryError, match=r"starting at timestamp 1060: t-0 .* 20 to 59; with starting_without_match"):
+    with pytest.raises(
+        QueryError, match=r"starting at timestamp 1060 \(1970-.*01.060Z\): t-0 .* 20 to 59; with starting_without_match"
+    ):
         find_bounds(view.store, view_of(view), asked(view, Timestamp(1060)))
     query = asked(view, Timestamp(1060), start_without_match=Edge.LATEST)
     assert find_bounds(view.store, view_of(view), query) == Bounds(60, 60)
