@@ -75,7 +75,7 @@ def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
     waiting = f'ts_uploader_partition_waiting{{partition="0",topic="{topic}"}}'
     refused = "offset.wm is written in version 3 of its format by a later release"
     wait_for(
-        logged(agent.log, f"where to go on: NewerFormat: {archive.partition_keys().prefix}{refused}"),
+        logged(agent.log, f"the position in the store: NewerFormat: {archive.partition_keys().prefix}{refused}"),
         "it to say so",
         PATIENCE,
     )
