@@ -161,7 +161,7 @@ def _text(value: Any) -> str:
         case bytes():
             return _bytes(value)
         case datetime():
-            return value.isoformat(sep=" ")
+            return _iso(value)
         case dict() | list():
             buffer = io.StringIO()
             for piece in json_line(_json(value)):
@@ -169,6 +169,10 @@ def _text(value: Any) -> str:
             return buffer.getvalue().rstrip("\n")
         case _:
             return str(value)
+
+
+def _iso(value: datetime | date | time) -> str:
+    return value.isoformat().replace("+00:00", "Z")
 
 
 def _json(value: Any) -> Any:
@@ -180,7 +184,7 @@ def _json(value: Any) -> Any:
         case bytes():
             return _bytes(value)
         case datetime() | date() | time():
-            return value.isoformat().replace("+00:00", "Z")
+            return _iso(value)
         case Decimal() | timedelta():
             return str(value)
         case dict():

@@ -2,6 +2,7 @@
 
 import base64
 import math
+from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
@@ -98,7 +99,10 @@ class ColumnBuilder:
 
 
 def jsonable(value: object) -> object:
-    """Return a decoded value in types of JSON: bytes as base64, decimals and numbers that are not finite as text."""
+    """Return a decoded value in types of JSON.
+
+    Bytes are base64, times ISO 8601, decimals and numbers that are not finite text.
+    """
     match value:
         case None | bool() | int() | str():
             return value
@@ -108,6 +112,8 @@ def jsonable(value: object) -> object:
             return base64.b64encode(value).decode()
         case Decimal():
             return str(value)
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
         case dict():
             return {str(name): jsonable(inner) for name, inner in value.items()}
         case list() | tuple():
