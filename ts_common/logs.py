@@ -8,7 +8,7 @@ import os
 import sys
 from enum import StrEnum
 from io import StringIO
-from typing import TextIO
+from typing import Any, Final, TextIO
 
 import structlog
 
@@ -68,6 +68,19 @@ def _plain_traceback(file: TextIO, exception: structlog.typing.ExcInfo) -> None:
     file.write(printable_lines(redacted(text.getvalue())))
 
 
+class _StandardError:
+    """The standard error at the time of each line: a test, or another program of a library, can replace it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_STANDARD_ERROR: Final[Any] = _StandardError()
+
+
 def _has_colours() -> bool:
     """Return whether standard error is a terminal with colours and `NO_COLOR` is unset (https://no-color.org)."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
@@ -81,7 +94,7 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
         level: lowest level that is logged, as in `logging`.
     """
     shared, renderers = configure_structlog(log_format, level)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_STANDARD_ERROR)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -119,7 +132,7 @@ def configure_structlog(log_format: LogFormat, level: int) -> tuple[_Processors,
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_STANDARD_ERROR),
         cache_logger_on_first_use=True,
     )
     return shared, renderers

@@ -71,3 +71,24 @@ def test_the_level_selects_the_events() -> None:
     """At the level of warnings, no event below it is written."""
     found = lines(LogFormat.JSON, 30)
     assert [json.loads(line)["level"] for line in found] == ["warning", "error"]
+
+
+REPLACED = """
+import contextlib, io, structlog
+from ts_common.logs import LogFormat, configure_logs
+for number in range(2):
+    with io.StringIO() as replaced, contextlib.redirect_stderr(replaced):
+        if not number:
+            configure_logs(LogFormat.TEXT)
+            log = structlog.get_logger()
+        log.warning("segment_skipped", number=number)
+        print(replaced.getvalue(), end="")
+log.warning("segment_skipped", number=2)
+"""
+
+
+def test_a_line_is_written_to_the_standard_error_of_its_time() -> None:
+    """A program that replaced it, and closed the replacement, continues to log."""
+    run = subprocess.run([sys.executable, "-c", REPLACED], capture_output=True, text=True, check=True)
+    assert [line.rpartition(" ")[2] for line in run.stdout.splitlines()] == ["number=0", "number=1"]
+    assert run.stderr.rstrip().endswith("number=2")
