@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -29,7 +30,7 @@ settings.load_profile("patient")
 settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
 # In this order: the slowest folders start first, so that no process works alone at the end. In `make test-full` the
-# histories take the longest, 40 minutes.
+# histories need the longest time, 40 minutes.
 _FIRST = ("histories", "spark", "faults", "uploader", "test_demo.py", "local_cluster", "common")
 # One process runs all tests of this folder: a second one would start another Spark session and broker, a minute each.
 _TOGETHER = "tests/spark/session"
@@ -70,6 +71,23 @@ class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:
     """Return the scheduler for `--dist loadfile`."""
     return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_each_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what a test configures; a cached logger would keep it for later tests, whichever these are."""
+    configure = structlog.configure
+    before = structlog.get_config() if structlog.is_configured() else None
+
+    def uncached(**options: Any) -> None:
+        configure(**{**options, "cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", uncached)
+    yield
+    if before is None:
+        structlog.reset_defaults()
+    else:
+        configure(**before)
 
 
 @pytest.fixture(scope="session")

@@ -351,6 +351,7 @@ INTERRUPTED = """
 import os, signal, sys
 import ts_reader.archive, ts_reader.arguments
 from ts_common.execution import process_pool, run
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored
 location, moment = sys.argv[1:]
 ts_reader.archive.LEAST_MEMORY, run._WORKER_BYTES, run.PROCESSES_FROM_BYTES = 1, 1000, 0
 if moment == "starting":
