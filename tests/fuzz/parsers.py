@@ -55,6 +55,7 @@ _METADATA = {
     "ts-end": "5",
     "ts-crc32c": "0000000a",
     "ts-epochs": "0:0,1:3",
+    "ts-last-epoch": "1:3",
     "ts-records": "5",
     "ts-time-max": "2",
     "ts-time-min": "1",

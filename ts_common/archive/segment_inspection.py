@@ -38,7 +38,12 @@ def describe_segment(
     if metadata is not None and metadata.epochs is not None:
         return metadata
     if metadata is not None:
-        return replace(metadata, epochs=scan_object(store, key, size).epochs)
+        epochs = scan_object(store, key, size).epochs
+        last = metadata.last_epoch
+        # Compaction can have removed all batches of the last epoch, whose offsets belong to the coverage all the same.
+        if last is not None and (not epochs or (last[0] > epochs[-1][0] and last[1] > epochs[-1][1])):
+            epochs = (*epochs, last)
+        return replace(metadata, epochs=epochs)
     quick = _inspect_both_ends(store, keys, name, size) if has_index else None
     return quick or metadata_of(scan_object(store, key, size), name.base, key)
 

@@ -1,11 +1,14 @@
 """The metadata of a `.log` object, which saves readers from reading the segment.
 
-All fields can be rebuilt from the segment. S3 allows 2 KB of metadata, so the list of epochs is absent if it has more
-than 16 pairs. Values are ASCII.
+All fields can be rebuilt from the segment, except an epoch whose batches compaction removed. S3 allows 2 KB of
+metadata, so the list of epochs is absent if it has more than 16 pairs. Readers then read the epochs of the batches.
+They need the last pair too: if compaction removed its batches, the end of the coverage looks like a dead tail without
+it. Values are ASCII.
 
 ====================  =================================================================================
 `ts-end`              end of coverage: the segment covers `[base, end)`
 `ts-epochs`           `epoch:first offset` wherever the epoch changes, with commas
+`ts-last-epoch`       the last of these pairs, if there are more than 16; absent in older archives
 `ts-records`          number of records, with control records; absent if only decompression yields it
 `ts-control`          number of control records among them; absent in older archives
 `ts-time-max`         greatest record timestamp, ms; absent if no record has one
@@ -57,6 +60,7 @@ class SegmentMetadata:
         shipped: ms since the epoch, the agent's clock; None if unknown. A copy of a bucket keeps it, unlike the time of
             an object's last modification.
         control: number of control records among `records`; None if unknown.
+        last_epoch: the last pair of `epochs` that are too many; else None.
         rebuilt: whether a reader rebuilt the metadata from the segment; the `.txnindex` is then unchecked.
     """
 
@@ -72,12 +76,16 @@ class SegmentMetadata:
     timeindex: int | None = None
     shipped: int | None = None
     control: int | None = None
+    last_epoch: tuple[int, int] | None = None
 
     def encode(self) -> dict[str, str]:
         """Return the fields of the object's metadata, by name."""
         fields = {"ts-end": str(self.end), "ts-crc32c": f"{self.crc32c:08x}"}
         if self.epochs and len(self.epochs) <= MAX_EPOCHS:  # an empty value does not survive every store
             fields["ts-epochs"] = ",".join(f"{epoch}:{first}" for epoch, first in self.epochs)
+        last = self.epochs[-1] if self.epochs and len(self.epochs) > MAX_EPOCHS else self.last_epoch
+        if last is not None:
+            fields["ts-last-epoch"] = f"{last[0]}:{last[1]}"
         for name, value in (
             ("ts-records", self.records),
             ("ts-control", self.control),
@@ -123,6 +131,7 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
             timeindex=_crc32c(fields["ts-timeindex"]) if "ts-timeindex" in fields else None,
             shipped=_optional(fields, "ts-shipped"),
             control=_optional(fields, "ts-control"),
+            last_epoch=_epoch(fields["ts-last-epoch"]) if "ts-last-epoch" in fields else None,
         )
 
 
@@ -135,8 +144,12 @@ def known_crc32c(metadata: SegmentMetadata) -> int | None:
 def _decode_epochs(text: str | None) -> tuple[tuple[int, int], ...] | None:
     if text is None:
         return None
-    pairs = (part.split(":") for part in text.split(",") if part)
-    return tuple((_number(epoch, -1, MAX_INT32), _number(first)) for epoch, first in pairs)
+    return tuple(_epoch(pair) for pair in text.split(",") if pair)
+
+
+def _epoch(pair: str) -> tuple[int, int]:
+    epoch, first = pair.split(":")
+    return _number(epoch, -1, MAX_INT32), _number(first)
 
 
 def _optional(fields: Mapping[str, str], name: str, least: int = 0) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.made_archive import CLUSTER, BytesReader, MadeArchive, batches
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_inspection import describe_segment, metadata_of, scan_object
 from ts_common.archive.segment_metadata import SegmentMetadata
@@ -55,6 +56,30 @@ def test_missing_epochs_are_read_in_the_segment(archive: MadeArchive) -> None:
     archive.store.put(KEY, log, metadata=replace(metadata, rebuilt=False).encode())
     found = describe_segment(archive.store, KEYS, NAME, len(log), has_index=False)
     assert found.epochs == tuple((n, n) for n in range(17))
+
+
+@pytest.mark.parametrize(
+    ("batches_of", "expected"),
+    [
+        ([(69, 572)], ((69, 572), (71, 584))),  # compaction removed the batches of epoch 71
+        ([(69, 572), (71, 590)], ((69, 572), (71, 590))),
+        ([], ((71, 584),)),
+    ],
+)
+def test_the_last_of_many_epochs_counts_without_a_batch(
+    archive: MadeArchive, batches_of: list[tuple[int, int]], expected: tuple[tuple[int, int], ...]
+) -> None:
+    """Else the offsets from its start on would look like a dead tail, and be a hole for ever."""
+    log = b"".join(batches((first, first + 2), epoch=epoch) for epoch, first in batches_of)
+    history = EpochHistory((*((n, 10 * n) for n in range(20)), (69, 560), (71, 584)))
+    metadata = metadata_of(scan_segment(BytesReader(log), len(log)), 0, KEY)
+    stored = replace(metadata, rebuilt=False, end=938, epochs=history.pairs).encode()
+    assert "ts-epochs" not in stored
+    archive.store.put(KEY, log, metadata=stored)
+    found = describe_segment(archive.store, KEYS, NAME, len(log), has_index=False)
+    assert found.epochs == expected
+    assert history.live_end(found.epochs or (), 0, 938) == 938
+    assert EpochHistory(((70, 0), (72, 584))).live_end(found.epochs or (), 0, 938) < 938
 
 
 def test_a_segment_of_one_epoch_is_read_at_both_ends_only(archive: MadeArchive) -> None:

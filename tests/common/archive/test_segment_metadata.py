@@ -54,6 +54,8 @@ def test_an_object_without_our_fields_has_no_metadata() -> None:
         ("ts-crc32c", "ABCD"),
         ("ts-epochs", "1:2:3"),
         ("ts-epochs", "-2:0"),
+        ("ts-last-epoch", "1"),
+        ("ts-last-epoch", "1:2,3:4"),
         ("ts-txnindex", "0000abcd:perhaps"),
         ("ts-timeindex", "0000abc"),
         ("ts-version", "0"),
