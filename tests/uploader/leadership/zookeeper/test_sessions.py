@@ -22,16 +22,19 @@ def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, li
     listener = listen(zookeeper.connect, Impatient)
     listener.watch(*all_of("t", 5))
     before = [listener.wait_leadership(partition, 2, "id") for partition in all_of("t", 5)]
+    all_settings = {TopicSettings("t", (("retention.ms", "1"),)), BrokerSettings(())}
+    wait_for(lambda: set(listener.settings) == all_settings, "the settings to be said")
     zookeeper.pause()
-    wait_for(lambda: not listener.source.connected, "the silence to be noticed")
-    said, settings_said = len(listener.said), len(listener.settings)
-    lost_at = time.monotonic()
-    wait_for(lambda: time.monotonic() > lost_at + 2 * Impatient.session_seconds, "the session to expire")
-    assert (len(listener.said), len(listener.settings)) == (said, settings_said)
-    zookeeper.resume()
+    try:
+        wait_for(lambda: not listener.source.connected, "the silence to be noticed")
+        said, settings_said = len(listener.said), len(listener.settings)
+        lost_at = time.monotonic()
+        wait_for(lambda: time.monotonic() > lost_at + 2 * Impatient.session_seconds, "the session to expire")
+        assert (len(listener.said), len(listener.settings)) == (said, settings_said)
+    finally:
+        zookeeper.resume()  # the next test has the same server
     wait_for(lambda: led(listener, said) == set(all_of("t", 5)), "all to be said again")
-    again = {TopicSettings("t", (("retention.ms", "1"),)), BrokerSettings(())}
-    wait_for(lambda: set(listener.settings[settings_said:]) == again, "the settings to be said again")
+    wait_for(lambda: set(listener.settings[settings_said:]) == all_settings, "the settings to be said again")
     assert [listener.wait_leadership(partition, 2, "id") for partition in all_of("t", 5)] == before
     nodes.set(STATE, state(2, 3))
     wait_for(lambda: listener.last(TP) == NotLed(TP), "the watches to be there again")
