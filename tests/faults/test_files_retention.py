@@ -173,7 +173,12 @@ def test_u24_records_deleted_above_the_next_offset_are_a_gap_with_that_reason(
         begins = live_bases(directory)[-4]
         asked = begins + 7
         cluster.delete_records(topic, {0: asked})
-        wait_for(lambda: live_bases(directory)[0] == begins, "the broker to delete segments", SECONDS)
+        # The agent ships what is still `.deleted`.
+        wait_for(
+            lambda: live_bases(directory)[0] == begins and not deleted_bases(directory),
+            "the broker to unlink segments",
+            SECONDS,
+        )
         wait_for(
             lambda: f"{topic} 0 {asked}" in (broker.log_dirs[0] / "log-start-offset-checkpoint").read_text(),
             "the broker to write down where its log starts",
