@@ -140,12 +140,14 @@ def compare(stage: Stage, load: Load) -> None:
 
 
 def check_logs(stage: Stage) -> None:
-    """Check that no thread of an agent failed, and that nothing was lost unless it could be."""
+    """Check that no thread of an agent failed, and that nothing was lost unless it could be, or could look so."""
     for broker in stage.agents:
         for line in stage.agent_log(broker).splitlines():
             assert "thread_died" not in line, line
             assert "gap_recorded" not in line, line
-            assert "committed_records_lost" not in line or UNCLEAN in line, line
+            # A follower without an epoch that the leader's cleaner emptied looks like one after an election that lost
+            # records. `compare` checks that the newest record of each key is shown.
+            assert "committed_records_lost" not in line or UNCLEAN in line or COMPACTED in line, line
 
 
 def summary(seed: int, stage: Stage, invariants: Invariants, runner: Runner, load: Load, gauges: Gauges) -> str:
