@@ -8,7 +8,7 @@
 3. `read(split)`, in a Python worker of an executor: see `ts_common.query.read_split`.
 
 Each step runs in a Python process of its own, with pickled copies of these objects. Spark imports this module whenever
-it searches for data sources, so heavy modules (numba, the store's SDK) are imported where they are used. Between
+it searches for data sources, so heavy modules (pyarrow, the store's SDK) are imported where they are used. Between
 `reader` and `partitions` Spark pushes filters down, if the session and the query allow it: see
 `ts_spark.options.filters`.
 """

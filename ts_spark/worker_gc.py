@@ -8,6 +8,6 @@ from functools import lru_cache
 def freeze_gc_once() -> None:
     """Exclude the modules that a first split loaded from garbage collection, once per Python worker.
 
-    PySpark collects garbage after every task, and a scan of numba's objects takes 50 ms each time.
+    PySpark collects garbage after every task, and would scan the objects of all loaded modules each time.
     """
     gc.freeze()

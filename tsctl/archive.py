@@ -176,7 +176,7 @@ def open_reader(
     Raises:
         ConfigurationError: as `name_archive`.
     """
-    from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow and numba, only for commands that decode)
+    from ts_reader import Archive as ReaderArchive  # noqa: PLC0415  (pyarrow, only for commands that decode)
 
     name = name_archive(config, url, cluster, entropy_bits)
     further: dict[str, Any] = {

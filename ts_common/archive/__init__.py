@@ -1,1 +1,1 @@
-"""The stored archive and its meaning: keys, objects, catalog, view and plan. Imports no driver and no numba."""
+"""The stored archive and its meaning: keys, objects, catalog, view, plan. Imports no driver and no decoder."""

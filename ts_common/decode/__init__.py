@@ -1,1 +1,1 @@
-"""From a segment's bytes to columns, compiled. Loads numba, numpy and pyarrow; the agent does not import it."""
+"""From a segment's bytes to columns, compiled. Loads numpy, pyarrow and llvmlite; the agent does not import it."""

@@ -1,4 +1,4 @@
-"""The columns of a reader, their Arrow types, and columns that have one value: what needs no decoder, and so no numba.
+"""The columns of a reader, their Arrow types, and columns that have one value: what needs no decoder.
 
 Source of the schema: Spark's `KafkaRecordToRowConverter`. A record without headers has null headers there.
 """

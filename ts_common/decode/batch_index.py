@@ -5,13 +5,11 @@
 Every length is compared with the remaining bytes before it is used.
 """
 
-from typing import Any
-
-from ts_common.decode.compiled import Bytes, int32_at, int64_at, kernel
-from ts_common.decode.kernel_arrays import Column, Int64s
+from ts_common.decode.compiled import Bytes, Int64Rows, inlined, int32_at, int64_at, kernel
+from ts_common.decode.kernel_arrays import Column
 from ts_common.log_format import framing
 
-# numba compiles module constants as literals, but not members of an enumeration in every place
+# Numba compiles module constants as literals, but not members of an enumeration in every place
 _POSITION, _END, _CRC, _CODEC = (int(c) for c in (Column.POSITION, Column.END, Column.CRC, Column.CODEC))
 _MAGIC, _RECORDS_BASE = int(Column.MAGIC), int(Column.RECORDS_BASE)
 _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
@@ -30,8 +28,8 @@ _CODEC_MASK, _TIMESTAMP_TYPE_MASK = framing.CODEC_MASK, framing.TIMESTAMP_TYPE_M
 _CONTROL_MASK, _TRANSACTIONAL_MASK = framing.CONTROL_MASK, framing.TRANSACTIONAL_MASK
 
 
-@kernel
-def _is_aborted(aborted: Int64s, producer_id: int, offset: int) -> bool:
+@inlined
+def _is_aborted(aborted: Int64Rows, producer_id: int, offset: int) -> bool:
     """Return whether an aborted transaction of the producer contains the offset.
 
     A producer's transactions do not overlap, so only the first that ends at or above the offset can contain it.
@@ -55,9 +53,9 @@ def index_batches(
     start_offset: int,
     end_offset: int,
     last_offset: int,
-    aborted: Int64s,
-    table: Int64s,
-) -> Any:
+    aborted: Int64Rows,
+    table: Int64Rows,
+) -> tuple[int, int, bool]:
     """List whole, valid v2 batches of `data[position:end]` with offsets above `last_offset`, until `table` is full.
 
     Batches of transactions in `aborted` get no codec. Its rows are (producer id, first offset, offset of the marker),

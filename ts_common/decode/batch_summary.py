@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from ts_common.decode.compiled import kernel
-from ts_common.decode.kernel_arrays import Column, Int64s
+from ts_common.decode.compiled import Int64Rows, Int64s, kernel
+from ts_common.decode.kernel_arrays import Column
 
 _CODEC, _MAGIC, _COUNT = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORD_COUNT)
 _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
@@ -55,7 +55,7 @@ class BatchSummary:
         self._wanted = (offsets or least, least)
         self._sums = np.array([0, _HIGHEST, -1, _HIGHEST, _LOWEST, 0, -1], np.int64)
 
-    def take(self, table: Int64s, start: int, end: int) -> None:
+    def take(self, table: Int64Rows, start: int, end: int) -> None:
         """Add the batches of a table that headers describe in `[start, end)`; they lose their codec in the table.
 
         Args:
@@ -107,7 +107,7 @@ class BatchSummary:
 
 
 @kernel
-def _take(table: Int64s, start: int, end: int, want_offsets: bool, want_least: bool, sums: Int64s) -> None:
+def _take(table: Int64Rows, start: int, end: int, want_offsets: bool, want_least: bool, sums: Int64s) -> None:
     for number in range(len(table)):
         row = table[number]
         if row[_CODEC] < 0 or row[_MAGIC] < 2:

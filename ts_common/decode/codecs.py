@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import cramjam
 import numpy as np
 
-from ts_common.decode.compiled import Bytes
+from ts_common.decode.compiled import Bytes, given
 from ts_common.errors import CorruptData
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 
@@ -59,6 +59,7 @@ class Scratch:
 
     Attributes:
         array: uint8, read-only; `[0, end)` has the bytes decompressed since `clear`.
+        given: the same, as an argument of kernels.
         end: bytes in use.
     """
 
@@ -102,6 +103,7 @@ class Scratch:
         self._view = memoryview(cast("Any", array)).cast("B")
         self.array: Bytes = array.view()
         self.array.flags.writeable = False
+        self.given: Bytes = given(self.array)
 
 
 # A function of the compressed bytes, the output and the start in it; returns the end in it.

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from ts_common.decode.compiled import Bytes
-from ts_common.decode.kernel_arrays import STATE_SIZE, Int32s, Int64s, State
+from ts_common.decode.compiled import Bytes, Int32s, Int64s, all_given
+from ts_common.decode.kernel_arrays import STATE_SIZE, State
 from ts_common.decode.memory import HEAP, Carve, Memory, rounded
 from ts_common.errors import BatchTooLarge
 
@@ -101,6 +101,9 @@ class ColumnBuffers:
     """Room for one `RecordColumns`, owned by the decoder that fills it.
 
     Memory is committed at its first write, so large sizes cost only address space.
+
+    Attributes:
+        given: the arrays that `decode_records` fills, as its arguments.
     """
 
     def __init__(self, projection: Projection, max_rows: int, max_bytes: int, memory: Memory = HEAP) -> None:
@@ -126,8 +129,7 @@ class ColumnBuffers:
         self.header_lists = carve(np.int32, rows_of_lists)
         self.keys, self.values, self.names, self.header_values = (_Room(count, size, carve) for count, size in rooms)
         self._first_bytes = key_bytes + value_bytes + 2 * header_bytes
-        self._idle_references = 0
-        self._idle_references = self._references()
+        self._hold()
 
     @property
     def is_idle(self) -> bool:
@@ -145,8 +147,8 @@ class ColumnBuffers:
         for room in (self.keys, self.values, self.names, self.header_values):
             room.validity.fill(_ALL_VALID)
 
-    def arrays(self) -> tuple[Any, ...]:
-        """Return the arguments of `decode_records` after its cursor."""
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the arrays that `decode_records` fills, in the order of its arguments."""
         keys, values, names, headers = self.keys, self.values, self.names, self.header_values
         return (
             *(self.offsets, self.timestamps, self.timestamp_types),
@@ -156,13 +158,18 @@ class ColumnBuffers:
             *(headers.offsets, headers.data, headers.validity),
         )
 
+    def _hold(self) -> None:
+        self.given = all_given(self.arrays())
+        self._idle_references = 0
+        self._idle_references = self._references()
+
     def make_room(self, state: Int64s) -> None:
         """Grow for one record that did not fit into empty columns, to the sizes in the cursor."""
         self.keys.grow(0, int(state[State.NEED_KEY_BYTES]))
         self.values.grow(0, int(state[State.NEED_VALUE_BYTES]))
         for room in (self.names, self.header_values):
             room.grow(int(state[State.NEED_HEADERS]), int(state[State.NEED_HEADER_BYTES]))
-        self._idle_references = self._references()
+        self._hold()
 
     def columns(self, state: Int64s) -> RecordColumns:
         """Return the decoded columns, without a copy."""

@@ -1,87 +1,212 @@
-"""Compilation of kernels with numba: they run without the GIL, and their code is cached on disk.
+"""Kernels: functions of arrays and integers that run as machine code, without the GIL.
 
-Numba finds a kernel's cached code by the time stamp of the kernel's file. So a kernel calls only functions of its own
-file and of this one. After a change of this file, touch the kernels' files.
+Numba compiles a kernel when it is first called on a machine (`compilation`), and the code is kept (`code_cache`). The
+code refers to nothing of numba or Python, so later processes load it with llvmlite, in milliseconds. Numba has a cache
+too, but a process needs 0.4 s to import numba and to read it.
+
+A kernel is plain Python: without compilation it is slow and correct, and tests compare both.
 """
 
 import os
-import stat
-import tempfile
-from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, TypeVar, cast
+import threading
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_origin, get_type_hints
 
-import numba
 import numpy as np
 import numpy.typing as npt
-import structlog
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-Bytes = npt.NDArray[np.uint8]
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayType:
+    """The type of a kernel's array argument, C-contiguous. There is one object for each type: see `array_type`.
+
+    Attributes:
+        typestr: numpy's code of its dtype, with the byte order.
+        dimensions: their number.
+    """
+
+    typestr: str
+    dimensions: int
+
+
+@cache
+def array_type(typestr: str, dimensions: int) -> ArrayType:
+    """Return the type of arrays; arguments as its attributes."""
+    return ArrayType(typestr, dimensions)
+
+
+Bytes = Annotated[npt.NDArray[np.uint8], array_type(np.dtype(np.uint8).str, 1)]
+Int32s = Annotated[npt.NDArray[np.int32], array_type(np.dtype(np.int32).str, 1)]
+Int64s = Annotated[npt.NDArray[np.int64], array_type(np.dtype(np.int64).str, 1)]
+UInt64s = Annotated[npt.NDArray[np.uint64], array_type(np.dtype(np.uint64).str, 1)]
+Int64Rows = Annotated[npt.NDArray[np.int64], array_type(np.dtype(np.int64).str, 2)]
+UInt64Rows = Annotated[npt.NDArray[np.uint64], array_type(np.dtype(np.uint64).str, 2)]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A", bound=npt.NDArray[Any])
+
+_INLINED: Final = "__is_inlined__"
+_loading = threading.Lock()
 
 
-def kernel(function: F) -> F:
-    """Return a function that numba compiles at its first call and caches.
+def _renew_lock() -> None:
+    global _loading  # noqa: PLW0603  (a thread of the parent may have held it)
+    _loading = threading.Lock()
 
-    Numba caches in `NUMBA_CACHE_DIR`, in the installation, or in the user's cache directory. If it can write to none of
-    them (a read-only installation, a user without a home), this module names a private directory below `TMPDIR`.
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def inlined(function: F) -> F:
+    """Mark a function that kernels call; from Python it runs uncompiled."""
+    setattr(function, _INLINED, True)
+    return function
+
+
+class _Given:
+    """Arrays as the code of kernels gets them.
+
+    Attributes:
+        types: of the arrays; None for one that is not C-contiguous.
+        values: of each its address and its shape.
+        arrays: keep the memory.
     """
-    try:
-        return cast("F", numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # numba found no directory
-        directory = _private_directory()
-        if directory is None:
-            return cast("F", numba.njit(nogil=True)(function))
-        config: Any = numba.config
-        config.CACHE_DIR = str(directory)
-        return cast("F", numba.njit(nogil=True, cache=True)(function))
+
+    __slots__ = ("arrays", "types", "values")
+
+    def __init__(self, *arrays: npt.NDArray[Any]) -> None:
+        found = [each.__array_interface__ for each in arrays]
+        self.types = tuple(
+            array_type(each["typestr"], len(each["shape"])) if each["strides"] is None else None for each in found
+        )
+        self.values = tuple(number for each in found for number in (each["data"][0], *each["shape"]))
+        self.arrays = arrays
 
 
-@lru_cache(maxsize=1)
-def _private_directory() -> Path | None:
-    """Return a directory below `TMPDIR` that only this user can write to; None if it cannot be made.
+def given(argument: A) -> A:
+    """Return an array as an argument of many calls: to find its address costs as much as a call.
 
-    Cached code is code: a directory of another user, or one that others can write to, is not used.
+    Only kernels accept it.
     """
-    log = structlog.get_logger("ts_common")
-    way_out = "set NUMBA_CACHE_DIR to a directory that this user can write to"
-    directory = Path(tempfile.gettempdir(), f"ts-uploader-{os.getuid()}")
-    try:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        found = directory.lstat()
-    except OSError as error:
-        log.warning("compiled_code_not_cached", directory=str(directory), reason=str(error), way_out=way_out)
+    return cast("A", _Given(argument))
+
+
+def all_given(arrays: Iterable[npt.NDArray[Any]]) -> tuple[Any, ...]:
+    """Return arrays as consecutive arguments of many calls, as `given`."""
+    return (_Given(*arrays),)
+
+
+class Kernel(Generic[P, R]):
+    """A function that runs as machine code; the first call compiles it or loads its code.
+
+    The code gets the address of a frame of int64: room for each result, then the arguments. An array is its address and
+    its shape.
+
+    Attributes:
+        function: the same in Python.
+        arguments: the types of its arguments: of an array, or None for an integer or a bool.
+        results: of its results, whether each is a bool.
+
+    Args:
+        function: its annotations are the array types of this module, int and bool; it returns None, an int, a bool, or
+            a tuple of these. It allocates nothing, and raises nothing.
+
+    Raises:
+        TypeError: the annotations have another type.
+    """
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self.function = function
+        hints = get_type_hints(function, include_extras=True)
+        result = hints.pop("return")
+        self.arguments = tuple(_array_type(hint) for hint in hints.values())
+        self._is_tuple = get_origin(result) is tuple
+        kinds = get_args(result) if self._is_tuple else () if result is type(None) else (result,)
+        if not {*kinds} <= {int, bool}:
+            raise TypeError(f"{self.name} returns {result}: None, int, bool or a tuple of these is expected")
+        self.results = tuple(kind is bool for kind in kinds)
+        self._code: Callable[[int], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the function with its module."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    def __call__(self, *arguments: P.args, **_named: P.kwargs) -> R:
+        """Run the kernel.
+
+        Raises:
+            TypeError: an argument has another type; the machine code checks none.
+            OverflowError: an integer has more than 64 bits.
+        """
+        code = self._code or self._load()
+        kinds, at = self.arguments, 0
+        values = [0] * len(self.results)
+        for value in cast("tuple[Any, ...]", arguments):
+            if kinds[at : at + 1] == (None,):
+                values.append(value)
+                at += 1
+            else:
+                argument = value if type(value) is _Given else _Given(value)
+                until = at + len(argument.types)
+                if argument.types != kinds[at:until]:
+                    raise TypeError(f"{self.name}: {kinds[at:until]} is expected, not {argument.types}")
+                values += argument.values
+                at = until
+        if at != len(kinds):
+            raise TypeError(f"{self.name}: {len(kinds)} arguments are expected, not {at}")
+        frame = array("q", values)
+        code(frame.buffer_info()[0])
+        found = [bool(value) if is_bool else value for value, is_bool in zip(frame, self.results, strict=False)]
+        return cast("R", tuple(found) if self._is_tuple else found[0] if found else None)
+
+    def _load(self) -> Callable[[int], None]:
+        from ts_common.decode.code_cache import code_of  # noqa: PLC0415  (llvmlite; a process may decode nothing)
+
+        with _loading:
+            if self._code is None:
+                self._code = code_of(self)
+            return self._code
+
+
+def kernel(function: Callable[P, R]) -> Kernel[P, R]:
+    """Return a kernel of a function; see `Kernel`."""
+    return Kernel(function)
+
+
+def called(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a kernel's function calls, in Python, by the names that it calls them by."""
+    found = {}
+    for name in function.__code__.co_names:
+        value: Any = function.__globals__.get(name)
+        if isinstance(value, Kernel):
+            found[name] = value.function
+        elif getattr(value, _INLINED, False) is True:
+            found[name] = value
+    return found
+
+
+def _array_type(hint: Any) -> ArrayType | None:
+    if hint in {int, bool}:
         return None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        reason = "another user can write to it"
-        log.warning("compiled_code_not_cached", directory=str(directory), reason=reason, way_out=way_out)
-        return None
-    return directory
+    for each in getattr(hint, "__metadata__", ()):
+        if isinstance(each, ArrayType):
+            return each
+    raise TypeError(f"{hint}: an array type of this module, int or bool is expected")
 
 
-def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _position: Any, _count: Any) -> Any:
-    """Return the code of `copy_bytes(target, target_position, source, position, count)`: one memcpy, without checks."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        memcpy: Any = cgutils.raw_memcpy
-        pointers = []
-        for array_at, index_at in ((0, 1), (2, 3)):
-            array = context.make_array(signature.args[array_at])(context, builder, arguments[array_at])
-            pointers.append(builder.gep(array.data, [arguments[index_at]]))
-        memcpy(builder, pointers[0], pointers[1], arguments[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), generate
+@inlined
+def copy_bytes(target: Bytes, target_position: int, source: Bytes, position: int, count: int) -> None:
+    """Copy bytes: one memcpy, without checks."""
+    target[target_position : target_position + count] = source[position : position + count]
 
 
-copy_bytes: Any = intrinsic(_copy_bytes)
-
-
-@kernel
+@inlined
 def int32_at(data: Bytes, position: int) -> Any:
     """Return a big-endian int32."""
     value = np.uint32(0)
@@ -90,7 +215,7 @@ def int32_at(data: Bytes, position: int) -> Any:
     return np.int64(np.int32(value))
 
 
-@kernel
+@inlined
 def int64_at(data: Bytes, position: int) -> Any:
     """Return a big-endian int64."""
     value = np.uint64(0)

@@ -1,17 +1,10 @@
-"""The arrays that kernels share, because numba passes no structs: the table of batches, and the cursor of records.
+"""The arrays that kernels share, because they get no structs: the table of batches, and the cursor of records.
 
-`Column` names the columns of the table, `State` the fields of the cursor. After a change of a number here, touch the
-kernels' files: numba compiles them as literals.
+`Column` names the columns of the table, `State` the fields of the cursor.
 """
 
 from enum import IntEnum
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 
 class Column(IntEnum):

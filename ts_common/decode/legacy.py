@@ -22,8 +22,8 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from ts_common.decode.compiled import Bytes, int32_at, int64_at, kernel
-from ts_common.decode.kernel_arrays import Column, Int64s
+from ts_common.decode.compiled import Bytes, Int64Rows, inlined, int32_at, int64_at, kernel
+from ts_common.decode.kernel_arrays import Column
 from ts_common.errors import CorruptData
 from ts_common.log_format import framing
 from ts_common.log_format.framing import BatchHeader, Trailing, batch_crc, crc_start, parse_header
@@ -62,7 +62,7 @@ def _crc_table() -> npt.NDArray[np.uint32]:
 _TABLE: Final = _crc_table()
 
 
-@kernel
+@inlined
 def _crc32(data: Bytes, position: int, end: int) -> Any:
     """Return the CRC-32 of `data[position:end]`; awscrt is faster, but not with a call for each message."""
     crc = np.uint32(0xFFFFFFFF)
@@ -85,7 +85,7 @@ def _crc32(data: Bytes, position: int, end: int) -> Any:
 @kernel
 def _pass_messages(
     data: Bytes, position: int, end: int, magic: int, mask: int, attributes: int, last_offset: int, end_offset: int
-) -> Any:
+) -> tuple[int, int, int]:
     """Skip valid messages of one magic whose attributes under `mask` are the same, until another message follows.
 
     A valid message is whole, its lengths fit, its CRC is correct, and its offset is above the one before and below
@@ -121,8 +121,8 @@ def _pass_messages(
 
 @kernel
 def index_messages(
-    data: Bytes, position: int, end: int, start_offset: int, end_offset: int, last_offset: int, table: Int64s
-) -> Any:
+    data: Bytes, position: int, end: int, start_offset: int, end_offset: int, last_offset: int, table: Int64Rows
+) -> tuple[int, int, bool]:
     """List whole messages of `data[position:end]` with offsets above `last_offset`, until `table` is full.
 
     Messages that are not compressed are checked, and listed as runs. Compressed messages are not checked or opened yet;

@@ -16,11 +16,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from ts_common.decode.compiled import Bytes, copy_bytes, int32_at, int64_at, kernel
-from ts_common.decode.kernel_arrays import Column, Int32s, Int64s, State, Status
+from ts_common.decode.compiled import (
+    Bytes,
+    Int32s,
+    Int64Rows,
+    Int64s,
+    copy_bytes,
+    inlined,
+    int32_at,
+    int64_at,
+    kernel,
+)
+from ts_common.decode.kernel_arrays import Column, State, Status
 from ts_common.log_format import framing
 
-# numba compiles module constants as literals, but not members of an enumeration in every place
+# Numba compiles module constants as literals, but not members of an enumeration in every place
 _CODEC, _MAGIC, _RECORDS_BASE = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORDS_BASE)
 _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
@@ -48,7 +58,7 @@ _NO_TIMESTAMP = framing.NO_TIMESTAMP
 _OVERRUN: Final = 1 << 62  # a position after every end
 
 
-@kernel
+@inlined
 def _varint(data: Bytes, position: int, end: int) -> Any:
     """Return a zigzag varint of at most 10 bytes and the position after it; without one, a position after every end."""
     value = np.uint64(0)
@@ -67,7 +77,7 @@ def _varint(data: Bytes, position: int, end: int) -> Any:
 def decode_records(
     source: Bytes,
     decompressed: Bytes,
-    table: Int64s,
+    table: Int64Rows,
     stop: int,
     state: Int64s,
     offsets: Int64s,

@@ -22,7 +22,7 @@ from ts_common.decode.batch_index import index_batches
 from ts_common.decode.batch_summary import BatchSummary
 from ts_common.decode.codecs import Scratch
 from ts_common.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
-from ts_common.decode.compiled import Bytes
+from ts_common.decode.compiled import Bytes, Int64Rows, given
 from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column, State, Status
 from ts_common.decode.legacy import damage, index_messages, open_set, wrapped
 from ts_common.decode.records import decode_records
@@ -117,11 +117,12 @@ class SegmentDecoder:
         self._start_offset = start_offset
         self._end_of_stream = _UNBOUNDED if size is None else first_position + size
         rows = sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted)
-        self._aborted = np.array(rows, np.int64).reshape(-1, 3)
+        self._aborted: Int64Rows = given(np.array(rows, np.int64).reshape(-1, 3))
         self._summary = summary
         self._limit = limit
         self._scratch = Scratch(limit)
         self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
+        self._given_table: Int64Rows = given(self._table)
         self._cells = memoryview(cast("Any", self._table.reshape(-1)))  # faster to set one by one
         self._pool = pool or BufferPool(projection, max_rows, max_bytes)
         self._buffers: ColumnBuffers | None = None
@@ -129,6 +130,7 @@ class SegmentDecoder:
         self._finished = False
         self._passing: _Passing | None = None
         self._state = new_state()
+        self._given_state = given(self._state)
         self._state[State.START_OFFSET], self._state[State.END_OFFSET] = start_offset, end_offset
         self._state[State.MAX_ROWS], self._state[State.MAX_BYTES] = max_rows, max_bytes
         self._state[State.WANT_KEY] = projection.key
@@ -189,8 +191,7 @@ class SegmentDecoder:
 
     def _batches(self, view: memoryview) -> Generator[RecordColumns, None, memoryview]:
         """Decode the whole batches at the beginning of `view`; return the rest."""
-        data = np.frombuffer(view, np.uint8)
-        data.flags.writeable = False  # so that bytes and bytearrays are one type to the kernels
+        data: Bytes = given(np.frombuffer(view, np.uint8))
         origin, position = self.valid_bytes, 0
         while not self._finished:
             count, position, self._finished = self._index(data, view, position)
@@ -210,9 +211,9 @@ class SegmentDecoder:
         end, bounds = len(view), (self._start_offset, self._end_offset, self._last_offset)
         found: tuple[int, int, bool]
         if position + MAGIC_POSITION < end and view[position + MAGIC_POSITION] < 2:
-            found = index_messages(data, position, end, *bounds, self._table)
+            found = index_messages(data, position, end, *bounds, self._given_table)
         else:
-            found = index_batches(data, position, end, *bounds, self._aborted, self._table)
+            found = index_batches(data, position, end, *bounds, self._aborted, self._given_table)
         return found
 
     def _missing(self, carry: bytearray) -> int:
@@ -322,7 +323,9 @@ class SegmentDecoder:
         state = self._state
         while state[State.BATCH] < stop:
             buffers = self._buffers = self._buffers or self._pool.take()
-            status = decode_records(data, self._scratch.array, self._table, stop, state, *buffers.arrays())
+            status = decode_records(
+                data, self._scratch.given, self._given_table, stop, self._given_state, *buffers.given
+            )
             if status == Status.NO_ROOM:
                 index = int(state[State.BATCH])
                 needed = sum(int(state[each]) for each in _NEEDS) + HEADER_BYTES * int(state[State.NEED_HEADERS])

@@ -11,23 +11,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, suppress
-from functools import cached_property
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import pyarrow as pa
 import structlog
 
 from ts_common.errors import StoreUnavailable
+from ts_common.execution.columns import Columns
 from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop, error_of
+from ts_common.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
 from ts_common.query.split import Split
 from ts_common.store.environment import store_environment
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ts_common.execution.columns import Columns
-    from ts_common.execution.shared_memory import MappedBlocks
 
 _ROOT: Final = str(Path(__file__).parents[2])
 _LEVELS: Final = {"warning", "error", "info", "debug", "critical"}
@@ -55,19 +51,12 @@ class WorkerProcess:
             )
         os.close(readable)
         self._channel = Channel(here)
-        self._releases = writable
+        self._blocks = MappedBlocks(ReleasePipe(writable))  # the last batch on it closes the pipe
         self.environment = store_environment()
         self._columns: Columns | None = None  # that the worker has
         self.is_broken = False
 
-    @cached_property
-    def _blocks(self) -> "MappedBlocks":
-        # pyarrow: a worker is started while this process still imports what it needs.
-        from ts_common.execution.shared_memory import MappedBlocks, ReleasePipe  # noqa: PLC0415
-
-        return MappedBlocks(ReleasePipe(self._releases))
-
-    def read(self, split: Split, columns: "Columns") -> "Generator[pa.RecordBatch, None, None]":
+    def read(self, split: Split, columns: Columns) -> Generator[pa.RecordBatch, None, None]:
         """Yield the batches of a split on the worker's memory; raise what the worker raised.
 
         Closing the generator waits until the worker has stopped.
@@ -75,8 +64,6 @@ class WorkerProcess:
         Raises:
             StoreUnavailable: the worker process ended, for instance because the kernel killed it.
         """
-        from ts_common.execution.shared_memory import SharedBatch  # noqa: PLC0415  (pyarrow)
-
         ended = False
         try:
             self._channel.send(ReadSplit(split, None if columns is self._columns else columns))
@@ -117,8 +104,6 @@ class WorkerProcess:
             self.is_broken = True
 
     def _handle(self, message: object, descriptors: Sequence[int]) -> None:
-        from ts_common.execution.shared_memory import SharedBatch  # noqa: PLC0415  (pyarrow)
-
         match message:
             case SharedBatch():
                 self._blocks.release(message)
@@ -135,20 +120,13 @@ class WorkerProcess:
     def abandon(self) -> None:
         """Close the descriptors of a worker in a forked process: the worker belongs to the parent."""
         self._process.returncode = 0  # else `Popen` warns of a process that still runs
-        self._close()
+        self._channel.close()
 
     def kill(self) -> None:
         """End the process at once; it has no state."""
         self._process.kill()
         self._process.wait()
-        self._close()
-
-    def _close(self) -> None:
         self._channel.close()
-        if "_blocks" not in self.__dict__:  # else the pipe is closed with the last batch
-            with suppress(OSError):
-                os.close(self._releases)
-            self._releases = -1
 
 
 class ProcessPool:
@@ -174,19 +152,6 @@ class ProcessPool:
         workers, self._all = self._all, set()
         for worker in workers:
             worker.abandon()
-
-    def start(self) -> None:
-        """Start a worker, unless there is one, that imports what it needs while this process does the same."""
-        with self._lock:
-            if self._all:
-                return
-        self.give_back(self.take())
-
-    @property
-    def has_idle(self) -> bool:
-        """Whether a worker waits for a split."""
-        with self._lock:
-            return bool(self._idle)
 
     def take(self) -> WorkerProcess:
         """Return an idle worker, or a new one.
@@ -238,7 +203,7 @@ class ProcessPool:
 POOL: Final = ProcessPool()
 
 
-def read_in_worker(split: Split, columns: "Columns") -> "Iterator[pa.RecordBatch]":
+def read_in_worker(split: Split, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a split, read by a worker process of the pool."""
     worker = POOL.take()
     try:

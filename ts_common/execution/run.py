@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ts_common.decode.memory import RecycledMemory
 from ts_common.execution.columns import Columns
-from ts_common.execution.process_pool import POOL, read_in_worker
+from ts_common.execution.process_pool import read_in_worker
 from ts_common.execution.scheduler import Progress, run_splits
 from ts_common.model import TopicPartition
 from ts_common.query.shared_stores import shared_store
@@ -46,7 +46,6 @@ def run(
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: as
             `ts_common.query.read_split.read_split` and `ts_common.execution.columns.Columns.decode`.
     """
-    may_use_idle = workers != 1  # 1: all is decoded in this process
     if workers is None:
         workers = len(os.sched_getaffinity(0))
     total = sum(bytes_of(part) for split in splits for part in split.ranges)
@@ -54,10 +53,7 @@ def run(
     is_large = processes > 1 and total >= PROCESSES_FROM_BYTES and bool(sys.executable)
     is_remote = any(not split.location.startswith(_DIRECTORY) for split in splits)
     threads = min(_THREADS, len(splits), memory_limit // _WORKER_BYTES) if is_remote else 1
-    # An idle worker has loaded compiled code, which costs this process half a second. It reads one split at a time,
-    # though, and of a remote store's small splits most of the time is the wait for each first byte.
-    if is_large or (splits and may_use_idle and threads <= 1 and POOL.has_idle):
-        processes = processes if is_large else 1
+    if is_large:
         there = columns.sent if columns.travels else columns.raw.sent
         here = columns if columns.travels else columns.raw
 
@@ -71,7 +67,7 @@ def run(
         yield from run_splits(splits, read_there, workers=processes, memory=waiting, done=done)
         return
 
-    from ts_common.query.read_split import read_split  # noqa: PLC0415  (numba)
+    from ts_common.query.read_split import read_split  # noqa: PLC0415  (what decodes)
 
     def read_here(split: Split) -> Iterator[pa.RecordBatch]:
         store = shared_store(split.location, split.connection)

@@ -120,7 +120,7 @@ def _ending_offset(store: ObjectStore, view: PartitionView, query: Query) -> int
 def _first_offset_at(
     store: ObjectStore, view: PartitionView, milliseconds: int, query: Query, *, after_hole: bool = True
 ) -> int | None:
-    # Most queries have no timestamp, and numba, which decodes, takes 0.4 s to load.
+    # Most queries have no timestamp, and what decodes takes time to load.
     from ts_common.query.offset_by_time import first_offset_of  # noqa: PLC0415
 
     return first_offset_of(store, view, milliseconds, query, after_hole=after_hole)

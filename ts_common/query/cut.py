@@ -160,7 +160,7 @@ def _has_later(store: ObjectStore, view: PartitionView, query: Query, moment: in
     copies, proof = copies_shipped_after(view, moment), moment + CLOCK_MARGIN_MS
     if not any(_may_reach(copy.metadata.time_max, copy.metadata.records, proof) for copy in copies):
         return False
-    from ts_common.query.offset_by_time import first_offset_of  # noqa: PLC0415  (numba)
+    from ts_common.query.offset_by_time import first_offset_of  # noqa: PLC0415  (what decodes)
 
     return first_offset_of(store, replace(view, copies=copies), proof, query, after_hole=False) is not None
 

@@ -1,7 +1,7 @@
 """Less garbage collection while a query is planned.
 
 A plan of 100,000 segments has a few million objects, and none of them is garbage. Python's collector scans them again
-and again, with all loaded modules (numba, PySpark). That is a quarter of the time of planning.
+and again, with all loaded modules (pyarrow, PySpark). That is a quarter of the time of planning.
 """
 
 import gc

@@ -96,7 +96,7 @@ def totals_of(
 def _read(splits: Sequence[Split], detail: Detail, corrupt_column: str | None, threads: int) -> list[Totals]:
     if not splits:
         return []
-    from ts_common.query.summarize_split import summarize_split  # noqa: PLC0415  (numba)
+    from ts_common.query.summarize_split import summarize_split  # noqa: PLC0415  (what decodes)
 
     def read(split: Split) -> Totals:
         return summarize_split(shared_store(split.location, split.connection), split, detail, corrupt_column)

@@ -1,1 +1,1 @@
-"""From a plan to rows. Loads numba; the agent does not import it."""
+"""From a plan to rows. Loads what decodes; the agent does not import it."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ts_common.decode.compiled import Bytes, kernel
+from ts_common.decode.compiled import Bytes, Int32s, Int64s, UInt64Rows, UInt64s, inlined, kernel
 
 _SHARD_BITS: Final = 6
 _FIRST_CAPACITY: Final = 64
@@ -25,11 +25,8 @@ _FULL: Final = 0.8
 _GROWTH: Final = 1.5
 _EMPTY: Final = -1
 
-Hashes = npt.NDArray[np.uint64]
-Int64s = npt.NDArray[np.int64]
 
-
-@kernel
+@inlined
 def _rounds(v0: Any, v1: Any, v2: Any, v3: Any, count: int) -> Any:
     """Return the state after `count` SipRounds."""
     for _ in range(count):
@@ -51,7 +48,7 @@ def _rounds(v0: Any, v1: Any, v2: Any, v3: Any, count: int) -> Any:
 
 
 @kernel
-def siphash128(data: Bytes, bounds: npt.NDArray[np.int32], seed: Hashes, hashes: Hashes) -> None:
+def siphash128(data: Bytes, bounds: Int32s, seed: UInt64s, hashes: UInt64Rows) -> None:
     """Fill `hashes[i]` with both halves of the hash of `data[bounds[i]:bounds[i + 1]]`.
 
     Args:
@@ -85,7 +82,7 @@ def siphash128(data: Bytes, bounds: npt.NDArray[np.int32], seed: Hashes, hashes:
 
 
 @kernel
-def _put(table: Hashes, newest: Int64s, hashes: Hashes, values: Int64s) -> int:
+def _put(table: UInt64Rows, newest: Int64s, hashes: UInt64Rows, values: Int64s) -> int:
     """Keep the greatest value of each hash, in a table with room for all; return the number of new hashes."""
     capacity = np.uint64(len(newest))
     added = 0
@@ -105,7 +102,7 @@ class NewestOffsets:
     """The newest record of each key among the records added so far."""
 
     def __init__(self) -> None:
-        self._seed: Hashes = np.frombuffer(os.urandom(16), np.uint64)
+        self._seed: UInt64s = np.frombuffer(os.urandom(16), np.uint64)
         self._shards = [_Shard() for _ in range(1 << _SHARD_BITS)]
 
     @property
@@ -126,7 +123,7 @@ class NewestOffsets:
             offsets: int64[n].
             tombstones: bool[n], whether each record's value is null.
         """
-        hashes = np.empty((len(keys), 2), np.uint64)
+        hashes: UInt64Rows = np.empty((len(keys), 2), np.uint64)
         _, bounds, data = keys.buffers()
         held = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         siphash128(held, np.frombuffer(bounds, np.int32)[keys.offset : keys.offset + len(keys) + 1], self._seed, hashes)
@@ -170,7 +167,7 @@ class _Shard:
     def size_in_bytes(self) -> int:
         return self._table.nbytes + self.newest.nbytes
 
-    def put(self, hashes: Hashes, values: Int64s) -> None:
+    def put(self, hashes: UInt64Rows, values: Int64s) -> None:
         needed = (self.used + len(values)) / _FULL
         if needed > len(self.newest):
             table, newest = self._table, self.newest
@@ -180,5 +177,5 @@ class _Shard:
         self.used += int(_put(self._table, self.newest, hashes, values))
 
     def _allocate(self, capacity: int) -> None:
-        self._table: Hashes = np.empty((capacity, 2), np.uint64)
+        self._table: UInt64Rows = np.empty((capacity, 2), np.uint64)
         self.newest = np.full(capacity, _EMPTY, np.int64)

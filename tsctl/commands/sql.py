@@ -95,10 +95,6 @@ def sql(
     entropy_bits: EntropyOption = None,
 ) -> None:
     """Query topics with SQL (DuckDB): each topic is a table."""
-    from ts_common.execution.process_pool import POOL  # noqa: PLC0415  (only commands that decode)
-
-    if not explain:
-        POOL.start()  # it loads compiled code while this process loads DuckDB and plans
     from tsctl.results import Format  # noqa: PLC0415  (pyarrow and DuckDB, 0.2 s)
     from tsctl.sql.progress import ReadProgress  # noqa: PLC0415  (as above)
     from tsctl.sql.session import Session  # noqa: PLC0415  (as above)

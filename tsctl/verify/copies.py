@@ -14,7 +14,7 @@ from ts_common.store.contract import ObjectStore
 from tsctl.limits import batch_limit
 from tsctl.verify.coverage import live_end
 
-if TYPE_CHECKING:  # numba, only if records are compared
+if TYPE_CHECKING:  # what decodes, only if records are compared
     from ts_common.decode.columns import BinaryColumn, RecordColumns
 
 _FIXED = struct.Struct(">qi")  # timestamp in ms and its type

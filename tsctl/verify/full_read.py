@@ -68,7 +68,7 @@ class _Decoding:
             raise self._error
 
     def _run(self) -> None:
-        # numba: only for --depth full.
+        # What decodes: only for --depth full.
         from ts_common.decode.columns import Projection  # noqa: PLC0415
         from ts_common.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415
 

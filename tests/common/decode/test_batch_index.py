@@ -5,7 +5,8 @@ import pytest
 
 from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record
 from ts_common.decode.batch_index import index_batches
-from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column, Int64s
+from ts_common.decode.compiled import Int64s
+from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column
 
 NONE_ABORTED = np.zeros((0, 3), np.int64)
 EVERYTHING = (0, 1 << 62, -1)  # start offset, end offset, last offset

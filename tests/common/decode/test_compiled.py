@@ -1,83 +1,114 @@
-"""Compiled kernels: where they are cached, and the numbers that they read."""
+"""Kernels as Python calls them: types of arguments and results, locks, and the numbers that they read."""
 
 import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.made_archive import batches
-from ts_common.decode.compiled import int32_at, int64_at
-
-CHECKOUT = Path(__file__).parents[3]
-_DECODE = """
-import sys
-from ts_common.decode.arrow import projection_of
-from ts_common.decode.records import decode_records
-from ts_common.decode.segment_decoder import SegmentDecoder
-data = sys.stdin.buffer.read()
-decoder = SegmentDecoder(projection_of(["offset"]), 0, 5, size=len(data))
-print(sum(columns.row_count for columns in decoder.decode([data])), sum(decode_records.stats.cache_hits.values()))
-"""
+from ts_common.decode import compiled
+from ts_common.decode.compiled import Bytes, Int64Rows, Int64s, all_given, given, int32_at, int64_at, kernel
 
 
-@pytest.fixture
-def read_only(tmp_path: Path) -> dict[str, str]:
-    """An installation and a home that cannot be written to, not even by root: files are where directories would be."""
-    shutil.copytree(CHECKOUT / "ts_common", tmp_path / "ts_common", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "ts_common/decode/__pycache__").touch()
-    (tmp_path / "home").touch()
-    (tmp_path / "tmp").mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    home = str(tmp_path / "home/user")
-    return {**kept, "PYTHONPATH": str(tmp_path), "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": str(tmp_path / "tmp")}
+@kernel
+def _numbers(data: Bytes, position: int) -> tuple[int, int]:
+    return int32_at(data, position), int64_at(data, position)
 
 
-def decode(environment: dict[str, str]) -> tuple[str, str]:
-    """Decode five records in a process of its own; return what it printed and what it logged."""
-    command = [sys.executable, "-c", _DECODE]
-    place = environment["PYTHONPATH"]
-    ended = subprocess.run(command, cwd=place, env=environment, input=batches((0, 5)), capture_output=True, check=True)
-    *logged, printed = ended.stdout.decode().splitlines()
-    return printed, "\n".join(logged) + ended.stderr.decode()
+@kernel
+def _shape(rows: Int64Rows, numbers: Int64s, is_large: bool) -> tuple[int, int, bool]:
+    numbers[0] = rows[-1, -1]
+    return len(rows), len(rows[0]), not is_large
 
 
-def test_a_read_only_installation_caches_compiled_code_in_a_private_directory(
-    read_only: dict[str, str], tmp_path: Path
-) -> None:
-    """The second process loads it instead of compiling again."""
-    assert decode(read_only)[0] == "5 0"
-    printed, logged = decode(read_only)
-    assert printed.split()[0] == "5"
-    assert int(printed.split()[1]) > 0
-    assert "compiled_code" not in logged
-    private = tmp_path / "tmp" / f"ts-uploader-{os.getuid()}"
-    assert private.stat().st_mode & 0o077 == 0
-    assert list(private.rglob("*.nbc"))
-
-
-def test_a_directory_that_others_can_write_to_is_not_trusted(read_only: dict[str, str], tmp_path: Path) -> None:
-    """Cached code is code: the kernels are compiled in the process, and a warning names the way out."""
-    private = tmp_path / "tmp" / f"ts-uploader-{os.getuid()}"
-    private.mkdir()
-    private.chmod(0o777)
-    printed, logged = decode(read_only)
-    assert printed == "5 0"
-    assert "compiled_code_not_cached" in logged
-    assert "NUMBA_CACHE_DIR" in logged
-    assert list(private.iterdir()) == []
+@kernel
+def _fill(numbers: Int64s, number: int) -> None:
+    for at in range(len(numbers)):
+        numbers[at] = number
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 0x01020304, -(1 << 31), (1 << 31) - 1])
 def test_numbers_of_kafka_are_signed_and_big_endian(number: int) -> None:
     """At any position, between other bytes; a number of 64 bits also beyond those of 32."""
-    for value, size, read in (
-        (number, 4, int32_at),
-        (number, 8, int64_at),
-        (number << 32, 8, int64_at),
-    ):
-        data = np.frombuffer(b"\x7f\xff\x7f" + value.to_bytes(size, "big", signed=True) + b"\xff", np.uint8)
-        assert int(read(data, 3)) == value
+    for value, size, which in ((number, 4, 0), (number, 8, 1), (number << 32, 8, 1)):
+        data = b"\x7f\xff\x7f" + value.to_bytes(size, "big", signed=True) + b"\xff" * 5
+        assert _numbers(np.frombuffer(data, np.uint8), 3)[which] == value
+
+
+def test_arrays_integers_and_results_pass_unchanged() -> None:
+    """An array of two dimensions has its shape, a kernel writes to arrays, and results are of Python's types."""
+    numbers = np.zeros(1, np.int64)
+    assert _shape(np.arange(6).reshape(2, 3), numbers, False) == (2, 3, True)
+    assert _shape(np.arange(6).reshape(2, 3), numbers, True)[2] is False
+    assert numbers.tolist() == [5]
+    for number in (-(1 << 63), (1 << 63) - 1, int(np.int64(-7)), True):
+        assert _fill(numbers, number) is None
+        assert numbers.tolist() == [int(number)]
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros(4, np.int32), np.zeros(4, np.uint64), np.zeros(8, np.int64)[::2], np.zeros(4, ">i8")]
+)
+def test_an_array_of_another_type_is_refused(array: Any) -> None:
+    """Machine code would read and write beyond it."""
+    with pytest.raises(TypeError, match=r"_fill: .*ArrayType"):
+        _fill(array, 1)
+
+
+def test_an_array_of_other_dimensions_is_refused() -> None:
+    """The code would use its shape as other arguments."""
+    with pytest.raises(TypeError, match=r"_fill: .*ArrayType"):
+        _fill(np.zeros((2, 2), np.int64), 1)
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1])
+def test_an_integer_beyond_64_bits_is_refused(number: int) -> None:
+    """It would wrap around."""
+    with pytest.raises(OverflowError):
+        _fill(np.zeros(1, np.int64), number)
+
+
+def test_a_forked_process_loads_kernels_although_its_parent_was_loading_one() -> None:
+    """The lock that another thread holds at the fork does not exist in the child."""
+
+    @kernel
+    def late(number: int) -> int:
+        return number + 1
+
+    with compiled._loading:
+        child = os.fork()
+        if not child:
+            os._exit(0 if late(1) == 2 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _of_any(data: Any) -> int:
+    return len(data)
+
+
+def _of_nothing(data: Bytes) -> str:
+    return str(data)
+
+
+@pytest.mark.parametrize("function", [_of_any, _of_nothing])
+def test_a_function_of_other_types_is_no_kernel(function: Any) -> None:
+    """The machine code would misread what Python passes."""
+    with pytest.raises(TypeError, match="is expected"):
+        kernel(function)
+
+
+def test_arrays_given_once_serve_many_calls() -> None:
+    """Alone, or several as consecutive arguments; one of another type is refused like the array itself."""
+    shape: Any = _shape
+    rows, numbers = np.arange(6).reshape(2, 3), np.zeros(1, np.int64)
+    both = all_given([rows, numbers])
+    for value in (5, 9):
+        rows[-1, -1] = value
+        assert _shape(given(rows), given(numbers), False) == (2, 3, True)
+        assert numbers.tolist() == [value]
+        assert shape(*both, False) == (2, 3, True)
+    for wrong in ([given(numbers), given(rows)], all_given([numbers, rows]), all_given([rows, numbers, numbers])):
+        with pytest.raises(TypeError, match=r"_shape: .* is expected"):
+            shape(*wrong, False)
+    with pytest.raises(TypeError, match="3 arguments"):
+        shape(*both)

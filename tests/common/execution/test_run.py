@@ -25,12 +25,6 @@ class Engines:
     def __init__(self) -> None:
         self.used: list[str] = []
         self.scheduled: list[tuple[int, int]] = []  # workers and memory of each run
-        self.is_idle = False
-
-    @property
-    def has_idle(self) -> bool:
-        """As of the pool of workers."""
-        return self.is_idle
 
     def here(self, _store: object, split: Split, names: Sequence[str], *_: Any) -> Iterator[pa.RecordBatch]:
         """Read a split in this process."""
@@ -68,7 +62,6 @@ def rows_of(split: Split, names: Sequence[str]) -> pa.RecordBatch:
 def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
     """Replace the engines, on a machine with four processors."""
     made = Engines()
-    monkeypatch.setattr(run_module, "POOL", made)
     monkeypatch.setattr(run_module, "read_in_worker", made.there)
     monkeypatch.setattr(run_module, "run_splits", made.scheduler)
     monkeypatch.setattr(run_module, "shared_store", lambda *_: None)
@@ -160,33 +153,6 @@ def test_a_plan_just_below_the_size_is_read_here(engines: Engines, monkeypatch: 
     monkeypatch.setattr(run_module, "PROCESSES_FROM_BYTES", 0)
     monkeypatch.setattr(sys, "executable", "")
     read()
-    assert set(engines.used) == {"here"}
-
-
-@pytest.mark.parametrize("memory", [128 * MIB, 512 * MIB])
-def test_a_worker_that_waits_reads_a_small_plan(engines: Engines, memory: int) -> None:
-    """It has loaded compiled code; it counts for the memory."""
-    engines.is_idle = True
-    read(memory_limit=memory)
-    assert set(engines.used) == {"worker"}
-    ((workers, waiting),) = engines.scheduled
-    assert workers == 1
-    assert 0 <= waiting <= memory - 100 * MIB
-
-
-def test_a_worker_that_waits_does_not_replace_threads(engines: Engines) -> None:
-    """It reads one split at a time, and those of a remote store wait for the network; it reads a single one."""
-    engines.is_idle = True
-    read([remote(split) for split in SPLITS])
-    assert (set(engines.used), [workers for workers, _ in engines.scheduled]) == ({"here"}, [4])
-    read([remote(SPLITS[0])])
-    assert engines.used[-1] == "worker"
-
-
-def test_no_worker_reads_for_an_archive_without_workers(engines: Engines) -> None:
-    """`workers=1` decodes in this process, also where a worker waits."""
-    engines.is_idle = True
-    read(workers=1)
     assert set(engines.used) == {"here"}
 
 

@@ -179,7 +179,7 @@ def test_values_are_decoded_as_asked(
         ("json", b'"\\ud800"', "no low surrogate"),
         ("json", b"[NaN, 1e999]", "unexpected character"),
         ("json", b"1" * 5000, ""),
-        ("json", b"[" * 100_000, "depth limit exceeded"),
+        ("json", b"[" * 100_000, "depth"),
         ("int", b"12345", "5 bytes; expected an integer of 4"),
     ],
 )

@@ -1,0 +1,119 @@
+"""Compilation of a kernel to an object file of its own, with numba. Only `code_cache` imports it, for code it lacks.
+
+Numba compiles the kernel, the functions that it calls, and a C function around it that gets a frame. Then
+all but that function become internal, and LLVM removes what is not used: numba's reference counts and its errors, since
+kernels allocate nothing and raise nothing. What is left refers to `memcpy` and its like only.
+"""
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+import numba
+import numpy
+from numba import carray  # type: ignore[attr-defined]
+from numba.core import cgutils
+from numba.core import types as numba_types
+from numba.extending import intrinsic
+
+from ts_common.decode import compiled
+from ts_common.decode.compiled import Kernel
+
+types: Any = numba_types
+
+_EXTERNAL: Final = {"memcpy", "memmove", "memset", "bcmp", "memcmp"}  # of libc
+_INTRINSIC: Final = "llvm."  # of LLVM itself
+_LEVEL: Final = 3
+
+
+class NotSelfContained(Exception):
+    """The code of a kernel refers to something of numba."""
+
+
+def c_function(kernel: Kernel[..., Any]) -> Any:
+    """Return numba's `CFunc`, which gets the address of a frame: see `compiled.Kernel`."""
+    return numba.cfunc(types.void(types.CPointer(types.int64)), error_model="numpy")(_entry(kernel))
+
+
+def object_code(function: Any, symbol: str, machine: llvm.TargetMachine) -> bytes:
+    """Return an object file with a C function.
+
+    Args:
+        function: from `c_function`.
+        symbol: its name in the file.
+        machine: that will run it.
+
+    Raises:
+        NotSelfContained: the code refers to something of numba.
+    """
+    module = llvm.parse_assembly(function.inspect_llvm())
+    for each in (*module.functions, *module.global_variables):
+        if each.name == function.native_name:
+            each.name = symbol
+        elif not each.is_declaration:
+            each.linkage = "internal"
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=_LEVEL))
+    builder.getModulePassManager().run(module, builder)
+    named = {each.name for each in (*module.functions, *module.global_variables) if each.is_declaration}
+    if foreign := {name for name in named if not name.startswith(_INTRINSIC)} - _EXTERNAL:
+        raise NotSelfContained(", ".join(sorted(foreign)))
+    return bytes(machine.emit_object(module))
+
+
+def _jitted(function: Callable[..., Any]) -> Any:
+    """Return a function compiled by numba, and the functions that it calls."""
+    if function is compiled.copy_bytes:
+        return _COPY_BYTES
+    inside = {name: _jitted(each) for name, each in compiled.called(function).items()}
+    copy = FunctionType(function.__code__, {**function.__globals__, **inside}, function.__name__)
+    return numba.njit(nogil=True, error_model="numpy")(copy)
+
+
+def _entry(kernel: Kernel[..., Any]) -> Callable[[Any], None]:
+    """Return the Python function that numba compiles to the C function."""
+    arguments, place = [], len(kernel.results)
+    for kind in kernel.arguments:
+        if kind is None:
+            arguments.append(f"frame[{place}]")
+            place += 1
+        else:
+            shape = "".join(f"frame[{place + 1 + each}]," for each in range(kind.dimensions))
+            arguments.append(f"carray(pointer(frame[{place}]), ({shape}), numpy.dtype('{kind.typestr}'))")
+            place += 1 + kind.dimensions
+    lines = ["def entry(frame):", f"    found = kernel({', '.join(arguments)})"]
+    if len(kernel.results) == 1:
+        lines.append("    frame[0] = found")
+    lines += [f"    frame[{at}] = found[{at}]" for at in range(len(kernel.results)) if len(kernel.results) > 1]
+    names: dict[str, Any] = {"kernel": _jitted(kernel.function), "pointer": _POINTER, "carray": carray, "numpy": numpy}
+    exec("\n".join(lines), names)  # noqa: S102  (of numbers and types of annotations)
+    entry: Callable[[Any], None] = names["entry"]
+    return entry
+
+
+def _pointer(_typing: Any, _address: Any) -> Any:
+    """Return the code of a pointer to an address."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _position: Any, _count: Any) -> Any:
+    """Return the code of `compiled.copy_bytes`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        memcpy: Any = cgutils.raw_memcpy
+        pointers = []
+        for array_at, index_at in ((0, 1), (2, 3)):
+            array = context.make_array(signature.args[array_at])(context, builder, arguments[array_at])
+            pointers.append(builder.gep(array.data, [arguments[index_at]]))
+        memcpy(builder, pointers[0], pointers[1], arguments[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+_POINTER: Final[Any] = intrinsic(_pointer)
+_COPY_BYTES: Final[Any] = intrinsic(_copy_bytes)
