@@ -38,10 +38,10 @@ class ReadSplits(Protocol):
 
 @dataclass(slots=True)
 class _Piece:
-    """A split and its batches that wait."""
+    """A split and its batches that wait, each with its size: Arrow gives up the GIL to compute it."""
 
     split: Split
-    waiting: deque[pa.RecordBatch] = field(default_factory=deque)
+    waiting: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
     is_finished: bool = False
     error: BaseException | None = None
 
@@ -160,8 +160,8 @@ class _Scheduler:
                         return
                     self._changed.wait()
                 turn, piece = found
-                batch = piece.waiting.popleft()
-                self._bytes -= batch.nbytes
+                batch, size = piece.waiting.popleft()
+                self._bytes -= size
                 self._changed.notify_all()
             yield batch
             del batch, found, piece
@@ -208,7 +208,7 @@ class _Scheduler:
                 self._changed.wait()
             if self._is_stopped:
                 return False
-            piece.waiting.append(batch)
+            piece.waiting.append((batch, size))
             self._bytes += size
             self._changed.notify_all()
             return True
