@@ -148,7 +148,8 @@ def _write(name: str, code: bytes) -> None:
             reason = f"another user can write to {directory}"
             continue
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Other users of an installation, or of a named directory, load what is in it.
+            directory.mkdir(mode=0o700 if directory == _private() else 0o777, parents=True, exist_ok=True)
             _write_file(directory / name, sha256(code).digest() + code)
         except OSError as error:
             reason = str(error)
@@ -163,7 +164,7 @@ def _write_file(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        Path(temporary).chmod(0o644)  # other users of an installation load it
+        Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -81,12 +81,15 @@ def test_a_directory_that_others_can_write_to_is_not_trusted(read_only: dict[str
 
 
 def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path: Path) -> None:
-    """It is made if it does not exist."""
+    """It is made if it does not exist, and other users can load what is in it."""
     named = tmp_path / "named" / "directory"
     assert double(read_only)[0] == COMPILED
     read_only["NUMBA_CACHE_DIR"] = str(named)
     assert double(read_only)[0] == COMPILED
-    assert len(list(named.iterdir())) == 1
+    (kept,) = named.iterdir()
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (named.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o777 & ~umask, 0o644)
     assert double(read_only)[0] == LOADED
 
 
