@@ -86,7 +86,7 @@ def _consumed(bootstrap: str, topic: str, ends: Mapping[int, int], wanted: int) 
         begin = confluent_kafka.OFFSET_BEGINNING
         consumer.assign([confluent_kafka.TopicPartition(topic, number, begin) for number in range(PARTITIONS)])
         while wanted > 0:
-            messages = consumer.consume(_CONSUMED_AT_ONCE, _SECONDS)
+            messages = consumer.consume(min(_CONSUMED_AT_ONCE, wanted), _SECONDS)  # it waits for as many
             if not messages:
                 raise RuntimeError(f"the broker returned nothing for {_SECONDS:.0f} s, and {wanted} records are left")
             # The active segment, which is not shipped, has a few more.

@@ -1,10 +1,12 @@
 """The machine code of kernels, kept on disk as object files.
 
-The name of a file has a digest of all that its code depends on, so no change of a kernel, of a constant, of a package
-or of the processor finds older code. A file begins with the digest of its content: a damaged one is compiled again.
+The name of a file has a digest of all that its code depends on: the kernel with the functions, constants and tables
+that it uses, the packages, the processor. So no change finds older code.
 
 Code is looked for in `NUMBA_CACHE_DIR` alone if that is set; else in the installation, in the user's cache directory,
-and in a private directory below `TMPDIR`. New code is written to the first of these that accepts it.
+and in a private directory below `TMPDIR`. New code is written to the first of these that accepts it. Cached code is
+code, so a file counts only if no other user could write it (`_is_trusted`) and if its content has the digest that it
+begins with.
 """
 
 import ctypes
@@ -19,20 +21,36 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import llvmlite.binding as llvm
 import numpy as np
 import structlog
 
-from ts_common.decode.compiled import Kernel, called
+from ts_common.decode.compiled import Kernel, globals_of
 
 CACHE_VARIABLE: Final = "NUMBA_CACHE_DIR"
-_COMPILATION: Final = Path(__file__).with_name("compilation.py")
+RECIPE: Final = 1  # of `compilation`
+# As numba's own: code, tables and libc may be far apart.
+_TARGET: Final = {"opt": 3, "codemodel": "jitdefault", "jit": True}
+_RELOCATION: Final = {"x86": "static", "ppc": "pic"}  # by the first letters of the target's name
 _DIGEST_SIZE: Final = 32
+_MOST_BYTES: Final = 1 << 20  # of a file; a kernel has some 10 kB
 _PROTOTYPE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # calls without the GIL
 _WORD: Final = re.compile(r"\w+")
 _NAMED: Final = 16  # digits of the digest in a name
+
+
+class _Place(NamedTuple):
+    """A directory that may have code.
+
+    Attributes:
+        path: of the directory.
+        is_shared: whether code of the directory's owner serves other users too.
+    """
+
+    path: Path
+    is_shared: bool
 
 
 class _Machine:
@@ -43,8 +61,10 @@ class _Machine:
         llvm.initialize_native_asmprinter()
         self.processor = llvm.get_host_cpu_name()
         self.features = llvm.get_host_cpu_features().flatten()
-        self.target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.processor, features=self.features, opt=3, reloc="pic", codemodel="small"
+        target = llvm.Target.from_default_triple()
+        self.relocation = _RELOCATION.get(target.name[:3], "default")
+        self.target = target.create_target_machine(
+            cpu=self.processor, features=self.features, reloc=self.relocation, **_TARGET
         )
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target)
 
@@ -64,11 +84,13 @@ def code_of(kernel: Kernel[..., Any]) -> Callable[[int], None]:
     """Return the C function of a kernel, which gets the address of a frame.
 
     The caller holds a lock: LLVM loads one object at a time.
+
+    Raises:
+        TypeError: the kernel has globals or results that `compiled.Kernel` excludes.
     """
     machine = _machine()
-    digest = _digest(kernel, machine)
-    symbol = "_".join([*_WORD.findall(kernel.name), digest[:_NAMED]])
-    code = next(filter(None, (_read(directory / f"{symbol}.o") for directory in _directories())), None)
+    symbol = "_".join([*_WORD.findall(kernel.name), _digest(kernel, machine)[:_NAMED]])
+    code = next(filter(None, (_read(place, symbol) for place in _places())), None)
     if code is None:
         from ts_common.decode.compilation import NotSelfContained, c_function, object_code  # noqa: PLC0415  (numba)
 
@@ -78,7 +100,7 @@ def code_of(kernel: Kernel[..., Any]) -> Callable[[int], None]:
         except NotSelfContained as error:
             _warn(f"the code of {kernel.name} refers to {error}", "install an earlier numba")
             return _callable(function.address, function)
-        _write(f"{symbol}.o", code)
+        _write(symbol, code)
     return _callable(machine.load(code, symbol))
 
 
@@ -91,66 +113,90 @@ def _callable(address: int, holder: object = None) -> Callable[[int], None]:
 
 def _digest(kernel: Kernel[..., Any], machine: _Machine) -> str:
     """Return a digest of all that the code of a kernel depends on."""
-    digest = sha256(_COMPILATION.read_bytes())
-    about = (sys.version_info[:3], version("numba"), version("llvmlite"), machine.processor, machine.features)
-    digest.update(repr((about, kernel.arguments, kernel.results)).encode())
+    packages = sys.version_info[:3], version("numba"), version("llvmlite"), version("numpy")
+    kinds = [str(kind) for kind in (*kernel.arguments, *kernel.results)]
+    parts: list[object] = [
+        RECIPE,
+        packages,
+        machine.processor,
+        machine.features,
+        machine.relocation,
+        _TARGET,
+        kinds,
+        kernel.is_tuple,
+    ]
     functions: list[Any] = [kernel.function]
     for function in functions:
-        code, names = function.__code__, function.__globals__
-        digest.update(repr((code.co_code, code.co_consts, code.co_names, code.co_varnames)).encode())
-        functions += [each for each in called(function).values() if each not in functions]
-        for value in (names.get(name) for name in code.co_names):
+        code = function.__code__
+        parts += [function.__name__, code.co_code, code.co_consts, code.co_names, code.co_varnames]
+        for name, value in globals_of(function).items():
             if isinstance(value, np.ndarray):
-                digest.update(value.tobytes())
+                parts += [name, value.dtype.str, value.shape, value.tobytes()]
             elif isinstance(value, int):
-                digest.update(repr(value).encode())
-    return digest.hexdigest()
+                parts += [name, value]
+            else:
+                parts += [name, value.__qualname__]
+                functions += [value] if value not in functions else []
+    return sha256(repr(parts).encode()).hexdigest()
 
 
-def _directories() -> Iterator[Path]:
+def _places() -> Iterator[_Place]:
     """Yield the directories that may have code, in the order of preference."""
     if named := os.environ.get(CACHE_VARIABLE):
-        yield Path(named)
+        yield _Place(Path(named), is_shared=True)
         return
-    yield Path(__file__).with_name("__pycache__")
+    yield _Place(Path(__file__).with_name("__pycache__"), is_shared=True)
     with suppress(RuntimeError):  # the user has no home
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ts-uploader"
-    yield _private()
+        yield _Place(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ts-uploader", is_shared=False)
+    with suppress(OSError):  # the machine has no directory for temporary files
+        yield _Place(Path(tempfile.gettempdir(), f"ts-uploader-{os.getuid()}"), is_shared=False)
 
 
-def _private() -> Path:
-    return Path(tempfile.gettempdir(), f"ts-uploader-{os.getuid()}")
+def _is_trusted(found: os.stat_result, place: _Place) -> bool:
+    """Return whether only this user, root or the owner of a shared directory could write a file."""
+    owners = {0, os.getuid()}
+    directory = place.path.stat()
+    if place.is_shared and not directory.st_mode & stat.S_IWOTH:
+        owners.add(directory.st_uid)
+    return stat.S_ISREG(found.st_mode) and found.st_uid in owners and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _is_trusted(directory: Path) -> bool:
-    """Return whether only this user can write to the private directory, or it is another one: cached code is code."""
-    if directory != _private() or not directory.exists():
-        return True
-    found = directory.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-
-
-def _read(path: Path) -> bytes | None:
+def _read(place: _Place, symbol: str) -> bytes | None:
     """Return the code in a file; None if it has none, is damaged, or may be of another user."""
+    path = place.path / f"{symbol}.o"
     try:
-        data = path.read_bytes() if _is_trusted(path.parent) else b""
+        # What was opened is judged; no link is followed, and a FIFO does not block.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        found = os.fstat(descriptor)
+        if not _is_trusted(found, place):
+            _warn(f"another user could write to {path}", "delete it")
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(_MOST_BYTES) if found.st_size < _MOST_BYTES else b""
+    finally:
+        os.close(descriptor)
     code = data[_DIGEST_SIZE:]
-    return code if code and sha256(code).digest() == data[:_DIGEST_SIZE] else None
+    return code if code and _checksum(symbol, code) == data[:_DIGEST_SIZE] else None
 
 
-def _write(name: str, code: bytes) -> None:
+def _checksum(symbol: str, code: bytes) -> bytes:
+    return sha256(symbol.encode() + b"\0" + code).digest()
+
+
+def _write(symbol: str, code: bytes) -> None:
     """Write code to the first directory that accepts it; warn if no directory does."""
-    reason = ""
-    for directory in _directories():
-        if not _is_trusted(directory):
-            reason = f"another user can write to {directory}"
-            continue
+    reason = "there is no directory for it"
+    for place in _places():
         try:
-            # Other users of an installation, or of a named directory, load what is in it.
-            directory.mkdir(mode=0o700 if directory == _private() else 0o777, parents=True, exist_ok=True)
-            _write_file(directory / name, sha256(code).digest() + code)
+            place.path.mkdir(mode=0o755 if place.is_shared else 0o700, parents=True, exist_ok=True)
+            directory = place.path.stat()
+            if not place.is_shared and (directory.st_uid != os.getuid() or directory.st_mode & 0o022):
+                reason = f"another user can write to {place.path}"
+                continue
+            _write_file(place.path / f"{symbol}.o", _checksum(symbol, code) + code)
         except OSError as error:
             reason = str(error)
         else:
@@ -164,7 +210,7 @@ def _write_file(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(0o644)  # other users of an installation, or of a named directory, load it
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -1,8 +1,10 @@
 """Compilation of a kernel to an object file of its own, with numba. Only `code_cache` imports it, for code it lacks.
 
-Numba compiles the kernel, the functions that it calls, and a C function around it that gets a frame. Then
-all but that function become internal, and LLVM removes what is not used: numba's reference counts and its errors, since
-kernels allocate nothing and raise nothing. What is left refers to `memcpy` and its like only.
+Numba compiles the kernel, the functions that it calls, and a C function around it that gets a frame. Then all but that
+function become internal, and LLVM removes what is not used: numba's reference counts and its errors, since kernels
+allocate nothing and raise nothing. What is left refers to `memcpy` and its like only.
+
+A change here that changes code raises `code_cache.RECIPE`.
 """
 
 from collections.abc import Callable
@@ -17,8 +19,7 @@ from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
-from ts_common.decode import compiled
-from ts_common.decode.compiled import Kernel
+from ts_common.decode.compiled import ArrayType, Kernel, copy_bytes, globals_of
 
 types: Any = numba_types
 
@@ -32,8 +33,19 @@ class NotSelfContained(Exception):
 
 
 def c_function(kernel: Kernel[..., Any]) -> Any:
-    """Return numba's `CFunc`, which gets the address of a frame: see `compiled.Kernel`."""
-    return numba.cfunc(types.void(types.CPointer(types.int64)), error_model="numpy")(_entry(kernel))
+    """Return numba's `CFunc`, which gets the address of a frame: see `compiled.Kernel`.
+
+    Raises:
+        TypeError: a result is not what the annotation promises.
+    """
+    function = _jitted(kernel.function)
+    made = numba.cfunc(types.void(types.CPointer(types.int64)), error_model="numpy")(_entry(kernel, function))
+    (signature,) = function.nopython_signatures
+    returned = signature.return_type
+    results = [*returned] if isinstance(returned, types.BaseTuple) else [returned] * len(kernel.results)
+    if not all(isinstance(each, types.Boolean) or getattr(each, "signed", False) for each in results):
+        raise TypeError(f"{kernel.name} returns {returned}; signed integers or bools are expected")
+    return made
 
 
 def object_code(function: Any, symbol: str, machine: llvm.TargetMachine) -> bytes:
@@ -63,29 +75,28 @@ def object_code(function: Any, symbol: str, machine: llvm.TargetMachine) -> byte
 
 def _jitted(function: Callable[..., Any]) -> Any:
     """Return a function compiled by numba, and the functions that it calls."""
-    if function is compiled.copy_bytes:
+    if function is copy_bytes:
         return _COPY_BYTES
-    inside = {name: _jitted(each) for name, each in compiled.called(function).items()}
+    inside = {name: _jitted(each) for name, each in globals_of(function).items() if callable(each)}
     copy = FunctionType(function.__code__, {**function.__globals__, **inside}, function.__name__)
     return numba.njit(nogil=True, error_model="numpy")(copy)
 
 
-def _entry(kernel: Kernel[..., Any]) -> Callable[[Any], None]:
+def _entry(kernel: Kernel[..., Any], function: Any) -> Callable[[Any], None]:
     """Return the Python function that numba compiles to the C function."""
     arguments, place = [], len(kernel.results)
     for kind in kernel.arguments:
-        if kind is None:
-            arguments.append(f"frame[{place}]")
-            place += 1
-        else:
+        if isinstance(kind, ArrayType):
             shape = "".join(f"frame[{place + 1 + each}]," for each in range(kind.dimensions))
             arguments.append(f"carray(pointer(frame[{place}]), ({shape}), numpy.dtype('{kind.typestr}'))")
             place += 1 + kind.dimensions
+        else:
+            arguments.append(f"frame[{place}]" if kind is int else f"frame[{place}] != 0")
+            place += 1
+    found = [f"found[{at}]" if kernel.is_tuple else "found" for at in range(len(kernel.results))]
     lines = ["def entry(frame):", f"    found = kernel({', '.join(arguments)})"]
-    if len(kernel.results) == 1:
-        lines.append("    frame[0] = found")
-    lines += [f"    frame[{at}] = found[{at}]" for at in range(len(kernel.results)) if len(kernel.results) > 1]
-    names: dict[str, Any] = {"kernel": _jitted(kernel.function), "pointer": _POINTER, "carray": carray, "numpy": numpy}
+    lines += [f"    frame[{at}] = {each}" for at, each in enumerate(found)]
+    names: dict[str, Any] = {"kernel": function, "pointer": _POINTER, "carray": carray, "numpy": numpy}
     exec("\n".join(lines), names)  # noqa: S102  (of numbers and types of annotations)
     entry: Callable[[Any], None] = names["entry"]
     return entry

@@ -7,12 +7,14 @@ too, but a process needs 0.4 s to import numba and to read it.
 A kernel is plain Python: without compilation it is slow and correct, and tests compare both.
 """
 
+import dis
 import os
 import threading
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, update_wrapper
+from types import CodeType
 from typing import Annotated, Any, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -51,15 +53,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 _INLINED: Final = "__is_inlined__"
-_loading = threading.Lock()
-
-
-def _renew_lock() -> None:
-    global _loading  # noqa: PLW0603  (a thread of the parent may have held it)
-    _loading = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+# Held across a fork, so that no other thread is inside LLVM then: its lock would stay held in the child for ever.
+_loading: Final = threading.RLock()
+os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 
 def inlined(function: F) -> F:
@@ -72,20 +68,28 @@ class _Given:
     """Arrays as the code of kernels gets them.
 
     Attributes:
-        types: of the arrays; None for one that is not C-contiguous.
+        types: of the arrays.
         values: of each its address and its shape.
         arrays: keep the memory.
+
+    Raises:
+        TypeError: an argument is no array, or not C-contiguous.
     """
 
     __slots__ = ("arrays", "types", "values")
 
     def __init__(self, *arrays: npt.NDArray[Any]) -> None:
-        found = [each.__array_interface__ for each in arrays]
-        self.types = tuple(
-            array_type(each["typestr"], len(each["shape"])) if each["strides"] is None else None for each in found
-        )
-        self.values = tuple(number for each in found for number in (each["data"][0], *each["shape"]))
-        self.arrays = arrays
+        types: list[ArrayType] = []
+        values: list[int] = []
+        for each in arrays:
+            if not isinstance(each, np.ndarray):
+                raise TypeError(f"an array is expected, not {type(each).__name__}")
+            found = each.__array_interface__
+            if found["strides"] is not None:
+                raise TypeError(f"a C-contiguous array is expected, not one with strides {found['strides']}")
+            types.append(array_type(found["typestr"], len(found["shape"])))
+            values += (found["data"][0], *found["shape"])
+        self.types, self.values, self.arrays = tuple(types), tuple(values), arrays
 
 
 def given(argument: A) -> A:
@@ -109,27 +113,29 @@ class Kernel(Generic[P, R]):
 
     Attributes:
         function: the same in Python.
-        arguments: the types of its arguments: of an array, or None for an integer or a bool.
-        results: of its results, whether each is a bool.
+        arguments: the types of its arguments: of an array, int or bool.
+        results: int or bool for each of its results.
+        is_tuple: whether it returns a tuple.
 
     Args:
         function: its annotations are the array types of this module, int and bool; it returns None, an int, a bool, or
-            a tuple of these. It allocates nothing, and raises nothing.
+            a tuple of these. It reads integers, arrays, numpy and other kernels only, allocates nothing, and raises
+            nothing. The caller passes writable arrays where it writes.
 
     Raises:
         TypeError: the annotations have another type.
     """
 
     def __init__(self, function: Callable[P, R]) -> None:
+        update_wrapper(self, function)
         self.function = function
         hints = get_type_hints(function, include_extras=True)
         result = hints.pop("return")
-        self.arguments = tuple(_array_type(hint) for hint in hints.values())
-        self._is_tuple = get_origin(result) is tuple
-        kinds = get_args(result) if self._is_tuple else () if result is type(None) else (result,)
-        if not {*kinds} <= {int, bool}:
+        self.arguments = tuple(_argument_type(hint) for hint in hints.values())
+        self.is_tuple = get_origin(result) is tuple
+        self.results: tuple[type, ...] = get_args(result) if self.is_tuple else (result,) * (result is not type(None))
+        if not {*self.results} <= {int, bool}:
             raise TypeError(f"{self.name} returns {result}: None, int, bool or a tuple of these is expected")
-        self.results = tuple(kind is bool for kind in kinds)
         self._code: Callable[[int], None] | None = None
 
     @property
@@ -137,8 +143,8 @@ class Kernel(Generic[P, R]):
         """The name of the function with its module."""
         return f"{self.function.__module__}.{self.function.__qualname__}"
 
-    def __call__(self, *arguments: P.args, **_named: P.kwargs) -> R:
-        """Run the kernel.
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
+        """Run the kernel; arguments have no names.
 
         Raises:
             TypeError: an argument has another type; the machine code checks none.
@@ -148,7 +154,8 @@ class Kernel(Generic[P, R]):
         kinds, at = self.arguments, 0
         values = [0] * len(self.results)
         for value in cast("tuple[Any, ...]", arguments):
-            if kinds[at : at + 1] == (None,):
+            kind = kinds[at] if at < len(kinds) else None
+            if kind is int or kind is bool:
                 values.append(value)
                 at += 1
             else:
@@ -158,12 +165,12 @@ class Kernel(Generic[P, R]):
                     raise TypeError(f"{self.name}: {kinds[at:until]} is expected, not {argument.types}")
                 values += argument.values
                 at = until
-        if at != len(kinds):
-            raise TypeError(f"{self.name}: {len(kinds)} arguments are expected, not {at}")
+        if at != len(kinds) or named:
+            raise TypeError(f"{self.name}: {len(kinds)} arguments without names are expected")
         frame = array("q", values)
         code(frame.buffer_info()[0])
-        found = [bool(value) if is_bool else value for value, is_bool in zip(frame, self.results, strict=False)]
-        return cast("R", tuple(found) if self._is_tuple else found[0] if found else None)
+        found = [kind(value) for value, kind in zip(frame, self.results, strict=False)]
+        return cast("R", tuple(found) if self.is_tuple else found[0] if found else None)
 
     def _load(self) -> Callable[[int], None]:
         from ts_common.decode.code_cache import code_of  # noqa: PLC0415  (llvmlite; a process may decode nothing)
@@ -179,21 +186,31 @@ def kernel(function: Callable[P, R]) -> Kernel[P, R]:
     return Kernel(function)
 
 
-def called(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a kernel's function calls, in Python, by the names that it calls them by."""
-    found = {}
-    for name in function.__code__.co_names:
+def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the globals that a kernel's function reads, without numpy; of a kernel or an inlined function in Python.
+
+    Raises:
+        TypeError: it reads something that the digest of its code does not cover.
+    """
+    code, found = function.__code__, {}
+    if function.__closure__ or function.__defaults__ or any(isinstance(each, CodeType) for each in code.co_consts):
+        raise TypeError(f"{function.__qualname__}: a kernel has no closure, no default argument and no function inside")
+    for name in sorted({each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}):
         value: Any = function.__globals__.get(name)
+        if value is None or value is np:  # None: a function of Python
+            continue
         if isinstance(value, Kernel):
             found[name] = value.function
-        elif getattr(value, _INLINED, False) is True:
+        elif type(value) is int or isinstance(value, np.ndarray) or getattr(value, _INLINED, False) is True:
             found[name] = value
+        else:
+            raise TypeError(f"{function.__qualname__}: {name} is {value!r}; an int, an array or a kernel is expected")
     return found
 
 
-def _array_type(hint: Any) -> ArrayType | None:
-    if hint in {int, bool}:
-        return None
+def _argument_type(hint: Any) -> ArrayType | type:
+    if hint is int or hint is bool:
+        return cast("type", hint)
     for each in getattr(hint, "__metadata__", ()):
         if isinstance(each, ArrayType):
             return each

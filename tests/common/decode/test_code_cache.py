@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ts_common.decode import code_cache
+from ts_common.decode.code_cache import _Place
 from ts_common.decode.compiled import Bytes, Kernel, inlined, int32_at
 
 CHECKOUT = Path(__file__).parents[3]
@@ -40,7 +44,7 @@ def double(environment: dict[str, str]) -> tuple[str, str]:
     """Run a kernel in a process of its own; return what it printed and what it logged."""
     command = [sys.executable, "-c", _PROGRAM]
     ended = subprocess.run(
-        command, cwd=environment["TMPDIR"], env=environment, capture_output=True, text=True, check=True
+        command, timeout=120, cwd=environment["TMPDIR"], env=environment, capture_output=True, text=True, check=True
     )
     *logged, printed = ended.stdout.splitlines()
     return printed, "\n".join(logged) + ended.stderr
@@ -68,16 +72,17 @@ def test_damaged_code_is_compiled_again(read_only: dict[str, str], tmp_path: Pat
 
 
 def test_a_directory_that_others_can_write_to_is_not_trusted(read_only: dict[str, str], tmp_path: Path) -> None:
-    """Cached code is code: it is neither loaded from there nor written there, and a warning names the way out."""
+    """Cached code is code: another user's is not loaded, nothing is written there, and a warning names the way out."""
     assert double(read_only)[0] == COMPILED
     private = tmp_path / "tmp" / f"ts-uploader-{os.getuid()}"
-    before = sorted(private.iterdir())
+    (kept,) = private.iterdir()
     private.chmod(0o777)
+    os.chown(kept, os.getuid() + 1, -1)
     printed, logged = double(read_only)
     assert printed == COMPILED
     assert "compiled_code_not_cached" in logged
     assert "NUMBA_CACHE_DIR" in logged
-    assert sorted(private.iterdir()) == before
+    assert [(path, path.stat().st_uid) for path in private.iterdir()] == [(kept, os.getuid() + 1)]
 
 
 def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path: Path) -> None:
@@ -93,8 +98,65 @@ def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path
     assert double(read_only)[0] == LOADED
 
 
-_TABLE = np.arange(3, dtype=np.int64)
-_STEP = 4
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "huge", "other kernel", "writable by others"])
+def test_a_strange_file_is_no_code(read_only: dict[str, str], tmp_path: Path, kind: str) -> None:
+    """It neither blocks nor crashes the process, and no code is loaded from it."""
+    assert double(read_only)[0] == COMPILED
+    (kept,) = (tmp_path / "tmp" / f"ts-uploader-{os.getuid()}").iterdir()
+    whole = kept.read_bytes()
+    kept.unlink()
+    match kind:
+        case "fifo":
+            os.mkfifo(kept)
+        case "link":
+            (tmp_path / "elsewhere").write_bytes(whole)
+            kept.symlink_to(tmp_path / "elsewhere")
+        case "directory":
+            kept.mkdir()
+        case "huge":
+            with kept.open("wb") as file:
+                file.truncate(1 << 40)
+        case "other kernel":  # its checksum is right, and its name another one
+            code = whole[32:]
+            kept.write_bytes(sha256(b"another" + b"\0" + code).digest() + code)
+        case _:
+            kept.write_bytes(whole)
+            kept.chmod(0o666)
+    assert double(read_only)[0] == COMPILED
+
+
+def test_a_machine_without_a_temporary_directory_has_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only container may have none; the other directories count."""
+
+    def missing() -> str:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr("tempfile.gettempdir", missing)
+    assert len(list(code_cache._places())) == 2
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o755, True), (0o777, False)])
+def test_code_of_the_owner_of_a_shared_directory_is_trusted(tmp_path: Path, mode: int, expected: bool) -> None:
+    """Unless every user can write to the directory; the file's owner must be known there."""
+    directory, file = tmp_path / "shared", tmp_path / "shared/f.o"
+    directory.mkdir()
+    file.touch(0o644)
+    found = list(file.stat())
+    found[stat.ST_UID] = directory.stat().st_uid + 1
+    os.chown(directory, int(found[stat.ST_UID]), -1)
+    directory.chmod(mode)
+    assert code_cache._is_trusted(os.stat_result(found), _Place(directory, is_shared=True)) is expected
+    assert not code_cache._is_trusted(os.stat_result(found), _Place(directory, is_shared=False))
+
+
+def test_a_change_of_the_compilation_raises_its_recipe() -> None:
+    """Else older code would be found: write the new digest here, and a higher `RECIPE` if other code is made."""
+    source = Path(code_cache.__file__).with_name("compilation.py").read_bytes()
+    assert (code_cache.RECIPE, sha256(source).hexdigest()[:16]) == (1, "6149605ccaacc315")
+
+
+_TABLE = np.arange(6, dtype=np.int64)
+_STEP, _OTHER = 1, 12
 
 
 @inlined
@@ -103,25 +165,53 @@ def _inside(number: int) -> int:
 
 
 def _outside(data: Bytes) -> int:
-    return int(int32_at(data, _inside(0)) + _TABLE[1])
+    return int32_at(data, _inside(0)) + _TABLE[1] + _OTHER  # type: ignore[no-any-return]
 
 
 def test_older_code_is_not_found_after_any_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the kernel, its types, a constant, a table, a function inside it, or the packages."""
+    """Of the kernel, its types, constants, a table, a function inside it, the packages, or the processor."""
     machine = code_cache._machine()
     names: list[str] = [code_cache._digest(Kernel(_outside), machine)]
     assert code_cache._digest(Kernel(_outside), machine) == names[0]
-    changes = (
-        (_outside, "__code__", (lambda data: int32_at(data, _inside(0)) + _TABLE[2]).__code__),
-        (_outside, "__annotations__", {"data": Bytes, "return": bool}),
-        (sys.modules[__name__], "_STEP", 5),
-        (sys.modules[__name__], "_TABLE", np.arange(4, dtype=np.int64)),
-        (_inside, "__code__", (lambda number: number - _STEP).__code__),
-        (code_cache, "version", lambda package: f"later {package}"),
-        (machine, "processor", "another"),
+    here = sys.modules[__name__]
+    changes: tuple[tuple[tuple[Any, str, Any], ...], ...] = (
+        ((_outside, "__code__", (lambda data: int32_at(data, _inside(0)) + _TABLE[2] + _OTHER).__code__),),
+        ((_outside, "__annotations__", {"data": Bytes, "return": bool}),),
+        ((here, "_STEP", 5),),
+        ((here, "_STEP", 11), (here, "_OTHER", 2)),  # the same digits
+        ((here, "_TABLE", np.arange(1, 7, dtype=np.int64)),),
+        ((here, "_TABLE", _TABLE.reshape(2, 3)),),
+        ((here, "_TABLE", _TABLE.view(np.uint64)),),
+        ((_inside, "__code__", (lambda number: number - _STEP).__code__),),
+        ((code_cache, "version", lambda package: f"later {package}"),),
+        ((code_cache, "RECIPE", 0),),
+        ((machine, "processor", "another"),),
     )
-    for where, name, value in changes:
+    for several in changes:
         with monkeypatch.context() as change:
-            change.setattr(where, name, value)
+            for where, name, value in several:
+                change.setattr(where, name, value)
             names.append(code_cache._digest(Kernel(_outside), machine))
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("value", [1.5, (1, 2), np.int64(3), os, True])
+def test_a_global_that_the_digest_does_not_cover_is_refused(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """A change of it would find older code."""
+    monkeypatch.setattr(sys.modules[__name__], "_STEP", value)
+    with pytest.raises(TypeError, match="_inside: _STEP is"):
+        code_cache._digest(Kernel(_outside), code_cache._machine())
+
+
+def test_a_function_inside_a_kernel_is_refused() -> None:
+    """Its code is not in the digest, and neither are defaults."""
+
+    def comprehension(count: int) -> int:
+        return sum([each for each in range(count)])  # noqa: C416
+
+    def default(count: int, more: int = 1) -> int:
+        return count + more
+
+    for function in (comprehension, default) if sys.version_info < (3, 12) else (default,):
+        with pytest.raises(TypeError, match="no closure, no default"):
+            code_cache._digest(Kernel(function), code_cache._machine())

@@ -11,7 +11,7 @@ from ts_common.decode.batch_index import index_batches
 from ts_common.decode.code_cache import code_of
 from ts_common.decode.columns import BufferPool, Projection, new_state
 from ts_common.decode.compilation import NotSelfContained, c_function, object_code
-from ts_common.decode.compiled import Bytes, Int64s, copy_bytes, kernel
+from ts_common.decode.compiled import Bytes, Int64s, Kernel, UInt64s, copy_bytes, kernel
 from ts_common.decode.kernel_arrays import TABLE_WIDTH, State
 from ts_common.decode.records import decode_records
 
@@ -82,3 +82,20 @@ def test_code_that_refers_to_numba_runs_with_a_warning(capfd: pytest.CaptureFixt
     logged = "".join(capfd.readouterr())
     assert "compiled_code_not_cached" in logged
     assert "_allocating" in logged
+
+
+@kernel
+def _half(number: int) -> int:
+    return number / 2  # type: ignore[return-value]
+
+
+@kernel
+def _unsigned(numbers: UInt64s) -> int:
+    return numbers[0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("wrong", [_half, _unsigned])
+def test_a_result_of_another_type_is_refused(wrong: Kernel[..., Any]) -> None:
+    """The frame would cut it."""
+    with pytest.raises(TypeError, match="signed integers or bools are expected"):
+        c_function(wrong)
