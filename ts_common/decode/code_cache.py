@@ -152,13 +152,12 @@ def _places() -> Iterator[_Place]:
         yield _Place(Path(tempfile.gettempdir(), f"ts-uploader-{os.getuid()}"), is_shared=False)
 
 
-def _is_trusted(found: os.stat_result, place: _Place) -> bool:
-    """Return whether only this user, root or the owner of a shared directory could write a file."""
+def _is_trusted(file: os.stat_result, directory: os.stat_result, *, is_shared: bool) -> bool:
+    """Return whether only this user, root or the owner of a shared directory could write a file in it."""
     owners = {0, os.getuid()}
-    directory = place.path.stat()
-    if place.is_shared and not directory.st_mode & stat.S_IWOTH:
+    if is_shared and not directory.st_mode & stat.S_IWOTH:
         owners.add(directory.st_uid)
-    return stat.S_ISREG(found.st_mode) and found.st_uid in owners and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISREG(file.st_mode) and file.st_uid in owners and not file.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _read(place: _Place, symbol: str) -> bytes | None:
@@ -171,7 +170,7 @@ def _read(place: _Place, symbol: str) -> bytes | None:
         return None
     try:
         found = os.fstat(descriptor)
-        if not _is_trusted(found, place):
+        if not _is_trusted(found, place.path.stat(), is_shared=place.is_shared):
             _warn(f"another user could write to {path}", "delete it")
             return None
         with os.fdopen(descriptor, "rb", closefd=False) as file:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from ts_common.decode import code_cache
-from ts_common.decode.code_cache import _Place
 from ts_common.decode.compiled import Bytes, Kernel, inlined, int32_at
 
 CHECKOUT = Path(__file__).parents[3]
@@ -72,17 +71,15 @@ def test_damaged_code_is_compiled_again(read_only: dict[str, str], tmp_path: Pat
 
 
 def test_a_directory_that_others_can_write_to_is_not_trusted(read_only: dict[str, str], tmp_path: Path) -> None:
-    """Cached code is code: another user's is not loaded, nothing is written there, and a warning names the way out."""
-    assert double(read_only)[0] == COMPILED
+    """Cached code is code: the kernel is compiled in the process, and a warning names the way out."""
     private = tmp_path / "tmp" / f"ts-uploader-{os.getuid()}"
-    (kept,) = private.iterdir()
+    private.mkdir()
     private.chmod(0o777)
-    os.chown(kept, os.getuid() + 1, -1)
     printed, logged = double(read_only)
     assert printed == COMPILED
     assert "compiled_code_not_cached" in logged
     assert "NUMBA_CACHE_DIR" in logged
-    assert [(path, path.stat().st_uid) for path in private.iterdir()] == [(kept, os.getuid() + 1)]
+    assert list(private.iterdir()) == []
 
 
 def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path: Path) -> None:
@@ -135,18 +132,33 @@ def test_a_machine_without_a_temporary_directory_has_code(monkeypatch: pytest.Mo
     assert len(list(code_cache._places())) == 2
 
 
-@pytest.mark.parametrize(("mode", "expected"), [(0o755, True), (0o777, False)])
-def test_code_of_the_owner_of_a_shared_directory_is_trusted(tmp_path: Path, mode: int, expected: bool) -> None:
-    """Unless every user can write to the directory; the file's owner must be known there."""
-    directory, file = tmp_path / "shared", tmp_path / "shared/f.o"
-    directory.mkdir()
-    file.touch(0o644)
-    found = list(file.stat())
-    found[stat.ST_UID] = directory.stat().st_uid + 1
-    os.chown(directory, int(found[stat.ST_UID]), -1)
-    directory.chmod(mode)
-    assert code_cache._is_trusted(os.stat_result(found), _Place(directory, is_shared=True)) is expected
-    assert not code_cache._is_trusted(os.stat_result(found), _Place(directory, is_shared=False))
+def status(kind: int, mode: int, uid: int) -> os.stat_result:
+    return os.stat_result((kind | mode, 0, 0, 1, uid, 0, 0, 0, 0, 0))
+
+
+ME, OTHER = os.getuid(), os.getuid() + 1000
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "of_directory", "is_shared", "expected"),
+    [
+        (ME, 0o644, (OTHER, 0o777), False, True),
+        (0, 0o644, (OTHER, 0o777), True, True),
+        (ME, 0o664, (ME, 0o755), True, False),
+        (ME, 0o646, (ME, 0o755), True, False),
+        (OTHER, 0o644, (OTHER, 0o755), True, True),
+        (OTHER, 0o644, (OTHER, 0o777), True, False),
+        (OTHER, 0o644, (OTHER, 0o755), False, False),
+        (OTHER, 0o644, (ME, 0o755), True, False),
+    ],
+)
+def test_code_is_that_of_this_user_of_root_or_of_the_owner_of_a_shared_directory(
+    owner: int, mode: int, of_directory: tuple[int, int], is_shared: bool, expected: bool
+) -> None:
+    """A file that others can write to, or of another user, is no code."""
+    directory = status(stat.S_IFDIR, of_directory[1], of_directory[0])
+    assert code_cache._is_trusted(status(stat.S_IFREG, mode, owner), directory, is_shared=is_shared) is expected
+    assert not code_cache._is_trusted(status(stat.S_IFLNK, mode, owner), directory, is_shared=is_shared)
 
 
 def test_a_change_of_the_compilation_raises_its_recipe() -> None:
