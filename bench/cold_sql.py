@@ -2,8 +2,7 @@
 
 A topic of two partitions in a directory has a day of records: a batch of 51 each second, in segments of an hour. Each
 round starts two fresh processes, with the compiled code cached, as an installation by `requirements/tsctl.txt` has it:
-with bytecode, which pip compiles, and without other packages. Pyarrow and numba import pandas and cffi if they find
-them.
+with bytecode, which pip compiles, and without other packages. Pyarrow imports pandas if it finds it.
 
 - `tsctl sql` with `--from` and `--to` counts the records of one minute;
 - Python imports DuckDB and pyarrow, and counts as many rows of a table in memory.
