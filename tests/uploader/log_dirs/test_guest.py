@@ -104,6 +104,18 @@ def bounds(threads: int, log_dirs: int, stores: int) -> tuple[int, int]:
     )
 
 
+def held(logs: list[Path]) -> int:
+    """Return how many pages of these files are cached."""
+    return sum(sum(cached_pages(log)) for log in logs)
+
+
+def dropped(logs: list[Path]) -> bool:
+    """Drop all pages of these files, and return whether the kernel did: it keeps pages in use."""
+    for log in logs:
+        uncache(log)
+    return not held(logs)
+
+
 def test_a_user_who_may_only_read_ships_everything_and_changes_nothing(
     lone: LocalCluster, archive: tuple[Archive, S3FaultProxy]
 ) -> None:
@@ -142,15 +154,18 @@ def test_a_user_who_may_only_read_ships_everything_and_changes_nothing(
         )
 
     with paused(broker), watched(log_dir) as watch:
-        for log in logs:
-            uncache(log)
+        # Pages that were cached when the agent opened a file are the broker's, also if it reads them again later.
+        with paused(agent):
+            opened = {each.readlink() for each in Path(f"/proc/{agent.pid}/fd").iterdir()}
+            closed = [log for log in logs if log not in opened]
+            wait_for(lambda: dropped(closed), "the kernel to drop all pages", SECONDS)
+        assert len(closed) > len(logs) // 2
         assert watch.changes() == []
         proxy.clear()
         wait_for(all_shipped, "everything to be shipped", SECONDS, state=agent.tail)
         assert watch.changes() == []
-        assert sum(sum(cached_pages(log)) for log in logs) <= len(
-            logs
-        )  # of fifteen pages each; some are held for a moment
+        # Of fifteen pages each. The agent closes the last files after it has shipped them.
+        wait_for(lambda: held(closed) <= len(closed), "the agent to drop its pages", SECONDS, state=agent.tail)
         with TemporaryDirectory(dir=log_dir):
             pass
         assert len(watch.changes()) == 2  # it would have been seen
