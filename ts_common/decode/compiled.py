@@ -52,6 +52,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A", bound=npt.NDArray[Any])
 
+_INTEGERS: Final = (int, np.integer, np.bool_)
 _INLINED: Final = "__is_inlined__"
 # Held across a fork, so that no other thread is inside LLVM then: its lock would stay held in the child for ever.
 _loading: Final = threading.RLock()
@@ -136,6 +137,9 @@ class Kernel(Generic[P, R]):
         self.results: tuple[type, ...] = get_args(result) if self.is_tuple else (result,) * (result is not type(None))
         if not {*self.results} <= {int, bool}:
             raise TypeError(f"{self.name} returns {result}: None, int, bool or a tuple of these is expected")
+        self._types = [int if each is bool else each for each in self.arguments]
+        self._room = [0] * len(self.results)
+        self._bools = [at for at, each in enumerate(self.results) if each is bool]
         self._code: Callable[[int], None] | None = None
 
     @property
@@ -151,26 +155,27 @@ class Kernel(Generic[P, R]):
             OverflowError: an integer has more than 64 bits.
         """
         code = self._code or self._load()
-        kinds, at = self.arguments, 0
-        values = [0] * len(self.results)
-        for value in cast("tuple[Any, ...]", arguments):
-            kind = kinds[at] if at < len(kinds) else None
-            if kind is int or kind is bool:
-                values.append(value)
-                at += 1
+        types: list[Any] = []
+        values = self._room.copy()
+        for each in cast("tuple[Any, ...]", arguments):
+            kind = type(each)
+            if kind is int or (kind is not _Given and isinstance(each, _INTEGERS)):
+                types.append(int)
+                values.append(each)
             else:
-                argument = value if type(value) is _Given else _Given(value)
-                until = at + len(argument.types)
-                if argument.types != kinds[at:until]:
-                    raise TypeError(f"{self.name}: {kinds[at:until]} is expected, not {argument.types}")
+                argument = each if kind is _Given else _Given(each)
+                types += argument.types
                 values += argument.values
-                at = until
-        if at != len(kinds) or named:
-            raise TypeError(f"{self.name}: {len(kinds)} arguments without names are expected")
+        if types != self._types or named:
+            raise TypeError(f"{self.name}: {self._types} is expected, without names, not {types}")
         frame = array("q", values)
         code(frame.buffer_info()[0])
-        found = [kind(value) for value, kind in zip(frame, self.results, strict=False)]
-        return cast("R", tuple(found) if self.is_tuple else found[0] if found else None)
+        if not self.is_tuple:
+            return cast("R", self.results[0](frame[0]) if self.results else None)
+        found = frame[: len(self.results)].tolist()
+        for at in self._bools:
+            found[at] = bool(found[at])
+        return cast("R", tuple(found))
 
     def _load(self) -> Callable[[int], None]:
         from ts_common.decode.code_cache import code_of  # noqa: PLC0415  (llvmlite; a process may decode nothing)

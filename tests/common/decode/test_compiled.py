@@ -138,7 +138,7 @@ def test_arrays_given_once_serve_many_calls() -> None:
     for wrong in ([given(numbers), given(rows)], all_given([numbers, rows]), all_given([rows, numbers, numbers])):
         with pytest.raises(TypeError, match=r"_shape: .* is expected"):
             shape(*wrong, False)
-    with pytest.raises(TypeError, match="3 arguments"):
+    with pytest.raises(TypeError, match="is expected"):
         shape(*both)
     with pytest.raises(TypeError, match="without names"):
         shape(*both, False, more=1)
