@@ -76,7 +76,7 @@ bench: setup
 
 # Lock files contain versions and hashes, but no address of an index.
 lock: $(READY)
-	for extra in agent pyspark spark reader tsctl schemas azure gcs sasl kerberos dev; do \
+	for extra in agent pyspark spark reader tables tsctl schemas azure gcs sasl kerberos dev; do \
 	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header --python-version 3.11 --universal -o requirements/$$extra.txt || exit 1; \
 	done

@@ -145,7 +145,7 @@ def test_no_socket_stays_open_where_graphite_cuts_the_connection() -> None:
         gauge.labels(f"{number}{'n' * 1_000_000}").set(number)
     with pytest.raises(ConnectionError) as cut, hanging_up() as (port, clients):
         GraphiteReporter(config(port)).report(registry)
-    # By type: isinstance() asks what a weak proxy stands for, which may be gone.
+    # By type: isinstance() reads the object of a weak proxy, which may not exist any more.
     sockets = [each for each in gc.get_objects() if issubclass(type(each), socket.socket) and each.fileno() >= 0]
     assert clients
     assert cut.value is not None

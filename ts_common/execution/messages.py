@@ -8,7 +8,7 @@ import pickle
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,20 @@ class ReadSplit:
 
     split: Split
     columns: Columns | None
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """Run a task, a callable without arguments whose module the worker can import, and return what it returns."""
+
+    task: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a task returned."""
+
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class SplitEnd:
-    """The end of a split.
+    """The end of a split, or of a task that failed.
 
     Attributes:
         error: name of the class of the error that ended it, and its message; None without an error.
@@ -67,13 +81,13 @@ class SplitEnd:
 
 
 def error_of(end: SplitEnd) -> Exception | None:
-    """Return the error that ended a split, as the worker raised it."""
+    """Return the error that ended a split or a task, as the worker raised it."""
     if end.error is None:
         return None
     name, message = end.error
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.TieredStorageError)):
-        return RuntimeError(f"a reader's worker ended a split by {name}: {message}")
+        return RuntimeError(f"a worker process raised {name}: {message}")
     if kind is errors.ConfigurationError:
         return errors.OperatorError(message)
     return kind(message)

@@ -10,23 +10,37 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import pyarrow as pa
 import structlog
 
 from ts_common.errors import StoreUnavailable
 from ts_common.execution.columns import Columns
-from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop, error_of
+from ts_common.execution.messages import (
+    Blocks,
+    Channel,
+    Do,
+    Done,
+    Logged,
+    More,
+    PeerGone,
+    ReadSplit,
+    SplitEnd,
+    Stop,
+    error_of,
+)
 from ts_common.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
 from ts_common.query.split import Split
 from ts_common.store.environment import store_environment
 
 _ROOT: Final = str(Path(__file__).parents[2])
 _LEVELS: Final = {"warning", "error", "info", "debug", "critical"}
+
+_T = TypeVar("_T")
 
 log = structlog.get_logger("ts_common")
 
@@ -91,6 +105,35 @@ class WorkerProcess:
         finally:
             if not ended:
                 self._stop()
+
+    def do(self, task: Callable[[], _T]) -> _T:
+        """Return what a task returns in this process.
+
+        Args:
+            task: can be pickled, as what it returns.
+
+        Raises:
+            StoreUnavailable: the process ended meanwhile.
+            what the task raises; of errors of other projects, a `RuntimeError` with their text.
+        """
+        try:
+            self._channel.send(Do(task))
+            while True:
+                message, descriptors = self._channel.receive()
+                match message:
+                    case Done(value):
+                        return cast("_T", value)
+                    case SplitEnd() if (error := error_of(message)) is not None:
+                        raise error
+                    case _:
+                        self._handle(message, descriptors)
+        except PeerGone as error:
+            self.is_broken = True
+            self._process.wait()
+            raise StoreUnavailable(
+                f"a worker process ended with status {self._process.returncode}; -9: the kernel or a user killed it, "
+                "perhaps for its memory: fewer workers need less. Run it again"
+            ) from error
 
     def _stop(self) -> None:
         try:
@@ -209,5 +252,17 @@ def read_in_worker(split: Split, columns: Columns) -> Iterator[pa.RecordBatch]:
     try:
         with closing(worker.read(split, columns)) as batches:
             yield from batches
+    finally:
+        POOL.give_back(worker)
+
+
+def run_in_worker(task: Callable[[], _T]) -> _T:
+    """Return what a task returns in a worker process of the pool; see `WorkerProcess.do`."""
+    worker = POOL.take()
+    try:
+        return worker.do(task)
+    except BaseException:
+        worker.is_broken = True  # it may still run the task
+        raise
     finally:
         POOL.give_back(worker)

@@ -1,4 +1,4 @@
-"""The worker process: reads splits for a reader's process, which starts it as `python -m ts_common.execution.worker`.
+"""The worker process: reads splits and runs tasks for another process, which starts this module.
 
 ::
 
@@ -9,6 +9,8 @@
     More                     ->   after each batch that the reader accepts
     Stop                     ->   the reader wants no more of this split
                              <-   SplitEnd, with the error that ended it
+    Do(task)                 ->
+                             <-   Done(value), or SplitEnd with its error
 
 It keeps its stores open for the next split. It ends when the reader's process closes the socket, or has ended.
 """
@@ -24,7 +26,7 @@ from typing import Any, Final
 import structlog
 
 from ts_common.execution.columns import Columns
-from ts_common.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
+from ts_common.execution.messages import Blocks, Channel, Do, Done, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
 from ts_common.execution.shared_memory import SharedMemory
 from ts_common.query.read_split import read_split
 from ts_common.query.shared_stores import shared_store
@@ -47,6 +49,8 @@ class _Worker:
             message = self._receive()
             if isinstance(message, ReadSplit):
                 self._read(message)
+            elif isinstance(message, Do):
+                self._do(message)
 
     def _read(self, asked: ReadSplit) -> None:
         split, credit, stopped = asked.split, _AHEAD, False
@@ -79,6 +83,13 @@ class _Worker:
             message = self._receive()
             credit += isinstance(message, More)
             stopped = isinstance(message, Stop)
+
+    def _do(self, asked: Do) -> None:
+        try:
+            answer: object = Done(asked.task())
+        except Exception as error:  # noqa: BLE001  (the other process raises it)
+            answer = SplitEnd((type(error).__name__, str(error)))
+        self._channel.send(answer)
 
     def _receive(self) -> object:
         """Wait for a message, and read releases meanwhile."""

@@ -139,6 +139,21 @@ class Observer:
             directory = found.directory
         return [self._keys.partition(partition, directory) for partition in partitions]
 
+    def end_of(self, keys: PartitionKeys) -> PartitionEnd | None:
+        """Return the end of a partition, of any incarnation; None without a commit.
+
+        Raises:
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+        """
+        commit, etag = read_commit(self._store, keys)
+        if commit is None:
+            return None
+        known_etag, known = self._ends.get(keys.prefix, (None, None))
+        if known is None or etag is None or etag != known_etag:
+            known = self._describe(keys, commit)
+            self._ends[keys.prefix] = (etag, known)
+        return known
+
     def view(self, keys: PartitionKeys) -> PartitionView:
         """Return what readers see of a partition now.
 
@@ -165,20 +180,10 @@ class Observer:
         directory = incarnations.newest_directory
         asked = sorted(listed.partitions if wanted is None else listed.partitions & set(wanted))
         keys = [self._keys.partition(TopicPartition(name, number), directory) for number in asked]
-        ends = {end.keys.partition: end for end in in_threads(self._end, keys) if end is not None}
+        ends = {end.keys.partition: end for end in in_threads(self.end_of, keys) if end is not None}
         if not ends and etag is None and not read_topics(self._store, self._keys, {name: listed}):
             return None
         return TopicSnapshot(incarnations.newest_id, directory == name, ends)
-
-    def _end(self, keys: PartitionKeys) -> PartitionEnd | None:
-        commit, etag = read_commit(self._store, keys)
-        if commit is None:
-            return None
-        known_etag, known = self._ends.get(keys.prefix, (None, None))
-        if known is None or etag is None or etag != known_etag:
-            known = self._describe(keys, commit)
-            self._ends[keys.prefix] = (etag, known)
-        return known
 
     def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd:
         committed_only = self._query.read_committed

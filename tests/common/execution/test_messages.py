@@ -171,7 +171,7 @@ def test_another_error_names_its_class(name: str) -> None:
     """A name in the module of errors that is no error of the project is another error too."""
     arrived = error_of(SplitEnd((name, "what happened")))
     assert type(arrived) is RuntimeError
-    assert str(arrived) == f"a reader's worker ended a split by {name}: what happened"
+    assert str(arrived) == f"a worker process raised {name}: what happened"
 
 
 def test_an_end_without_an_error_has_none() -> None:

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.reader.shapes import SHAPES, fill, rows_of, scanned
 from ts_common.errors import CorruptData, StoreUnavailable
 from ts_common.execution import run
 from ts_common.execution.columns import Columns
-from ts_common.execution.process_pool import POOL, ProcessPool, WorkerProcess
+from ts_common.execution.process_pool import POOL, ProcessPool, WorkerProcess, run_in_worker
 from ts_local.waiting import wait_for
 from ts_reader import Archive, Scan
 
@@ -207,6 +208,21 @@ def test_r04_damage_has_the_error_of_this_process(shapes: ScannedArchive) -> Non
         raised.append(str(caught.value).replace("damaged-1", "damaged-0"))
     assert raised[0] == raised[1]
     assert scan_of(shapes, "fields").to_table().num_rows == 200
+
+
+def test_a_task_runs_in_a_worker() -> None:
+    """Its value is returned, its error raised, and the worker is ready for the next one."""
+    pid = run_in_worker(os.getpid)
+    assert pid != os.getpid()
+    with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
+        run_in_worker(partial(int, "x"))
+    assert run_in_worker(os.getpid) != os.getpid()
+
+
+def test_a_task_whose_worker_is_killed_says_so() -> None:
+    """And what may have killed it."""
+    with pytest.raises(StoreUnavailable, match="worker process ended with status -9"):
+        run_in_worker(partial(signal.raise_signal, signal.SIGKILL))
 
 
 def test_log_events_of_workers_are_logged_here(shapes: ScannedArchive) -> None:

@@ -1,0 +1,200 @@
+"""What a table claims next of a partition, and how its state is stored."""
+
+from dataclasses import replace
+
+import pytest
+
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.errors import CorruptData, NewerFormat
+from ts_tables.claims.advance import (
+    OnHole,
+    OnLost,
+    OnTakenBack,
+    Policy,
+    Seen,
+    advance,
+    begin,
+    keeping,
+    needs_view,
+    parting,
+)
+from ts_tables.claims.state import (
+    IncarnationState,
+    Kept,
+    PartitionState,
+    PassedHole,
+    TableState,
+    decode_state,
+    without,
+)
+
+LINE = EpochHistory(((0, 0), (3, 120)))
+KNOWN = PartitionState(0, 200, LINE)
+STRICT = Policy()
+PASSING = Policy(on_hole=OnHole.GO_ON)
+
+
+def seen(end: int, *holes: PassedHole, start: int = 0, stable: int | None = None, line: EpochHistory = LINE) -> Seen:
+    return Seen(start, end, end if stable is None else stable, line, holes)
+
+
+def test_a_new_partition_is_claimed_from_the_start_of_its_log() -> None:
+    """Or from where the table begins, up to its stable end."""
+    shown = seen(250, start=40, stable=230)
+    assert advance(begin(shown, None), shown, STRICT).claims == ((40, 230),)
+    assert advance(begin(shown, 100), shown, STRICT).claims == ((100, 230),)
+
+
+def test_a_table_goes_on_where_its_claims_end() -> None:
+    """Without news it needs no view of the partition."""
+    step = advance(KNOWN, seen(250), STRICT)
+    assert step.claims == ((200, 250),)
+    assert step.state.claims == ((0, 250),)
+    assert not needs_view(KNOWN, 200, 200, LINE)
+    assert not needs_view(KNOWN, 260, 200, LINE)  # a transaction is open
+    assert needs_view(KNOWN, 260, 210, LINE)
+    assert advance(KNOWN, seen(200), STRICT).is_empty
+
+
+def test_rows_that_an_election_took_back_end_the_run() -> None:
+    """The problem names the offsets, from where the epochs part, and the ways out."""
+    later = EpochHistory(((0, 0), (3, 120), (4, 150)))
+    step = advance(KNOWN, seen(300, line=later), STRICT)
+    assert step.problem is not None
+    assert (step.problem.start, step.problem.end) == (150, 200)
+    assert "on_taken_back: delete" in step.problem.reason
+    assert needs_view(KNOWN, 200, 200, later)
+
+
+@pytest.mark.parametrize("choice", [OnTakenBack.DELETE, OnTakenBack.KEEP])
+def test_rows_that_were_taken_back_are_claimed_again(choice: OnTakenBack) -> None:
+    """From where the epochs part, with the epochs of the new leader; kept rows are noted."""
+    later = EpochHistory(((0, 0), (3, 120), (4, 150)))
+    step = advance(KNOWN, seen(180, line=later), Policy(on_taken_back=choice))
+    assert step.taken_back == (150, 200)
+    assert step.claims == ((150, 180),)
+    assert step.state.epochs == later
+    assert keeping(step, 50, "ab").state.kept == (Kept(150, 200, 50, "ab"),)
+    assert keeping(step, 0, "0").state.kept == ()
+
+
+def test_a_commit_that_was_rebuilt_below_the_claims_takes_nothing_back() -> None:
+    """Its epochs still have that of the last claimed offset, or it is of an earlier leader."""
+    assert parting(KNOWN, 150, LINE) == 200
+    assert parting(KNOWN, 100, EpochHistory(((0, 0),))) == 200
+    assert parting(KNOWN, 100, EpochHistory()) == 200
+    assert parting(KNOWN, 160, EpochHistory(((0, 0), (3, 120), (5, 160)))) == 160
+
+
+def test_offsets_that_retention_removed_are_an_error_or_noted() -> None:
+    """The table does not claim what it did not read."""
+    step = advance(KNOWN, seen(300, start=220), STRICT)
+    assert step.problem is not None
+    assert (step.problem.start, step.problem.end) == (200, 220)
+    step = advance(KNOWN, seen(300, start=220), Policy(on_lost=OnLost.GO_ON))
+    assert step.claims == ((220, 300),)
+    assert step.state.lost == ((200, 220),)
+    assert step.state.claims == ((0, 200), (220, 300))
+
+
+def test_a_table_waits_below_a_hole_and_the_transactions_that_are_open_at_it() -> None:
+    """It claims nothing above it, and names the hole."""
+    hole = PassedHole(240, 250, ((7, 210),))
+    step = advance(KNOWN, seen(300, hole), STRICT)
+    assert step.claims == ((200, 210),)
+    assert step.waits == hole
+    assert advance(step.state, seen(300, hole), STRICT).is_empty
+
+
+def test_a_passed_hole_is_claimed_late_with_what_was_withheld() -> None:
+    """Once, when it is filled wholly; until then the claims leave it out."""
+    hole = PassedHole(240, 250, ((7, 210),))
+    first = advance(KNOWN, seen(300, hole), PASSING)
+    assert first.claims == ((200, 240), (250, 300))
+    assert first.state.claims == ((0, 240), (250, 300))
+    partly = advance(first.state, seen(300, PassedHole(245, 250)), PASSING)
+    assert partly.is_empty
+    late = advance(partly.state, seen(310), PASSING)
+    assert late.late == (hole,)
+    assert late.claims == ((300, 310),)
+    assert late.state.claims == ((0, 310),)
+    assert not advance(late.state, seen(310), PASSING).late
+
+
+def test_a_hole_that_is_not_stable_to_its_end_is_not_passed() -> None:
+    """Its other part would hide the transactions that are open at it after its first part is filled."""
+    hole = PassedHole(240, 260, ((7, 210),))
+    step = advance(KNOWN, seen(300, hole, stable=250), PASSING)
+    assert step.claims == ((200, 210),)
+    assert not step.state.holes
+
+
+def test_a_transaction_that_spans_two_holes_stays_withheld_for_the_second() -> None:
+    """When the first is filled without its marker, its records below the first are withheld for the second."""
+    known = replace(KNOWN, holes=(PassedHole(100, 110, ((7, 90),)), PassedHole(150, 160, ((7, 140),))))
+    step = advance(known, seen(200, PassedHole(150, 160, ((7, 90),))), PASSING)
+    assert [hole.start for hole in step.late] == [100]
+    assert step.state.holes == (PassedHole(150, 160, ((7, 90),)),)
+
+
+def test_a_hole_that_grows_is_noted_once() -> None:
+    """The part behind a passed hole is a hole of its own."""
+    known = replace(KNOWN, holes=(PassedHole(190, 200, ((7, 180),)),))
+    step = advance(known, seen(250, PassedHole(190, 210, ((7, 180),))), PASSING)
+    assert step.state.holes == (PassedHole(190, 200, ((7, 180),)), PassedHole(200, 210))
+    assert step.claims == ((210, 250),)
+
+
+def test_claims_are_cut_where_the_epochs_part() -> None:
+    """With the holes and the losses above that offset."""
+    known = PartitionState(0, 200, LINE, (PassedHole(50, 60), PassedHole(140, 170)), ((100, 110), (180, 190)))
+    assert known.below(150) == PartitionState(0, 150, LINE, (PassedHole(50, 60), PassedHole(140, 150)), ((100, 110),))
+    assert known.below(-5).claims == ()
+
+
+def test_ranges_without_others_are_ascending() -> None:
+    """Also if these overlap, touch or reach outside."""
+    assert without((10, 50), [(0, 12), (20, 30)], [(25, 35), (45, 60)]) == ((12, 20), (35, 45))
+    assert without((10, 10)) == ()
+
+
+def table() -> TableState:
+    state = PartitionState(0, 250, LINE, (PassedHole(100, 120, ((7, 90),)),), ((20, 30),), (Kept(200, 210, 9, "8a"),))
+    old = IncarnationState("orders", None, {0: PartitionState(5, 5)})
+    new = IncarnationState("orders~pQ", "pQ", {0: state, 3: PartitionState(0, 1)})
+    return TableState("prod", True, {"orders": (old, new)})
+
+
+def test_a_state_is_read_as_it_was_written() -> None:
+    """Every field of it."""
+    assert decode_state(table().encode(), "t") == table()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"to":250', '"to":-1'),
+        ('"to":250', '"to":"x"'),
+        ("[100,120,", "[100,90,"),
+        ("[100,120,", "[100,251,"),
+        ("[100,120,", "[25,120,"),
+        ('"8a"', '"8z"'),
+        ('"directory":"orders~pQ"', '"directory":"orders"'),
+        ('"read_committed"', '"maybe"'),
+        ('"3":', '"03":'),
+        ('"orders":', '"or/ders":'),
+        ("[[0,0],[3,120]]", "[[3,0],[0,120]]"),
+    ],
+)
+def test_a_damaged_state_is_refused(old: str, new: str) -> None:
+    """By an error of the project, that names its place."""
+    data = table().encode().decode()
+    assert old in data
+    with pytest.raises(CorruptData, match="ts-head"):
+        decode_state(data.replace(old, new, 1).encode(), "ts-head")
+
+
+def test_the_state_of_a_later_release_is_refused() -> None:
+    """By an error of its own."""
+    with pytest.raises(NewerFormat):
+        decode_state(table().encode().replace(b'"version":1', b'"version":2'), "t")

@@ -1,0 +1,120 @@
+"""The file that describes the tables of a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from ts_common.errors import ConfigurationError
+from ts_tables.claims.advance import OnHole
+from ts_tables.definition.sizes import parse_seconds, parse_size
+from ts_tables.definition.tables_file import json_schema, read_tables_file
+
+GOOD = """
+archive: {url: s3://bucket/base, cluster: prod}
+catalog: {type: sql, uri: "sqlite:///t.db", s3.force-virtual-addressing: true, n: 1}
+tables:
+  backup.orders:
+    topics: orders
+    partition_by: day(timestamp)
+  backup.clicks:
+    pattern: clicks\\..*
+    partition_by: [hour(timestamp), topic]
+    sort_by: [offset]
+    target_size: 64MiB
+    on_hole: pass
+    start: {clicks.a: {0: 17}}
+"""
+WRONG = """
+archive: {url: s3://bucket/base, config: prod.properties}
+catalog: {}
+extra: 1
+tables:
+  orders: {topics: orders}
+  backup.a: {topics: [a, b/c], pattern: "(", partition_by: [week(timestamp)], sort_by: [valu], on_hole: stop}
+  backup.b: {}
+  backup.c: {topics: c, partion_by: topic, target_size: 3 apples, start: {c: {0: -1}}}
+  backup.d: {topics: [d, d], partition_by: ["bucket(4, key)", "bucket(8, key)"]}
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "tables.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_has_the_tables_of_a_cluster(tmp_path: Path) -> None:
+    """A list of one is a text too, and properties of the catalog are texts."""
+    found = read_tables_file(written(tmp_path, GOOD))
+    assert found.catalog == {"type": "sql", "uri": "sqlite:///t.db", "s3.force-virtual-addressing": "true", "n": "1"}
+    orders, clicks = found.tables.values()
+    assert (orders.topics, orders.partition_by) == (("orders",), ("day(timestamp)",))
+    assert (orders.isolation, orders.target_size, orders.commit_size) == ("read_committed", 256 << 20, 64 << 30)
+    assert (clicks.on_hole, clicks.target_size, clicks.start) == (OnHole.GO_ON, 64 << 20, {"clicks.a": {0: 17}})
+
+
+def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
+    """With its place, and what is accepted."""
+    with pytest.raises(ConfigurationError) as found:
+        read_tables_file(written(tmp_path, WRONG))
+    text = str(found.value)
+    for part in (
+        "archive: config sets url too",
+        "catalog: ",
+        "extra: this name is unknown",
+        "tables.orders: 'orders' is no name of a table; namespace.name is expected",
+        "tables.backup.a.topics.1: 'b/c' is no name of a topic",
+        "tables.backup.a.pattern: '(' is no regular expression",
+        "tables.backup.a.partition_by.0: 'week(timestamp)': week is unknown",
+        "tables.backup.a.sort_by.0: 'valu': a table is sorted by key",
+        "tables.backup.a.on_hole: input should be 'wait' or 'pass'",
+        "tables.backup.b: topics or pattern is needed",
+        "tables.backup.c.partion_by: this name is unknown; did you mean partition_by?",
+        "tables.backup.c.target_size: '3 apples' is no size",
+        "tables.backup.c.start.c.0: input should be greater than or equal to 0",
+        "tables.backup.d: topics: a name is given twice",
+    ):
+        assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "archive, catalog and tables are expected"),
+        ("[1, 2]", "archive, catalog and tables are expected"),
+        ("a: [", "it is no YAML"),
+        ("a: 1\na: 2", "it is no YAML"),
+        ("a: !!python/object/apply:os.system [ls]", "it is no YAML"),
+        ("\x00", "it is no YAML"),
+        ("[" * 20_000, "it is no YAML"),
+    ],
+)
+def test_what_is_no_file_of_tables_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    """In one line, also if a name is given twice, or it wants to run code."""
+    with pytest.raises(ConfigurationError, match=reason):
+        read_tables_file(written(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """And a directory is refused."""
+    with pytest.raises(ConfigurationError, match="no such file"):
+        read_tables_file(tmp_path / "tables.yaml")
+    with pytest.raises(ConfigurationError, match="cannot read the file"):
+        read_tables_file(tmp_path)
+
+
+def test_sizes_and_times_are_read_as_people_write_them() -> None:
+    """With their units."""
+    assert [parse_size(text) for text in ("1", "2KiB", "3 mib", "4GiB", 5)] == [1, 2048, 3 << 20, 4 << 30, 5]
+    assert [parse_seconds(text) for text in ("90s", "1m", "2 h", "1d")] == [90, 60, 7200, 86_400]
+    for text in ("MiB", "-1", "1.5GiB", "1MB", "", True):
+        with pytest.raises(ValueError, match="no size"):
+            parse_size(text)
+    for text in ("1", "h", "-1s", ""):
+        with pytest.raises(ValueError, match="no time"):
+            parse_seconds(text)
+
+
+def test_editors_get_a_json_schema() -> None:
+    """Of the whole file."""
+    assert {"archive", "catalog", "tables"} == {*json_schema()["properties"]}

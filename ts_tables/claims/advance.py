@@ -1,0 +1,272 @@
+"""What a table claims next of one partition, from its claims and what the archive shows. Pure.
+
+====================  ===========================================  =====================================================
+claims                the archive                                  next
+====================  ===========================================  =====================================================
+none                  any                                          from the start of the log, or where the table begins
+up to `end`           its epochs agree up to `end`                 up to its stable end
+up to `end`           its epochs part at D < `end`: *taken back*   fail; delete the rows from D on and claim anew; or
+                                                                   keep the rows, and claim from D on too
+up to `end`           the log starts above `end`: *lost*           fail; or note the offsets, and go on
+up to `end`           a hole                                       wait below it; or pass it, and note it
+with a passed hole    the hole is filled                           claim it, and what was withheld for it: *late*
+====================  ===========================================  =====================================================
+
+With `read_committed` a hole can have markers. So transactions that are open where it begins are not shown below it
+(reading rule 4), and a table that waits, waits below the first of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ts_common.archive.epoch_history import EpochHistory
+from ts_tables.claims.state import Kept, PartitionState, PassedHole, without
+
+
+class OnHole(StrEnum):
+    """What a table does at offsets that the archive lacks."""
+
+    WAIT = "wait"
+    GO_ON = "pass"
+
+
+class OnTakenBack(StrEnum):
+    """What a table does with rows that an election removed from the log."""
+
+    FAIL = "fail"
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+class OnLost(StrEnum):
+    """What a table does if retention removed offsets before the table claimed them."""
+
+    FAIL = "fail"
+    GO_ON = "pass"
+
+
+class OnRecreated(StrEnum):
+    """What a table does if a topic was deleted and created again."""
+
+    FAIL = "fail"
+    FOLLOW = "follow"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a table does in the cases where it has a choice.
+
+    Attributes:
+        on_hole: at offsets that the archive lacks.
+        on_taken_back: with rows that an election removed from the log.
+        on_lost: with offsets that retention removed.
+        on_recreated: with a topic that was deleted and created again.
+    """
+
+    on_hole: OnHole = OnHole.WAIT
+    on_taken_back: OnTakenBack = OnTakenBack.FAIL
+    on_lost: OnLost = OnLost.FAIL
+    on_recreated: OnRecreated = OnRecreated.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the archive shows of a partition, by one commit.
+
+    Attributes:
+        start: of its log.
+        next_offset: the end of what is shipped.
+        stable: the end of what may be claimed, at most `next_offset`.
+        epochs: of the commit.
+        holes: in `[start, next_offset)`, ascending, adjoining ones joined, with what `read_committed` withholds.
+    """
+
+    start: int
+    next_offset: int
+    stable: int
+    epochs: EpochHistory
+    holes: tuple[PassedHole, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A case in which a table fails.
+
+    Attributes:
+        start: the first offset that it concerns.
+        end: the offset after the last.
+        reason: the rest of a sentence that begins with the offsets, with the way out.
+    """
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a table claims next of a partition.
+
+    Attributes:
+        state: after the step.
+        claims: ranges `[from, to)` to read and add, ascending and disjoint.
+        late: holes that the table passed, and claims now with what was withheld for them.
+        taken_back: offsets `[from, to)` whose rows are deleted, or kept, before `claims`; None if there are none.
+        waits: the hole that the table waits at.
+        problem: why it fails; then the rest has no meaning.
+    """
+
+    state: PartitionState
+    claims: tuple[tuple[int, int], ...] = ()
+    late: tuple[PassedHole, ...] = ()
+    taken_back: tuple[int, int] | None = None
+    waits: PassedHole | None = None
+    problem: Problem | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the step changes nothing."""
+        return not (self.claims or self.late or self.taken_back or self.problem)
+
+
+def needs_view(known: PartitionState | None, next_offset: int, stable: int, epochs: EpochHistory) -> bool:
+    """Return whether a step may change something; a table without news reads nothing but the commit.
+
+    Args:
+        known: the claims; None without any.
+        next_offset: as in `Seen`, like the next two.
+        stable: the end of what may be claimed.
+        epochs: of the commit.
+    """
+    if known is None or known.holes or stable > known.end:
+        return True
+    return parting(known, next_offset, epochs) < known.end
+
+
+def begin(seen: Seen, start: int | None) -> PartitionState:
+    """Return the state of a partition without claims.
+
+    Args:
+        seen: what the archive shows.
+        start: where the table begins; None for the start of the log.
+    """
+    first = seen.start if start is None else start
+    return PartitionState(first, first, seen.epochs.below(first))
+
+
+def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
+    """Return the next step of a partition.
+
+    Args:
+        known: its claims.
+        seen: what the archive shows.
+        policy: of the table.
+    """
+    parted = parting(known, seen.next_offset, seen.epochs)
+    taken_back = None
+    state = known
+    if parted < known.end:
+        if policy.on_taken_back is OnTakenBack.FAIL:
+            reason = (
+                "were taken back: an election removed them from the log after the table claimed them; "
+                "on_taken_back: delete removes their rows and claims the new records, on_taken_back: keep keeps both"
+            )
+            return Step(known, problem=Problem(parted, known.end, reason))
+        taken_back = (max(parted, known.start), known.end)
+        state = known.below(parted)
+    late = tuple(hole for hole in state.holes if _is_filled(hole, seen))
+    state = replace(state, holes=tuple(_seen_again(hole, seen) for hole in state.holes if hole not in late))
+    position = state.end
+    lost: tuple[tuple[int, int], ...] = ()
+    if seen.start > position:
+        if policy.on_lost is OnLost.FAIL:
+            reason = (
+                f"are lost: the log starts at {seen.start}, and the table has not claimed them; on_lost: pass notes "
+                "them and goes on"
+            )
+            return Step(known, problem=Problem(position, seen.start, reason))
+        lost = ((position, seen.start),)
+        position = seen.start
+    end = max(position, seen.stable)
+    ahead = tuple(_ahead(hole, position) for hole in seen.holes if hole.start < end and hole.end > position)
+    # A part of a hole is never passed: open transactions stay hidden while the other part is missing.
+    waits = next((hole for hole in ahead if policy.on_hole is OnHole.WAIT or hole.end > end), None)
+    if waits is not None:
+        ahead = ahead[: ahead.index(waits)]
+        end = max(position, min(waits.first, end))
+    claims = without((position, end), ((hole.start, hole.end) for hole in ahead))
+    state = replace(
+        state,
+        end=end,
+        epochs=seen.epochs.below(end) if end > state.end or taken_back else state.epochs,
+        holes=(*state.holes, *ahead),
+        lost=(*state.lost, *lost),
+    )
+    return Step(state, claims, late, taken_back, waits)
+
+
+def keeping(step: Step, rows: int, digest: str) -> Step:
+    """Return a step whose state notes the rows that were taken back and stay.
+
+    Args:
+        step: with `taken_back`.
+        rows: their number.
+        digest: the sum of their digests, hexadecimal.
+    """
+    if step.taken_back is None or not rows:
+        return step
+    kept = Kept(*step.taken_back, rows, digest)
+    return replace(step, state=replace(step.state, kept=(*step.state.kept, kept)))
+
+
+def parting(known: PartitionState, next_offset: int, epochs: EpochHistory) -> int:
+    """Return the end of the claims that the archive's log still has: KIP-101, on the epochs of both.
+
+    A commit that was lost and rebuilt may end below the claims for some time. If its last epoch wrote the offset before
+    its end in the claims too, the log still has them: nothing was taken back.
+
+    Args:
+        known: the claims.
+        next_offset: the end of what is shipped.
+        epochs: of the commit.
+    """
+    if not known.epochs.pairs or not epochs.pairs:
+        return known.end  # a Java uploader's commit; no election can be seen
+    last_epoch = known.epochs.pairs[-1][0]
+    if next_offset < known.end and epochs.at(known.end - 1) == known.epochs.at(known.end - 1):
+        return known.end
+    if last_epoch > epochs.pairs[-1][0]:
+        # The commit is of an earlier leader than the claims, so it was rebuilt; the next one decides.
+        return known.end
+    return min(known.end, known.epochs.shared_end(known.end, epochs, next_offset))
+
+
+def _is_filled(hole: PassedHole, seen: Seen) -> bool:
+    """Return whether the archive has all offsets of a hole now."""
+    if hole.end > seen.stable or hole.start < seen.start:
+        return False
+    return all(each.end <= hole.start or each.start >= hole.end for each in seen.holes)
+
+
+def _ahead(hole: PassedHole, position: int) -> PassedHole:
+    """Return the part of a hole from a position on; the passed hole before it has what is withheld for both."""
+    return hole if hole.start >= position else PassedHole(position, hole.end)
+
+
+def _seen_again(hole: PassedHole, seen: Seen) -> PassedHole:
+    """Return a passed hole with what is withheld for it now.
+
+    If an earlier hole is filled without the marker of a transaction, the transaction is open at this one, from there.
+    """
+    first = dict(hole.withheld)
+    for each in seen.holes:
+        if (each.start, each.end) == (hole.start, hole.end):
+            for producer, offset in each.withheld:
+                first[producer] = min(offset, first.get(producer, offset))
+    return replace(hole, withheld=tuple(sorted(first.items())))
+
+
+def total(ranges: Sequence[tuple[int, int]]) -> int:
+    """Return the number of offsets in disjoint ranges."""
+    return sum(high - low for low, high in ranges)

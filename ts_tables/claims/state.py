@@ -1,0 +1,266 @@
+"""The state of a table: which offsets it has claimed. It is stored in the table, in the commit of its data.
+
+::
+
+    {"version":1,"cluster":"prod","isolation":"read_committed",
+     "topics":{"orders":[{"directory":"orders","id":"pQ1r...","partitions":{"0":{
+       "from":0,"to":250,"epochs":[[0,0],[3,120]],
+       "holes":[[100,120,[[7,90]]]],"lost":[[20,30]],"kept":[[200,210,9,"88..."]]}}}]}}
+
+A topic has an entry for each incarnation, in their order. `directory` identifies it, as in the archive. `id` is the
+topic id when the table first claimed of it, and the `_topic_id` of its rows. `from` and `to` bound the claims of a
+partition. `epochs` are those of the archive's commit below `to`, for KIP-101. The claims leave out:
+
+- `holes`: offsets that the archive lacked. For each, the producers whose transactions were open at it, with their
+  first offsets: `read_committed` withheld their records below the hole. A late claim adds both.
+- `lost`: offsets below the start of the log when the table came to them.
+
+`kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
+sum of their digests. The claims contain these offsets again, with the records of the later leader.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.json_objects import (
+    MAX_INT32,
+    decoding,
+    epoch_pair,
+    pair,
+    parse_fields,
+    rows,
+    text,
+    whole_number,
+)
+from ts_common.model import is_topic_name
+
+VERSION: Final = 1
+MOST_BYTES: Final = 64 << 20
+_MOST_DIGEST_DIGITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PassedHole:
+    """Offsets `[start, end)` that the archive lacked when the table passed them.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last.
+        withheld: (producer id, first offset) of each transaction that was open at `start`, ascending.
+    """
+
+    start: int
+    end: int
+    withheld: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def first(self) -> int:
+        """The first offset that a late claim of it can add."""
+        return min([self.start, *(first for _, first in self.withheld)])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows at offsets `[start, end)` of a log that an election replaced.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last.
+        rows: their number.
+        digest: the sum of their digests, see `ts_tables.verify`; hexadecimal.
+    """
+
+    start: int
+    end: int
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The claims of one partition of an incarnation.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last; the next claim begins here.
+        epochs: which epoch wrote which offset below `end`, when it was claimed.
+        holes: inside, ascending and disjoint; not claimed.
+        lost: inside, ascending and disjoint; not claimed.
+        kept: rows of earlier logs.
+    """
+
+    start: int
+    end: int
+    epochs: EpochHistory = EpochHistory()  # noqa: RUF009  (frozen)
+    holes: tuple[PassedHole, ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def claims(self) -> tuple[tuple[int, int], ...]:
+        """The claimed ranges `[from, to)`, ascending and disjoint."""
+        return without((self.start, self.end), ((hole.start, hole.end) for hole in self.holes), self.lost)
+
+    def below(self, end: int) -> "PartitionState":
+        """Return the claims below an offset."""
+        if end >= self.end:
+            return self
+        end = max(end, self.start)
+        return replace(
+            self,
+            end=end,
+            epochs=self.epochs.below(end),
+            holes=tuple(replace(hole, end=min(hole.end, end)) for hole in self.holes if hole.start < end),
+            lost=tuple((low, min(high, end)) for low, high in self.lost if low < end),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationState:
+    """The claims of one incarnation of a topic.
+
+    Attributes:
+        directory: of its objects in the archive, without a partition's number.
+        topic_id: when the table first claimed of it; None if the cluster had no topic ids.
+        partitions: by number.
+    """
+
+    directory: str
+    topic_id: str | None
+    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """The claims of a table.
+
+    Attributes:
+        cluster: of the archive.
+        read_committed: the isolation level of all claims.
+        topics: by name, the incarnations that were claimed, in their order.
+    """
+
+    cluster: str
+    read_committed: bool
+    topics: Mapping[str, tuple[IncarnationState, ...]] = field(default_factory=dict)
+
+    def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
+        """Return the claims of an incarnation; None without any."""
+        return next((each for each in self.topics.get(topic, ()) if each.directory == directory), None)
+
+    def with_incarnation(self, topic: str, changed: IncarnationState) -> "TableState":
+        """Return the state with other claims of an incarnation; a new one is the last of its topic."""
+        known = self.topics.get(topic, ())
+        others = tuple(changed if each.directory == changed.directory else each for each in known)
+        return replace(self, topics={**self.topics, topic: others if changed in others else (*known, changed)})
+
+    def encode(self) -> bytes:
+        """Return the JSON text; equal states have equal text."""
+        topics = {
+            name: [
+                {
+                    "directory": each.directory,
+                    "id": each.topic_id,
+                    "partitions": {str(n): _fields(s) for n, s in sorted(each.partitions.items())},
+                }
+                for each in incarnations
+            ]
+            for name, incarnations in sorted(self.topics.items())
+        }
+        isolation = "read_committed" if self.read_committed else "read_uncommitted"
+        fields = {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_state(data: bytes, what: str) -> TableState:
+    """Return a state.
+
+    Args:
+        data: as `TableState.encode` returns it.
+        what: names its place, for errors.
+
+    Raises:
+        NewerFormat: a later release wrote it.
+        CorruptData: it is no state.
+    """
+    expected = "the state of a table"
+    fields = parse_fields(data, what, expected, MOST_BYTES, known=VERSION)
+    with decoding(what, expected, data):
+        isolation = fields["isolation"]
+        if isolation not in {"read_committed", "read_uncommitted"}:
+            raise ValueError(f"isolation {isolation!r}")
+        topics: dict[str, tuple[IncarnationState, ...]] = {}
+        for name, incarnations in fields["topics"].items():
+            if not is_topic_name(name):
+                raise ValueError(f"{name!r} is no legal name of a topic")
+            topics[name] = tuple(_incarnation(each) for each in rows(incarnations))
+            directories = [each.directory for each in topics[name]]
+            if len({*directories}) < len(directories):
+                raise ValueError(f"topic {name} has an incarnation twice")
+        return TableState(text(fields["cluster"]), isolation == "read_committed", topics)
+
+
+def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of a span that are in none of the others, ascending."""
+    position, end = span
+    found = []
+    for low, high in sorted(each for some in left_out for each in some):
+        if low > position:
+            found.append((position, min(low, end)))
+        position = max(position, high)
+    if position < end:
+        found.append((position, end))
+    return tuple((low, high) for low, high in found if low < high)
+
+
+def _fields(state: PartitionState) -> dict[str, Any]:
+    fields: dict[str, Any] = {"from": state.start, "to": state.end, "epochs": [list(each) for each in state.epochs]}
+    if state.holes:
+        fields["holes"] = [[hole.start, hole.end, [list(each) for each in hole.withheld]] for hole in state.holes]
+    if state.lost:
+        fields["lost"] = [list(each) for each in state.lost]
+    if state.kept:
+        fields["kept"] = [[each.start, each.end, each.rows, each.digest] for each in state.kept]
+    return fields
+
+
+def _incarnation(fields: Any) -> IncarnationState:
+    directory, topic_id = text(fields["directory"]), None if fields["id"] is None else text(fields["id"])
+    found = {}
+    for number, partition in fields["partitions"].items():
+        if not number.isascii() or not number.isdigit() or str(int(number[:11])) != number:
+            raise ValueError(f"{number!r} is not the number of a partition")
+        found[whole_number(int(number), 0, MAX_INT32)] = _partition(partition)
+    return IncarnationState(directory, topic_id, found)
+
+
+def _partition(fields: Any) -> PartitionState:
+    start = whole_number(fields["from"])
+    end = whole_number(fields["to"], start)
+    epochs = EpochHistory(tuple(epoch_pair(each) for each in rows(fields["epochs"])))
+    holes = []
+    for low, high, withheld in (rows(each) for each in rows(fields.get("holes", []))):
+        producers = [pair(each) for each in rows(withheld)]
+        holes.append(PassedHole(low, high, tuple((whole_number(a), whole_number(b, 0, low)) for a, b in producers)))
+    lost = tuple(pair(each) for each in rows(fields.get("lost", [])))
+    _check_apart(sorted([*((hole.start, hole.end) for hole in holes), *lost]), start, end)
+    kept = []
+    for low, high, count, digest in (rows(each) for each in rows(fields.get("kept", []))):
+        int(text(digest, _MOST_DIGEST_DIGITS), 16)
+        kept.append(Kept(whole_number(low), whole_number(high, low), whole_number(count), digest))
+    return PartitionState(start, end, epochs, tuple(holes), lost, tuple(kept))
+
+
+def _check_apart(ranges: Iterable[tuple[Any, Any]], start: int, end: int) -> None:
+    """Check that ranges are not empty, inside, and disjoint.
+
+    Raises:
+        ValueError: they are not.
+    """
+    position = start
+    for low, high in ranges:
+        whole_number(low, position, end)
+        position = whole_number(high, low + 1, end)

@@ -1,0 +1,39 @@
+"""Sizes and times as people write them: `256MiB`, `1h`."""
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+
+_BYTES: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([a-zA-Z]*)\s*")
+_TIME: Final = re.compile(r"\s*([0-9]{1,9})\s*([smhd])\s*")
+
+
+def parse_size(value: Any) -> int:
+    """Return bytes.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    match = _SIZE.fullmatch(str(value))
+    if match is None or match[2].upper() not in _BYTES or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no size; a number with KiB, MiB, GiB or TiB is expected, as in 256MiB")
+    return int(match[1]) * _BYTES[match[2].upper()]
+
+
+def parse_seconds(value: Any) -> int:
+    """Return seconds.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    match = _TIME.fullmatch(str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is no time; a number with s, m, h or d is expected, as in 90s or 1h")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+Seconds = Annotated[int, BeforeValidator(parse_seconds)]

@@ -1,0 +1,248 @@
+r"""The file that describes the tables of a cluster, `tables.yaml`.
+
+::
+
+    archive:
+      config: /etc/ts-uploader/prod.properties      # the agents' file; or url and cluster
+    catalog:                                        # pyiceberg's own configuration
+      type: sql
+      uri: sqlite:////var/lib/ts-uploader/tables.db
+      warehouse: s3://lake/warehouse
+    tables:
+      backup.orders:
+        topics: [orders]
+        partition_by: [day(timestamp)]
+      backup.clicks:
+        pattern: clicks\..*
+        partition_by: [hour(timestamp), topic]
+        sort_by: [offset]
+        on_hole: pass
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_topic_name
+from ts_common.suggestions import nearest
+from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
+from ts_tables.definition.sizes import Size
+from ts_tables.files.partitioning import parse_term
+from ts_tables.files.raw_columns import RAW_SCHEMA
+
+MOST_BYTES: Final = 4 << 20  # of the file
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
+_INSIDE: Final = re.compile(r"(dict|literal|constrained)?\[.*\]")  # pydantic's names of parts of a type
+_SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
+_STRICT: Final = ConfigDict(frozen=True, extra="forbid")
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _topic(value: str) -> str:
+    if not is_topic_name(value):
+        raise ValueError(f"{value!r} is no name of a topic; `pattern` takes a regular expression")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from error
+    return value
+
+
+def _term(value: str) -> str:
+    parse_term(value, RAW_SCHEMA)
+    return value
+
+
+def _column(value: str) -> str:
+    if value not in _SORTABLE:
+        raise ValueError(f"{value!r}: a table is sorted by {', '.join(_SORTABLE)}{nearest(value, _SORTABLE)}")
+    return value
+
+
+def _texts(value: Any) -> Any:
+    """Return properties as texts: YAML makes numbers and booleans of some."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        str(key): str(item).lower() if isinstance(item, bool) else item if isinstance(item, str) else str(item)
+        for key, item in value.items()
+    }
+
+
+Names = Annotated[tuple[Annotated[str, AfterValidator(_topic)], ...], BeforeValidator(_listed)]
+
+
+class ArchiveDefinition(BaseModel):
+    """Where the archive is."""
+
+    model_config = _STRICT
+
+    config: Path | None = Field(None, description="The agents' <clusterId>.properties.")
+    url: str | None = Field(None, description="Location of the store, as in s3://bucket/base/prefix; with cluster.")
+    cluster: str | None = Field(None, description="The cluster's id, with url.")
+    prefix_entropy_bits: int | None = Field(
+        None, ge=0, description="Number of entropy bits of the keys, with url. Default: as the archive has it."
+    )
+    storage_options: dict[str, Any] | None = Field(
+        None, description="The connection to S3, with url, as in docs/reader.md. Default: the environment."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "ArchiveDefinition":
+        named = [name for name in ("url", "cluster", "prefix_entropy_bits", "storage_options") if getattr(self, name)]
+        if self.config is not None and named:
+            raise ValueError(f"config sets {', '.join(named)} too: give one of the two")
+        if self.config is None and (self.url is None or self.cluster is None):
+            raise ValueError("config is needed, or url and cluster")
+        return self
+
+
+class TableDefinition(BaseModel):
+    """One table."""
+
+    model_config = _STRICT
+
+    topics: Names = Field((), description="Names of topics; one of topics and pattern is given.")
+    pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
+        None, description="A regular expression that matches any part of the name of a topic."
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        "read_committed", description="The isolation level; it is fixed when the table is created."
+    )
+    start: dict[str, dict[int, Annotated[int, Field(ge=0)]]] = Field(
+        {},
+        description="First offsets by topic and partition, as of another sink. Other partitions begin at the start of "
+        "their log.",
+    )
+    partition_by: Annotated[tuple[Annotated[str, AfterValidator(_term)], ...], BeforeValidator(_listed)] = Field(
+        (), description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key)."
+    )
+    sort_by: Annotated[tuple[Annotated[str, AfterValidator(_column)], ...], BeforeValidator(_listed)] = Field(
+        (), description="Columns that each row group is sorted by."
+    )
+    target_size: Size = Field("256MiB", ge=1 << 20, le=4 << 30, validate_default=True, description="Size of a file.")
+    commit_size: Size = Field(
+        "64GiB",
+        ge=1 << 20,
+        validate_default=True,
+        description="Bytes of segments that one commit adds at most; a run makes as many commits as it needs.",
+    )
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] = Field("zstd", description="Codec of Parquet.")
+    location: str | None = Field(None, description="Location of a new table; default: the catalog's choice.")
+    on_hole: OnHole = Field(
+        OnHole.WAIT, description="What a run does at offsets that the archive lacks: wait below them, or pass them."
+    )
+    on_taken_back: OnTakenBack = Field(
+        OnTakenBack.FAIL,
+        description="What a run does with rows that an election removed from the log: fail, delete, or keep.",
+    )
+    on_lost: OnLost = Field(
+        OnLost.FAIL, description="What a run does if retention removed offsets before it: fail, or pass."
+    )
+    on_recreated: OnRecreated = Field(
+        OnRecreated.FAIL, description="What a run does with a topic that was created again: fail, or follow."
+    )
+    foreign: Literal["fail", "keep"] = Field("fail", description="What a run does if others wrote rows of the table.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "TableDefinition":
+        if bool(self.topics) == (self.pattern is not None):
+            raise ValueError("topics or pattern is needed, and not both")
+        if len({*self.topics}) < len(self.topics):
+            raise ValueError("topics: a name is given twice")
+        names = [parse_term(text, RAW_SCHEMA).name for text in self.partition_by]
+        if len({*names}) < len(names):
+            raise ValueError(f"partition_by: two terms have the name {next(n for n in names if names.count(n) > 1)}")
+        return self
+
+
+def _table_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name of a table; namespace.name is expected, of letters, digits and _")
+    return value
+
+
+class TablesFile(BaseModel):
+    """The tables of a cluster."""
+
+    model_config = _STRICT
+
+    archive: ArchiveDefinition = Field(description="Where the archive is.")
+    catalog: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(
+        description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse.", min_length=1
+    )
+    tables: dict[Annotated[str, AfterValidator(_table_name)], TableDefinition] = Field(
+        description="By namespace and name.", min_length=1
+    )
+
+
+def read_tables_file(path: Path) -> TablesFile:
+    """Return the content of a file.
+
+    Raises:
+        ConfigurationError: it is missing, is no YAML, or is wrong; with every problem.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigurationError(str(path), ["there is no such file"]) from None
+    except OSError as error:
+        raise ConfigurationError(str(path), [f"cannot read the file: {error}"]) from error
+    if len(data) > MOST_BYTES:
+        raise ConfigurationError(str(path), [f"it has more than {MOST_BYTES} bytes"])
+    try:
+        content = YAML(typ="safe", pure=True).load(data.decode())
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationError(str(path), [f"it is no YAML: {' '.join(str(error).split())[:500]}"]) from error
+    return parse_tables(content, str(path))
+
+
+def parse_tables(content: Any, source: str) -> TablesFile:
+    """Return tables by the values of a file.
+
+    Args:
+        content: of the file.
+        source: its name for messages.
+
+    Raises:
+        ConfigurationError: with every problem.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigurationError(source, ["archive, catalog and tables are expected"])
+    try:
+        return TablesFile.model_validate(content)
+    except ValidationError as error:
+        raise ConfigurationError(source, sorted(_problems(error))) from error
+
+
+def _problems(error: ValidationError) -> Iterator[str]:
+    """Yield a message for each mistake, with its place in the file."""
+    shapes: Mapping[int, type[BaseModel]] = {1: TablesFile, 2: ArchiveDefinition, 3: TableDefinition}
+    for problem in error.errors(include_url=False):
+        place = [str(each) for each in problem["loc"] if not _INSIDE.fullmatch(str(each))]
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            shape = shapes.get(len(place), TablesFile)
+            message = f"this name is unknown{nearest(place[-1], shape.model_fields)}"
+        elif problem["type"] == "missing":
+            message = "it is missing"
+        yield f"{'.'.join(place) or 'the file'}: {message[0].lower()}{message[1:]}"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of the file, for editors."""
+    return TablesFile.model_json_schema()

@@ -1,0 +1,161 @@
+"""Partition keys of rows: by day or hour of a time, by a column, by bucket.
+
+The transforms, their results and the names of partition fields are those of Iceberg's specification (Partition
+Transforms, and the names that Spark gives them), for plain files too.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_TERM: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*\(\s*(?:(?P<count>[0-9]{1,6})\s*,\s*)?(?P<column>\w+)\s*\)\s*")
+_MICROSECONDS: Final = {"hour": 3_600_000_000, "day": 86_400_000_000}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_BUCKETS: Final = 1 << 16
+
+Key = tuple[Any, ...]
+
+
+class Transform(StrEnum):
+    """How a partition value is computed."""
+
+    IDENTITY = "identity"
+    HOUR = "hour"
+    DAY = "day"
+    BUCKET = "bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One field of a partition key.
+
+    Attributes:
+        transform: of the column.
+        column: its source.
+        buckets: their number, of `BUCKET`; else 0.
+    """
+
+    transform: Transform
+    column: str
+    buckets: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the partition field."""
+        match self.transform:
+            case Transform.IDENTITY:
+                return self.column
+            case Transform.BUCKET:
+                return f"{self.column}_bucket"
+            case _:
+                return f"{self.column}_{self.transform.value}"
+
+    def __str__(self) -> str:
+        match self.transform:
+            case Transform.IDENTITY:
+                return self.column
+            case Transform.BUCKET:
+                return f"bucket({self.buckets}, {self.column})"
+            case _:
+                return f"{self.transform.value}({self.column})"
+
+    def values(self, column: pa.Array) -> pa.Array:
+        """Return the partition value of each row: int32 for a time or a bucket; NULL for NULL.
+
+        Args:
+            column: the source.
+        """
+        match self.transform:
+            case Transform.IDENTITY:
+                return column
+            case Transform.BUCKET:
+                from pyiceberg_core.transform import bucket  # noqa: PLC0415  (only tables with buckets)
+
+                return bucket(column, self.buckets)
+            case _:
+                times = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+                numbers = (times // _MICROSECONDS[self.transform.value]).astype(np.int32)
+                return pc.if_else(column.is_valid(), pa.array(numbers), pa.scalar(None, pa.int32()))
+
+    def shown(self, value: Any) -> str:
+        """Return a partition value as text, for the name of a directory.
+
+        Args:
+            value: as `values` has it.
+        """
+        if value is None:
+            return "__HIVE_DEFAULT_PARTITION__"
+        match self.transform:
+            case Transform.DAY:
+                return (_EPOCH + timedelta(days=value)).strftime("%Y-%m-%d")
+            case Transform.HOUR:
+                return (_EPOCH + timedelta(hours=value)).strftime("%Y-%m-%d-%H")
+            case _:
+                return str(value)
+
+
+def parse_term(text: str, columns: pa.Schema) -> Term:
+    """Return a term: a column's name, `day(timestamp)`, `hour(timestamp)` or `bucket(16, key)`.
+
+    Args:
+        text: of the configuration.
+        columns: of the table.
+
+    Raises:
+        ValueError: it is none of these, or the column does not exist or has another type; with what is accepted.
+    """
+    match = _TERM.fullmatch(text)
+    if match is None:
+        name, transform, buckets = text.strip(), Transform.IDENTITY, 0
+    else:
+        name, buckets = match["column"], int(match["count"] or 0)
+        transforms = {each.value: each for each in Transform if each is not Transform.IDENTITY}
+        if match["name"] not in transforms:
+            raise ValueError(f"{text!r}: {match['name']} is unknown; accepted are {', '.join(transforms)}, or a column")
+        transform = transforms[match["name"]]
+    if name not in columns.names:
+        raise ValueError(f"{text!r}: the table has no column {name}; it has {', '.join(columns.names)}")
+    kind = columns.field(name).type
+    if transform is Transform.BUCKET and not 0 < buckets <= MOST_BUCKETS:
+        raise ValueError(f"{text!r}: a number of buckets from 1 to {MOST_BUCKETS} is expected, as in bucket(16, key)")
+    if transform is not Transform.BUCKET and buckets:
+        raise ValueError(f"{text!r}: {transform.value} has no number of buckets")
+    if transform in {Transform.DAY, Transform.HOUR} and not pa.types.is_timestamp(kind):
+        raise ValueError(f"{text!r}: {name} is no time")
+    is_plain = pa.types.is_string(kind) or pa.types.is_integer(kind)
+    if transform is Transform.IDENTITY and not is_plain:
+        raise ValueError(
+            f"{text!r}: a column of text or integers is expected, or a transform such as bucket(16, {name})"
+        )
+    if transform is Transform.BUCKET and not (is_plain or pa.types.is_binary(kind) or pa.types.is_timestamp(kind)):
+        raise ValueError(f"{text!r}: {name} has no buckets")
+    return Term(transform, name, buckets)
+
+
+def groups(rows: pa.RecordBatch, terms: Sequence[Term]) -> Iterator[tuple[Key, pa.RecordBatch]]:
+    """Yield the rows of each partition key, in their order.
+
+    Args:
+        rows: with the columns of the terms.
+        terms: of the key.
+    """
+    if not rows.num_rows:
+        return
+    columns = [term.values(rows[term.column]).dictionary_encode("encode") for term in terms]
+    numbers = np.zeros(rows.num_rows, np.int64)
+    for column in columns:
+        numbers = numbers * len(column.dictionary) + column.indices.to_numpy()
+    found, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    for group in np.argsort(firsts):
+        key = tuple(column[int(firsts[group])].as_py() for column in columns)
+        if len(found) == 1:
+            yield key, rows
+        else:
+            yield key, rows.take(pa.array(np.flatnonzero(inverse == group)))

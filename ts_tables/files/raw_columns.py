@@ -1,0 +1,59 @@
+"""The columns of a raw table: those of the reader, and the position of each record.
+
+Each table has position columns: without them no row can be taken back or verified.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, TYPES
+from ts_common.model import TopicPartition
+
+TOPIC_ID: Final = "_topic_id"
+PARTITION: Final = "_partition"
+OFFSET: Final = "_offset"
+ORDINAL: Final = "_ordinal"
+POSITION_TYPES: Final = {TOPIC_ID: pa.string(), PARTITION: pa.int32(), OFFSET: pa.int64(), ORDINAL: pa.int32()}
+# Read from segments; the other columns have one value for all rows of a partition, or repeat these.
+READ: Final = tuple(name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"})
+RAW_SCHEMA: Final = pa.schema([*TYPES.items(), *POSITION_TYPES.items()])
+
+
+class RawColumns:
+    """Adds the columns of a raw table to the rows of one partition.
+
+    Args:
+        partition: of the rows.
+        topic_id: of the rows; None if the cluster has no topic ids.
+    """
+
+    def __init__(self, partition: TopicPartition, topic_id: str | None) -> None:
+        self._partition = partition
+        self._topic_id = topic_id
+        self._rows = 0
+        self._constants: dict[str, pa.Array] = {}
+
+    def complete(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of `RAW_SCHEMA`.
+
+        Args:
+            rows: with the columns `READ`.
+        """
+        count = rows.num_rows
+        if count > self._rows:
+            self._rows = count
+            number = pa.array(np.full(count, self._partition.partition, np.int32))
+            topic_id = pa.scalar(self._topic_id, pa.string())
+            self._constants = {
+                "topic": pa.repeat(pa.scalar(self._partition.topic, pa.string()), count),
+                "partition": number,
+                TOPIC_ID: pa.repeat(topic_id, count),
+                PARTITION: number,
+                ORDINAL: pa.array(np.zeros(count, np.int32)),
+            }
+        found = {name: column.slice(0, count) for name, column in self._constants.items()}
+        found |= {name: rows[name] for name in READ}
+        found[OFFSET] = rows["offset"]
+        return pa.RecordBatch.from_arrays([found[name] for name in RAW_SCHEMA.names], schema=RAW_SCHEMA)

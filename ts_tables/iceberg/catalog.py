@@ -1,0 +1,149 @@
+"""Catalogs and new tables. A catalog has pyiceberg's own configuration: its type, URI, warehouse and credentials."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform
+from pyiceberg.transforms import Transform as IcebergTransform
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from ts_common.errors import OperatorError
+from ts_tables.files.parquet_writer import Layout
+from ts_tables.files.partitioning import Term, Transform
+from ts_tables.iceberg.errors import calling
+
+_FIRST_PARTITION_FIELD: Final = 1000  # as in Iceberg's specification
+_PROPERTIES: Final = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    # Each commit writes the metadata whole; without this, all former versions stay.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+_SIMPLE: Final[Mapping[pa.DataType, IcebergType]] = {
+    pa.binary(): BinaryType(),
+    pa.string(): StringType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.timestamp("us", tz="UTC"): TimestamptzType(),
+}
+
+
+def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
+    """Return a catalog.
+
+    Args:
+        name: of it; of an SQL catalog, part of each row.
+        properties: as pyiceberg's configuration has them: `type`, `uri`, `warehouse` and so on.
+
+    Raises:
+        OperatorError: the properties are wrong, or a package is missing.
+        AccessDenied, StoreUnavailable: from the catalog.
+    """
+    with calling(f"catalog {name}"):
+        try:
+            return load_catalog(name, **properties)
+        except ValueError as error:
+            raise OperatorError(f"catalog {name}: {error}") from error
+
+
+def create_table(
+    catalog: Catalog,
+    name: tuple[str, ...],
+    layout: Layout,
+    required: Sequence[str],
+    location: str | None = None,
+) -> Table:
+    """Create a table and its namespace, and return it; return a table that exists.
+
+    Args:
+        catalog: of the table.
+        name: namespace and name.
+        layout: columns, partition key and sort order.
+        required: columns that are never NULL.
+        location: of the table; None for the catalog's choice.
+
+    Raises:
+        AccessDenied, OperatorError, StoreUnavailable: from the catalog.
+    """
+    schema = iceberg_schema(layout.schema, required)
+    ids = {field.name: field.field_id for field in schema.fields}
+    spec = PartitionSpec(
+        *(
+            PartitionField(ids[term.column], _FIRST_PARTITION_FIELD + at, _transform(term), term.name)
+            for at, term in enumerate(layout.terms)
+        )
+    )
+    order = SortOrder(
+        *(
+            SortField(ids[column], IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_LAST)
+            for column in layout.sort
+        )
+    )
+    properties = {**_PROPERTIES, "write.target-file-size-bytes": str(layout.target_bytes)}
+    with calling(f"table {'.'.join(name)}"):
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(name[:-1])
+        try:
+            return catalog.create_table(
+                name, schema, location, partition_spec=spec, sort_order=order, properties=properties
+            )
+        except TableAlreadyExistsError:
+            return catalog.load_table(name)
+
+
+def iceberg_schema(schema: pa.Schema, required: Sequence[str] = ()) -> Schema:
+    """Return an Iceberg schema with ids in the order of the columns; a catalog may give others.
+
+    Args:
+        schema: of simple types, lists and structs.
+        required: columns that are never NULL.
+    """
+    numbers = iter(range(len(schema) + 1, 1 << 20))  # of nested fields
+
+    def convert(kind: pa.DataType) -> IcebergType:
+        if pa.types.is_list(kind):
+            element = next(numbers)
+            return ListType(element, convert(kind.value_type), element_required=False)
+        if pa.types.is_struct(kind):
+            return StructType(
+                *(NestedField(next(numbers), each.name, convert(each.type), required=False) for each in kind)
+            )
+        return _SIMPLE[kind]
+
+    return Schema(
+        *(
+            NestedField(at, field.name, convert(field.type), required=field.name in required)
+            for at, field in enumerate(schema, 1)
+        )
+    )
+
+
+def _transform(term: Term) -> IcebergTransform[Any, Any]:
+    match term.transform:
+        case Transform.IDENTITY:
+            return IdentityTransform()
+        case Transform.DAY:
+            return DayTransform()
+        case Transform.HOUR:
+            return HourTransform()
+        case Transform.BUCKET:
+            return BucketTransform(term.buckets)

@@ -1,0 +1,68 @@
+"""Removal of files that no commit has: of tasks that ran twice, and of plans that did not land.
+
+A change without an answer can land as long as the head is where its plan began. So the files of a plan are removed only
+after the head has left that snapshot; then the catalog refuses the change. A file that any snapshot refers to stays.
+"""
+
+from pyiceberg.table import Table
+
+from ts_tables.iceberg.head import PLAN, STATE_OBJECT
+from ts_tables.iceberg.storage import TableFiles
+from ts_tables.iceberg.transaction import HEAD
+
+
+def remove_leftovers(table: Table, *, of: str | None = None) -> int:
+    """Remove files of plans that can no longer land, and return their number.
+
+    Args:
+        table: as it was loaded after the last commit.
+        of: a plan whose change was never sent: it is removed wherever the head is.
+
+    Raises:
+        CorruptData: the note of a plan cannot be read.
+        Exception: what pyiceberg's file systems raise.
+    """
+    files = TableFiles.of(table)
+    ref = table.metadata.refs.get(HEAD)
+    head = None if ref is None else ref.snapshot_id
+    removed = 0
+    ended = {plan for plan, began in files.plans() if began != head} | ({of} if of is not None else set())
+    for plan in ended:
+        paths = [*files.data_of(plan), *files.metadata_of(plan)]
+        kept = _referenced(table, plan) if paths else frozenset()
+        for path in paths:
+            if path not in kept:
+                files.remove(path)
+                removed += 1
+    if ended:
+        states = {_summary(each, STATE_OBJECT) for each in table.metadata.snapshots}
+        for path in files.states():
+            if path not in states and any(f"state-{plan}." in path for plan in ended):
+                files.remove(path)
+                removed += 1
+    for plan in ended:
+        files.end(plan)
+    return removed
+
+
+def _referenced(table: Table, plan: str) -> frozenset[str]:
+    """Return the paths that snapshots refer to; of the plan's own snapshot only, if it is there."""
+    own = [each for each in table.metadata.snapshots if _summary(each, PLAN) == plan]
+    found: set[str] = set()
+    seen: set[str] = set()
+    for snapshot in own or table.metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path in seen:
+                continue
+            seen.add(manifest.manifest_path)
+            found.add(manifest.manifest_path)
+            if own and manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
+    return frozenset(found)
+
+
+def _summary(snapshot: object, name: str) -> str | None:
+    summary = getattr(snapshot, "summary", None)
+    return None if summary is None else summary.additional_properties.get(name)

@@ -1,0 +1,106 @@
+"""Commits of an Iceberg table that land once, whatever the catalog answers.
+
+After any error the table is loaded and our snapshot looked for: an answer can be lost after the change landed, and a
+proxy or an SDK that repeats the request turns that into a conflict. If the head is where the plan began, and only
+`main` moved, as by a compaction, the same files are committed on the new `main`. If the head moved, another run has
+committed: the plan is out of date, and its files are removed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from ts_common.errors import OutcomeUnknown
+from ts_tables.iceberg.errors import calling
+from ts_tables.iceberg.head import Check, check, read_head
+from ts_tables.iceberg.transaction import stage
+from ts_tables.targets import HeadMoved
+
+_TRIES: Final = 5
+
+log = structlog.get_logger("ts_tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit changes.
+
+    Attributes:
+        added: data files.
+        removed: data files whose rows `added` has as far as they stay.
+        summary: properties of the snapshot.
+        plan: its id.
+        main: the snapshot of `main` that has the removed files; None if none are removed.
+    """
+
+    added: Sequence[DataFile]
+    removed: Sequence[DataFile]
+    summary: Mapping[str, str]
+    plan: str
+    main: int | None = None
+
+
+def commit(
+    catalog: Catalog, name: tuple[str, ...], change: Change, head: int | None, accept: Callable[[Check], None]
+) -> int:
+    """Commit a change, and return the id of its snapshot.
+
+    Args:
+        catalog: of the table.
+        name: of the table.
+        change: to commit.
+        head: the snapshot that the plan began from; None for a table without our commits.
+        accept: raises if what happened to the table since does not allow a commit.
+
+    Raises:
+        HeadMoved: another run has committed.
+        OperatorError, CorruptData: the table does not allow a commit; nothing has landed.
+        StoreUnavailable: the catalog or the store does not answer.
+        OutcomeUnknown: no attempt has landed so far; one still can, before another run commits.
+    """
+    label = f"table {'.'.join(name)}"
+    tried: set[int] = set()
+    for _ in range(_TRIES):
+        with calling(label):
+            table = catalog.load_table(name)
+            if (landed := _landed(table, tried)) is not None:
+                return landed
+            found = read_head(table)
+            if (None if found is None else found.snapshot_id) != head:
+                raise HeadMoved(f"{label}: another run has committed since this one was planned")
+            accept(check(table, found))
+            main = table.metadata.current_snapshot_id
+            if change.removed and main != change.main:
+                raise HeadMoved(f"{label}: the files whose rows are deleted were replaced since this run was planned")
+            staged = stage(table, change.added, change.removed, change.summary, head, change.plan)
+        tried.add(staged.snapshot_id)
+        try:
+            catalog.commit_table(table, staged.requirements, staged.updates)
+        except Exception as error:  # noqa: BLE001  (whatever it is: the table has the answer)
+            log.info("table_commit_unanswered", table=label, error=f"{type(error).__name__}: {error}")
+            continue
+        return staged.snapshot_id
+    table = load(catalog, name)
+    if (landed := _landed(table, tried)) is not None:
+        return landed
+    raise OutcomeUnknown(f"{label}: {_TRIES} commits were refused or unanswered, and none has landed; run it again")
+
+
+def load(catalog: Catalog, name: tuple[str, ...]) -> Table:
+    """Return a table as it is now.
+
+    Raises:
+        OperatorError, StoreUnavailable: the catalog does not have it, or does not answer.
+    """
+    with calling(f"table {'.'.join(name)}"):
+        return catalog.load_table(name)
+
+
+def _landed(table: Table, tried: set[int]) -> int | None:
+    """Return the snapshot of an attempt that landed, perhaps later than its error."""
+    return next((each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id in tried), None)

@@ -1,0 +1,217 @@
+"""The head of a table: our last snapshot, by the tag `ts-head`, and the state that its summary has.
+
+`check` compares the head with the table's `main`: whether something else wrote the table since, and what.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import zstandard
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from ts_common.errors import CorruptData
+from ts_tables.claims.state import MOST_BYTES, TableState, decode_state
+from ts_tables.iceberg.transaction import HEAD
+
+STATE: Final = "ts.state"
+STATE_OBJECT: Final = "ts.state-object"
+STATE_DIGEST: Final = "ts.state-sha256"
+PLAN: Final = "ts.plan"
+_INLINE_BYTES: Final = 16 << 10  # metadata.json repeats every summary at every commit
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Our last snapshot of a table.
+
+    Attributes:
+        snapshot_id: of it.
+        sequence_number: of it.
+        state: of the table.
+    """
+
+    snapshot_id: int
+    sequence_number: int
+    state: TableState
+
+
+class Finding(Enum):
+    """What `check` can find."""
+
+    SAME = "same"
+    MAINTAINED = "maintained"
+    FOREIGN = "foreign"
+    ROLLED_BACK = "rolled back"
+    MOVED = "moved"
+    UNKNOWN = "unknown"
+    NO_HEAD = "no head"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What happened to a table since our last snapshot.
+
+    Attributes:
+        finding: the worst of it.
+        snapshots: of others since; the ids of those that change rows.
+        detail: one sentence for the user.
+    """
+
+    finding: Finding
+    snapshots: tuple[int, ...] = ()
+    detail: str = ""
+
+
+def read_head(table: Table) -> Head | None:
+    """Return the head of a table; None if it has none.
+
+    Raises:
+        CorruptData: the tag's snapshot has no state, or a wrong one.
+        NewerFormat: a later release wrote it.
+        Exception: what pyiceberg's file systems raise.
+    """
+    ref = table.metadata.refs.get(HEAD)
+    if ref is None:
+        return None
+    name = ".".join(table.name())
+    snapshot = table.metadata.snapshot_by_id(ref.snapshot_id)
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    if snapshot is None or snapshot.sequence_number is None or not {STATE, STATE_OBJECT} & {*summary}:
+        raise CorruptData(f"table {name}: snapshot {ref.snapshot_id} of tag {HEAD} is no commit of this program")
+    data = summary[STATE].encode() if STATE in summary else _read_state_object(table.io, summary, name)
+    state = decode_state(data, f"table {name}: state of snapshot {ref.snapshot_id}")
+    return Head(snapshot.snapshot_id, snapshot.sequence_number, state)
+
+
+def summary_of(state: TableState, io: FileIO, location: str, plan: str) -> dict[str, str]:
+    """Return the properties of a snapshot with a state; a large state is written as an object.
+
+    Args:
+        state: of the table after the commit.
+        io: of the table.
+        location: of the table.
+        plan: id of the plan that is committed.
+
+    Raises:
+        Exception: what pyiceberg's file systems raise.
+    """
+    data = state.encode()
+    if len(data) <= _INLINE_BYTES:
+        return {STATE: data.decode(), PLAN: plan}
+    path = f"{location}/_ts/state-{plan}.json.zst"
+    packed = zstandard.compress(data)
+    with io.new_output(path).create(overwrite=True) as stream:
+        stream.write(packed)
+    return {STATE_OBJECT: path, STATE_DIGEST: hashlib.sha256(packed).hexdigest(), PLAN: plan}
+
+
+def _read_state_object(io: FileIO, summary: Mapping[str, str], name: str) -> bytes:
+    path = summary[STATE_OBJECT]
+    with io.new_input(path).open() as stream:
+        packed = stream.read()
+    if hashlib.sha256(packed).hexdigest() != summary.get(STATE_DIGEST):
+        raise CorruptData(f"table {name}: {path} is not the state that the snapshot's summary names")
+    try:
+        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=MOST_BYTES)
+    except zstandard.ZstdError as error:
+        raise CorruptData(f"table {name}: {path}: {error}") from error
+
+
+def check(table: Table, head: Head | None) -> Check:
+    """Return what happened to a table since our last snapshot, from `main` back to the head.
+
+    Args:
+        table: as it was loaded.
+        head: of it.
+    """
+    metadata = table.metadata
+    main = metadata.refs.get(MAIN_BRANCH)
+    if head is None:
+        ours = next((each for each in metadata.snapshots if _is_ours(each)), None)
+        if ours is None and main is None:
+            return Check(Finding.NO_HEAD, detail="the table has no commit of this program yet")
+        removed = f"tag {HEAD} was removed" if ours is not None else "no run of this program made it"
+        return Check(Finding.NO_HEAD, detail=f"{removed}; `tsctl tables adopt` begins from its rows")
+    current = None if main is None else metadata.snapshot_by_id(main.snapshot_id)
+    foreign: list[Snapshot] = []
+    maintained = False
+    while current is not None and current.snapshot_id != head.snapshot_id:
+        if current.sequence_number is not None and current.sequence_number <= head.sequence_number:
+            return Check(
+                Finding.ROLLED_BACK,
+                detail=f"main was rolled back: it descends from snapshot {current.snapshot_id}, before our commit "
+                f"{head.snapshot_id}; the rows of later commits are gone from it",
+            )
+        if _is_ours(current):
+            return Check(
+                Finding.MOVED,
+                detail=f"tag {HEAD} was moved back to snapshot {head.snapshot_id}: snapshot {current.snapshot_id} is a "
+                "later commit of this program",
+            )
+        if _operation(current) is Operation.REPLACE:
+            maintained = True
+        else:
+            foreign.append(current)
+        if current.parent_snapshot_id is None:
+            break
+        parent = metadata.snapshot_by_id(current.parent_snapshot_id)
+        if parent is None:
+            break
+        current = parent
+    if current is None or current.snapshot_id != head.snapshot_id:
+        return _across_expiry(table, head, foreign)
+    if foreign:
+        return Check(Finding.FOREIGN, tuple(each.snapshot_id for each in foreign), _named(foreign))
+    return Check(Finding.MAINTAINED if maintained else Finding.SAME)
+
+
+def _across_expiry(table: Table, head: Head, foreign: list[Snapshot]) -> Check:
+    """Decide without the snapshots between: they expired."""
+    metadata = table.metadata
+    ours, main = metadata.snapshot_by_id(head.snapshot_id), metadata.current_snapshot()
+    if foreign:
+        detail = f"{_named(foreign)}, and the snapshots before them expired"
+        return Check(Finding.UNKNOWN, tuple(each.snapshot_id for each in foreign), detail)
+    if ours is None or main is None:
+        return Check(Finding.UNKNOWN, detail="main has no snapshot")
+    before, now = _totals(ours), _totals(main)
+    is_later = main.sequence_number is not None and main.sequence_number > head.sequence_number
+    if is_later and before is not None and before == now:
+        return Check(Finding.MAINTAINED)
+    return Check(
+        Finding.UNKNOWN,
+        detail="the snapshots between our commit and main expired, and the numbers of rows and deletes differ "
+        f"({before}, now {now})",
+    )
+
+
+def _totals(snapshot: Snapshot) -> tuple[str, str] | None:
+    """Return the numbers of rows and of delete files of a snapshot; None if its summary lacks them."""
+    if snapshot.summary is None:
+        return None
+    found = snapshot.summary.additional_properties
+    rows = found.get("total-records")
+    return None if rows is None else (rows, found.get("total-delete-files", "0"))
+
+
+def _operation(snapshot: Snapshot) -> Operation | None:
+    return None if snapshot.summary is None else snapshot.summary.operation
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    found = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    return STATE in found or STATE_OBJECT in found
+
+
+def _named(foreign: list[Snapshot]) -> str:
+    shown = ", ".join(
+        f"{each.snapshot_id} ({'unknown' if (found := _operation(each)) is None else found.value})"
+        for each in foreign[:10]
+    )
+    return f"others wrote rows since our last commit: snapshots {shown}"

@@ -1,0 +1,134 @@
+"""The files of a table beside its metadata: data files by plan, and what `_ts/` has.
+
+::
+
+    <table>/data/<plan>/<number>-<random>.parquet    data files of a plan; no name is used twice
+    <table>/_ts/plans/<plan>.json                    a plan that may have left files; put before its first one
+    <table>/_ts/state-<plan>.json.zst                a state that is too large for a summary
+
+`remove_orphan_files` of Spark ignores paths that begin with `_`.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, cast
+from uuid import uuid4
+
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from ts_common.errors import OperatorError
+from ts_common.json_objects import decoding, optional_number, parse_fields
+from ts_tables.files.partitioning import Key
+
+_PLANS: Final = "_ts/plans"
+_PLAN_BYTES: Final = 4096
+
+
+@dataclass(frozen=True)
+class PlanFiles:
+    """Opens the data files of one part of a plan. It can be pickled.
+
+    Attributes:
+        properties: of the table's file system.
+        location: of the table.
+        plan: id of the plan.
+        number: of the part.
+    """
+
+    properties: dict[str, str]
+    location: str
+    plan: str
+    number: int
+
+    def open(self, _key: Key) -> tuple[str, BinaryIO]:
+        """Return the path of a new file, and a stream to write it."""
+        path = f"{self.location}/data/{self.plan}/{self.number:05d}-{uuid4().hex}.parquet"
+        io = load_file_io(self.properties, self.location)
+        return path, cast("BinaryIO", io.new_output(path).create(overwrite=True))
+
+
+class TableFiles:
+    """The files of a table.
+
+    Args:
+        io: of the table.
+        location: of the table.
+
+    Raises:
+        OperatorError: the table has another file system than pyarrow's.
+    """
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        if not isinstance(io, PyArrowFileIO):
+            raise OperatorError(f"{location}: py-io-impl is {type(io).__name__}; PyArrowFileIO is needed to list files")
+        self._io = io
+        self._location = location.rstrip("/")
+        scheme, netloc, self._root = io.parse_location(self._location, io.properties)
+        self._file_system: FileSystem = io.fs_by_scheme(scheme, netloc)
+
+    @classmethod
+    def of(cls, table: Table) -> "TableFiles":
+        """Return the files of a table."""
+        return cls(table.io, table.location())
+
+    def begin(self, plan: str, head: int | None) -> None:
+        """Note a plan before its first file.
+
+        Args:
+            plan: its id.
+            head: the snapshot that it begins from.
+        """
+        path = f"{self._location}/{_PLANS}/{plan}.json"
+        with self._io.new_output(path).create(overwrite=True) as stream:
+            stream.write(json.dumps({"version": 1, "head": head}).encode())
+
+    def plans(self) -> Iterator[tuple[str, int | None]]:
+        """Yield the id and the head of each noted plan.
+
+        Raises:
+            CorruptData: a note cannot be read.
+        """
+        for info in self._list(_PLANS):
+            name = info.base_name
+            if name.endswith(".json"):
+                with self._io.new_input(self._path(info)).open() as stream:
+                    data = stream.read(_PLAN_BYTES)
+                fields = parse_fields(data, self._path(info), "a plan", _PLAN_BYTES)
+                with decoding(self._path(info), "a plan", data):
+                    yield name.removesuffix(".json"), optional_number(fields["head"])
+
+    def data_of(self, plan: str) -> list[str]:
+        """Return the paths of a plan's data files."""
+        return [self._path(info) for info in self._list(f"data/{plan}")]
+
+    def metadata_of(self, plan: str) -> list[str]:
+        """Return the paths of manifests and manifest lists that a plan's commits wrote."""
+        prefix = f"{plan[:8]}-{plan[8:12]}-{plan[12:16]}-"  # of the UUID that the names contain
+        return [self._path(info) for info in self._list("metadata") if prefix in info.base_name]
+
+    def states(self) -> list[str]:
+        """Return the paths of states."""
+        return [self._path(info) for info in self._list("_ts") if info.base_name.startswith("state-")]
+
+    def remove(self, path: str) -> None:
+        """Remove a file of the table; one that is missing is removed."""
+        try:
+            self._io.delete(path)
+        except FileNotFoundError:
+            return
+
+    def end(self, plan: str) -> None:
+        """Remove the note of a plan."""
+        self.remove(f"{self._location}/{_PLANS}/{plan}.json")
+
+    def _list(self, directory: str) -> list[FileInfo]:
+        selector = FileSelector(f"{self._root}/{directory}", allow_not_found=True)
+        found: list[Any] = self._file_system.get_file_info(selector)
+        return [info for info in found if info.type == FileType.File]
+
+    def _path(self, info: FileInfo) -> str:
+        return f"{self._location}{info.path.removeprefix(self._root)}"

@@ -1,0 +1,212 @@
+"""An Iceberg table as the target of runs: where its state is read, its files written, and its commits made."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import structlog
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from ts_common.errors import OperatorError
+from ts_tables.claims.state import TableState
+from ts_tables.files.parquet_writer import Layout
+from ts_tables.iceberg.catalog import create_table, open_catalog
+from ts_tables.iceberg.cleanup import remove_leftovers
+from ts_tables.iceberg.commit import Change, commit, load
+from ts_tables.iceberg.data_files import FileDescriber
+from ts_tables.iceberg.errors import calling
+from ts_tables.iceberg.head import Check, Finding, check, read_head, summary_of
+from ts_tables.iceberg.storage import PlanFiles, TableFiles
+from ts_tables.targets import Added
+from ts_tables.tasks import NewFiles
+
+_LATE: Final = "ts.late"
+_VALID_THROUGH: Final = "ts.valid-through"
+
+log = structlog.get_logger("ts_tables")
+
+
+class OnForeign(StrEnum):
+    """What a run does if others wrote rows of the table since our last commit."""
+
+    FAIL = "fail"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Where a table is.
+
+    Attributes:
+        catalog: name of the catalog.
+        properties: of the catalog, as pyiceberg's configuration has them.
+        name: namespace and name of the table.
+        location: of a new table; None for the catalog's choice.
+    """
+
+    catalog: str
+    properties: Mapping[str, str]
+    name: tuple[str, ...]
+    location: str | None = None
+
+    def __str__(self) -> str:
+        return ".".join(self.name)
+
+
+@dataclass
+class Opened:
+    """A table as a plan found it.
+
+    Attributes:
+        state: of the table.
+        head: snapshot of our last commit.
+        layout: of its files.
+        describer: of its files.
+        table: as it was loaded.
+    """
+
+    state: TableState
+    head: int
+    layout: Layout
+    describer: FileDescriber
+    table: Table = field(repr=False)
+
+    def files(self, plan: str, number: int) -> NewFiles:
+        """Return what opens the files of one part of a plan."""
+        return PlanFiles(dict(self.table.io.properties), self.table.location(), plan, number)
+
+    def begin(self, plan: str) -> None:
+        """Note a plan before its first file."""
+        with calling(f"table {'.'.join(self.table.name())}"):
+            TableFiles.of(self.table).begin(plan, self.head)
+
+
+class IcebergTarget:
+    """One Iceberg table.
+
+    Args:
+        table: where it is.
+        layout: columns, partition key and sort order of a new table; of one that exists, sizes only.
+        required: columns that are never NULL.
+        on_foreign: what a run does if others wrote rows.
+
+    Raises:
+        OperatorError, AccessDenied, StoreUnavailable: from the catalog.
+    """
+
+    def __init__(
+        self, table: TableName, layout: Layout, required: Sequence[str], on_foreign: OnForeign = OnForeign.FAIL
+    ) -> None:
+        self._name = table
+        self._layout = layout
+        self._required = required
+        self._on_foreign = on_foreign
+        self._catalog: Catalog = open_catalog(table.catalog, table.properties)
+
+    def create(self, state: TableState) -> bool:
+        """Create the table with its first commit, which has a state and no rows; return whether it was created.
+
+        A run that ended between the two is continued.
+
+        Args:
+            state: of a table without claims.
+
+        Raises:
+            OperatorError: a table of this name exists that this program did not make.
+            AccessDenied, StoreUnavailable, OutcomeUnknown: from the catalog.
+        """
+        table = create_table(self._catalog, self._name.name, self._layout, self._required, self._name.location)
+        with calling(f"table {self._name}"):
+            if read_head(table) is not None:
+                return False
+            if table.metadata.snapshots:
+                raise OperatorError(
+                    f"table {self._name} exists, and this program did not make it; choose another name, or "
+                    "`tsctl tables adopt`"
+                )
+            summary = summary_of(state, table.io, table.location(), _FIRST_PLAN)
+        commit(self._catalog, self._name.name, Change((), (), summary, _FIRST_PLAN), None, lambda _: None)
+        return True
+
+    def open(self) -> Opened:
+        """Return the table as it is now, after a check of what happened to it.
+
+        Raises:
+            OperatorError: others wrote it, it was rolled back, or it has no commit of this program.
+            CorruptData: its state cannot be read.
+            AccessDenied, StoreUnavailable: from the catalog.
+        """
+        table = load(self._catalog, self._name.name)
+        with calling(f"table {self._name}"):
+            head = read_head(table)
+            self._accept(check(table, head))
+            assert head is not None  # noqa: S101  (else the check found NO_HEAD)
+            describer = FileDescriber(
+                table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
+            )
+            layout = Layout(
+                describer.arrow_schema,
+                self._layout.terms,
+                self._layout.sort,
+                self._layout.target_bytes,
+                self._layout.compression,
+            )
+        return Opened(head.state, head.snapshot_id, layout, describer, table)
+
+    def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> None:
+        """Commit the files of a plan with the state after it.
+
+        Args:
+            opened: as the plan found the table.
+            plan: its id.
+            state: after it.
+            added: what the commit adds.
+
+        Raises:
+            HeadMoved: another run has committed.
+            OperatorError, CorruptData, AccessDenied, StoreUnavailable, OutcomeUnknown: as `ts_tables.iceberg.commit`.
+        """
+        files = [opened.describer.data_file(each) for each in added.files]
+        with calling(f"table {self._name}"):
+            summary = summary_of(state, opened.table.io, opened.table.location(), plan)
+        if added.valid_through is not None:
+            summary[_VALID_THROUGH] = str(added.valid_through)
+        if added.late:
+            summary[_LATE] = str(added.late)
+        commit(self._catalog, self._name.name, Change(files, (), summary, plan), opened.head, self._accept)
+
+    def clean(self, unsent: str | None = None) -> int:
+        """Remove files that no commit has, and return their number; errors are logged, because a later run repeats it.
+
+        Args:
+            unsent: a plan whose change was never sent.
+        """
+        try:
+            with calling(f"table {self._name}"):
+                return remove_leftovers(load(self._catalog, self._name.name), of=unsent)
+        except Exception as error:  # noqa: BLE001  (the commit has landed)
+            log.warning("table_cleanup_failed", table=str(self._name), error=str(error))
+            return 0
+
+    def _accept(self, found: Check) -> None:
+        """Check that a commit may follow what happened to the table.
+
+        Raises:
+            OperatorError: it may not.
+        """
+        if found.finding in {Finding.SAME, Finding.MAINTAINED}:
+            return
+        if found.finding is Finding.FOREIGN and self._on_foreign is OnForeign.KEEP:
+            return
+        raise OperatorError(f"table {self._name}: {found.detail}{_WAYS_OUT.get(found.finding, '')}")
+
+
+_FIRST_PLAN: Final = "0" * 16
+_WAYS_OUT: Final[Mapping[Finding, str]] = {
+    Finding.FOREIGN: "; `foreign: keep` keeps their rows beside ours",
+    Finding.ROLLED_BACK: "; set main back, or `tsctl tables adopt` begins from the rows that it has",
+    Finding.MOVED: "; set the tag to that snapshot, or `tsctl tables adopt`",
+    Finding.UNKNOWN: "; `tsctl tables verify` compares the rows, then `tsctl tables adopt` goes on",
+}

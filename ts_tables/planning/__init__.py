@@ -1,0 +1,1 @@
+"""What a table's next commit adds: the archive's commits, the steps of its partitions, and the splits to read."""

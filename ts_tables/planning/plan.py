@@ -1,0 +1,352 @@
+"""The plan of a table's next commit: the steps of all partitions, the state after them, and the work.
+
+The promise of a table is "as of the commit that the plan read": an election between plan and commit is found by the
+next plan.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.view import PartitionView
+from ts_common.errors import DataLoss
+from ts_common.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.model import TopicPartition
+from ts_common.query.plan_query import splits_of
+from ts_common.query.query import Query
+from ts_common.query.split import bytes_of
+from ts_common.query.splitting import PartitionRanges
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.transactions import find_hidden
+from ts_common.store.contract import ObjectStore
+from ts_tables.claims.advance import OnRecreated, Policy, Seen, Step, advance, begin, needs_view
+from ts_tables.claims.state import IncarnationState, PartitionState, PassedHole, TableState
+from ts_tables.planning.work import Work
+
+Begins = Callable[[TopicPartition], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Rows of a partition that an election removed from its log.
+
+    Attributes:
+        partition: of the rows.
+        topic_id: of the rows.
+        start: first offset.
+        end: the offset after the last.
+    """
+
+    partition: TopicPartition
+    topic_id: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What a commit adds to a table.
+
+    Attributes:
+        state: after the commit.
+        work: splits to read, by topic, partition and offset; those of late claims last.
+        taken_back: rows to delete, or to keep beside the new ones.
+        late: the number of passed holes that are claimed now.
+        waits: one sentence for each hole that the table waits at.
+        lag: offsets of each topic that are shipped and not claimed after the commit.
+        has_more: whether the archive has more for the table, left for the next commit.
+    """
+
+    state: TableState
+    work: tuple[Work, ...]
+    taken_back: tuple[TakenBack, ...]
+    late: int
+    waits: tuple[str, ...]
+    lag: Mapping[str, int]
+    has_more: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the commit would change nothing."""
+        return not (self.work or self.taken_back or self.late)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """A partition of an incarnation, and its commit."""
+
+    topic_id: str | None
+    directory: str
+    end: PartitionEnd
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The topic and partition."""
+        return self.end.keys.partition
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The plan of one partition.
+
+    Attributes:
+        sight: of the partition.
+        step: of its claims.
+        view: of it; None if its commit has no news, like the next two.
+        known: its claims before the step.
+        seen: what the archive shows.
+        ranges: to read for each claim.
+        late: to read for late claims, each with the transactions that hid its rows.
+    """
+
+    sight: _Sight
+    step: Step
+    view: PartitionView | None = None
+    known: PartitionState | None = None
+    seen: Seen | None = None
+    ranges: tuple[PartitionRanges, ...] = ()
+    late: tuple[tuple[PartitionRanges, tuple[AbortedTransaction, ...]], ...] = ()
+
+
+class Planner:
+    """Plans the commits of one table from the topics of one location; not thread-safe.
+
+    Args:
+        store: of the topics.
+        query: settled; its subscription, isolation level and limits.
+        policy: of the table.
+        begins: returns where a table begins in a partition; None for the start of its log.
+        most_bytes: of segments that one commit adds; None for no limit.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        query: Query,
+        policy: Policy,
+        begins: Begins = lambda _: None,
+        most_bytes: int | None = None,
+    ) -> None:
+        self._store = store
+        self._query = query
+        self._policy = policy
+        self._begins = begins
+        self._most_bytes = most_bytes
+        self._observer = Observer(store, query)
+
+    def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
+        """Return what the next commit adds.
+
+        Args:
+            state: of the table.
+            is_first: whether the table begins: topics that it names must exist.
+
+        Raises:
+            QueryError: the store does not hold the cluster, or a topic that a new table names.
+            DataLoss: the table fails: rows were taken back, offsets are lost, a topic was created again, or a commit is
+                missing; with every case.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        look = self._observer.look(is_first=is_first)
+        problems: list[str] = []
+        sights = self._sights(state, look, problems)
+        stepped = in_threads(lambda sight: self._step(sight, _known(state, sight)), sights)
+        problems += [
+            f"{each.sight.partition}: offsets {problem.start} to {problem.end - 1} {problem.reason}"
+            for each in stepped
+            if (problem := each.step.problem) is not None
+        ]
+        if problems:
+            raise DataLoss("; ".join(problems))
+        limited = self._limited(stepped)
+        planned = in_threads(self._with_ranges, limited)
+        for each in planned:
+            state = _with_step(state, each)
+        return TablePlan(
+            state=state,
+            work=(*self._work(planned), *self._late_work(planned)),
+            taken_back=tuple(
+                TakenBack(each.sight.partition, each.sight.topic_id, *each.step.taken_back)
+                for each in planned
+                if each.step.taken_back is not None
+            ),
+            late=sum(len(each.step.late) for each in planned),
+            waits=tuple(_waiting(each) for each in planned if each.step.waits is not None),
+            lag=_lag(state, sights),
+            has_more=limited != stepped,
+        )
+
+    def _sights(self, state: TableState, look: CommitSnapshot, problems: list[str]) -> list[_Sight]:
+        """Return the partitions that the table reads: of newest incarnations, and of those that it knows."""
+        sights = []
+        for name in sorted({*look.topics, *state.topics}):
+            topic, known = look.topics.get(name), state.topics.get(name, ())
+            if topic is None:
+                problems.append(f"topic {name} is missing in {self._store.location}")
+                continue
+            newest = {_directory(end.keys) for end in topic.ends.values()}
+            for incarnation in known:
+                keys = [
+                    self._query.keys.partition(TopicPartition(name, number), incarnation.directory)
+                    for number in sorted(incarnation.partitions)
+                ]
+                ends = topic.ends if incarnation.directory in newest else {}
+                found = [ends.get(each.partition) or self._observer.end_of(each) for each in keys]
+                problems += [
+                    f"{each.partition}: its commit {each.commit} is missing; claims end at "
+                    f"{incarnation.partitions[each.partition.partition].end}"
+                    for each, end in zip(keys, found, strict=True)
+                    if end is None
+                ]
+                sights += [_Sight(incarnation.topic_id, incarnation.directory, end) for end in found if end is not None]
+            for partition, end in sorted(topic.ends.items()):
+                directory = _directory(end.keys)
+                incarnation_known = next((each for each in known if each.directory == directory), None)
+                if incarnation_known is None or partition.partition not in incarnation_known.partitions:
+                    topic_id = topic.topic_id if incarnation_known is None else incarnation_known.topic_id
+                    sights.append(_Sight(topic_id, directory, end))
+            is_again = bool(known and newest) and known[-1].directory not in newest
+            if is_again and self._policy.on_recreated is OnRecreated.FAIL:
+                problems.append(
+                    f"topic {name} was created again, with topic id {topic.topic_id}; the table has claimed "
+                    f"{known[-1].topic_id}. on_recreated: follow adds the new topic's records too"
+                )
+        return sights
+
+    def _step(self, sight: _Sight, known: PartitionState | None) -> _Planned:
+        """Return the step of a partition; open its view only if its commit has news."""
+        end = sight.end
+        if known is not None and not needs_view(known, end.next_offset, end.shown, end.epochs):
+            return _Planned(sight, Step(known))
+        view = self._observer.view(end.keys)
+        if known is None:
+            known = begin(Seen(view.start, end.next_offset, end.shown, end.epochs), self._begins(view.partition))
+        seen = self._seen(view, end, known)
+        return _Planned(sight, advance(known, seen, self._policy), view, known, seen)
+
+    def _limited(self, stepped: list[_Planned]) -> list[_Planned]:
+        """Return the steps for one commit: each partition gets its share of bytes, one segment at least."""
+        weighed = [[(part.end, bytes_of(part)) for part in _parts(each)] for each in stepped]
+        total = sum(size for parts in weighed for _, size in parts)
+        if self._most_bytes is None or total <= self._most_bytes:
+            return stepped
+        limited = []
+        for each, parts in zip(stepped, weighed, strict=True):
+            allowed = self._most_bytes * sum(size for _, size in parts) // total
+            until, used = None, 0
+            for end, size in parts:
+                if until is not None and used + size > allowed:
+                    break
+                until, used = end, used + size
+            if until is None or each.known is None or each.seen is None:
+                limited.append(each)
+            else:
+                seen = replace(each.seen, stable=min(until, each.seen.stable))
+                limited.append(replace(each, step=advance(each.known, seen, self._policy)))
+        return limited
+
+    def _with_ranges(self, planned: _Planned) -> _Planned:
+        """Return the plan of a partition with what to read."""
+        view = planned.view
+        if view is None:
+            return planned
+        late = []
+        for hole in planned.step.late:
+            withheld = tuple(AbortedTransaction(name, first, hole.start - 1, -1) for name, first in hole.withheld)
+            if withheld:
+                late.append((self._ranges(view, hole.first, hole.start), withheld))
+            late.append((self._ranges(view, hole.start, hole.end), ()))
+        ranges = tuple(self._ranges(view, *claim) for claim in planned.step.claims)
+        return replace(planned, ranges=ranges, late=tuple(late))
+
+    def _seen(self, view: PartitionView, end: PartitionEnd, known: PartitionState) -> Seen:
+        start = max(view.start, min([known.end, *(hole.first for hole in known.holes)]))
+        holes = _joined(part for part in view.plan(start, max(view.end, start)) if isinstance(part, Hole))
+        seen = Seen(view.start, end.next_offset, end.shown, end.epochs, tuple(PassedHole(*each) for each in holes))
+        noted = {(hole.start, hole.end) for hole in known.holes if hole.start >= view.start}
+        is_unchanged = noted == {*holes}
+        if is_unchanged or not self._query.read_committed:  # else headers are read to find open transactions
+            return seen
+        cut_off = find_hidden(self._store, view, start, max(start, end.shown)).cut_off
+        withheld = {
+            hole: tuple((one.producer_id, one.first) for one in cut_off if hole[0] <= one.hole.start < hole[1])
+            for hole in holes
+        }
+        return replace(seen, holes=tuple(PassedHole(*hole, tuple(sorted(withheld[hole]))) for hole in holes))
+
+    def _ranges(self, view: PartitionView, start: int, end: int) -> PartitionRanges:
+        """Return what to read of a claim."""
+        ranges = []
+        for part in view.plan(start, end):
+            if isinstance(part, Hole):
+                raise DataLoss(f"{view.partition}: offsets {part.start} to {part.end - 1} went missing during the plan")
+            ranges.append(part)
+        hidden = find_hidden(self._store, view, start, end).transactions if self._query.read_committed else ()
+        return PartitionRanges(tuple(ranges), hidden)
+
+    def _work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
+        topic_ids = {each.sight.end.keys.prefix: each.sight.topic_id for each in planned}
+        for split in splits_of(self._store, [part for each in planned for part in each.ranges], self._query):
+            yield Work(split, topic_ids[split.ranges[0].copies[0].keys.prefix])
+
+    def _late_work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
+        for each in planned:
+            for part, withheld in each.late:
+                for split in splits_of(self._store, [part], self._query):
+                    yield Work(split, each.sight.topic_id, withheld)
+
+
+def _parts(planned: _Planned) -> Iterator[ReadRange]:
+    """Yield the ranges of a partition's claims."""
+    if planned.view is not None and planned.step.problem is None:
+        for start, end in planned.step.claims:
+            yield from (part for part in planned.view.plan(start, end) if isinstance(part, ReadRange))
+
+
+def _joined(holes: Iterable[Hole]) -> list[tuple[int, int]]:
+    """Return holes as ranges; adjoining ones, which differ in their records only, are one."""
+    joined: list[tuple[int, int]] = []
+    for hole in holes:
+        if joined and joined[-1][1] == hole.start:
+            joined[-1] = (joined[-1][0], hole.end)
+        else:
+            joined.append((hole.start, hole.end))
+    return joined
+
+
+def _known(state: TableState, sight: _Sight) -> PartitionState | None:
+    incarnation = state.incarnation(sight.partition.topic, sight.directory)
+    return None if incarnation is None else incarnation.partitions.get(sight.partition.partition)
+
+
+def _with_step(state: TableState, planned: _Planned) -> TableState:
+    sight = planned.sight
+    topic, number = sight.partition.topic, sight.partition.partition
+    known = state.incarnation(topic, sight.directory) or IncarnationState(sight.directory, sight.topic_id)
+    return state.with_incarnation(topic, replace(known, partitions={**known.partitions, number: planned.step.state}))
+
+
+def _waiting(planned: _Planned) -> str:
+    hole, end = planned.step.waits, planned.step.state.end
+    assert hole is not None  # noqa: S101  (the caller's condition)
+    below = f", and waits at offset {end}, where a transaction that is open there begins" if end < hole.start else ""
+    return (
+        f"{planned.sight.partition}: offsets {hole.start} to {hole.end - 1} are missing in the archive{below}; "
+        "on_hole: pass notes them and goes on"
+    )
+
+
+def _lag(state: TableState, sights: Iterable[_Sight]) -> dict[str, int]:
+    lag: dict[str, int] = {}
+    for sight in sights:
+        known = _known(state, sight)
+        behind = sight.end.next_offset - (0 if known is None else known.end)
+        lag[sight.partition.topic] = lag.get(sight.partition.topic, 0) + max(0, behind)
+    return lag
+
+
+def _directory(keys: PartitionKeys) -> str:
+    """Return the directory of a partition's incarnation."""
+    return keys.directory.rpartition("-")[0]

@@ -1,0 +1,62 @@
+"""The unit of work of a table: a split whose rows one task writes to files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from ts_common.decode.memory import HEAP, Memory
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.model import TopicPartition
+from ts_common.query.read_split import read_split
+from ts_common.query.split import Split
+from ts_common.reading.transactions import apart
+from ts_common.store.contract import ObjectStore
+
+_OFFSET = "offset"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A split of a plan. It can be pickled.
+
+    Attributes:
+        split: to read.
+        topic_id: of its rows; None if the cluster has no topic ids.
+        shown_before: for a late claim, the transactions that hid its rows when the table passed the hole; rows that
+            they do not hide are in the table already. Empty for other claims.
+    """
+
+    split: Split
+    topic_id: str | None
+    shown_before: tuple[AbortedTransaction, ...] = ()
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition of its rows."""
+        return self.split.ranges[0].copies[0].keys.partition
+
+    @property
+    def offsets(self) -> int:
+        """The number of its offsets; records are fewer where compaction removed some."""
+        return sum(part.end - part.start for part in self.split.ranges)
+
+    def rows(self, store: ObjectStore, names: Sequence[str], memory: Memory = HEAP) -> Iterator[pa.RecordBatch]:
+        """Yield its rows with the named columns, `offset` among them, in the order of offsets.
+
+        Args:
+            store: of the split.
+            names: of the columns.
+            memory: as of `ts_common.query.read_split.read_split`, which also says what it raises.
+        """
+        if not self.shown_before:
+            yield from read_split(store, self.split, names, memory)
+            return
+        hidden = apart((*self.split.aborted, *self.shown_before))
+        before = [rows[_OFFSET] for rows in read_split(store, replace(self.split, aborted=hidden), [_OFFSET])]
+        known = pa.chunked_array(before, pa.int64()).to_numpy()
+        for rows in read_split(store, self.split, names, memory):
+            is_new = ~np.isin(rows[_OFFSET].to_numpy(), known, assume_unique=True)
+            if is_new.any():
+                yield rows.filter(pa.array(is_new))

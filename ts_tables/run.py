@@ -1,0 +1,116 @@
+"""A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Protocol
+
+from ts_common.errors import OutcomeUnknown
+from ts_tables.claims.state import TableState
+from ts_tables.planning.plan import TablePlan
+from ts_tables.targets import Added, HeadMoved, OpenedTable, Target
+from ts_tables.tasks import TaskResult, WriteTask
+
+Engine = Callable[[Sequence[WriteTask]], Sequence[TaskResult]]
+
+
+class Plans(Protocol):
+    """Plans the commits of a table: `ts_tables.planning.plan.Planner`."""
+
+    def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
+        """Return what the next commit adds."""
+        ...
+
+
+@dataclass
+class RunSummary:
+    """What a run did.
+
+    Attributes:
+        commits: their number.
+        records: added.
+        files: added.
+        bytes: of the files.
+        removed: leftover files of earlier runs that were removed.
+        waits: sentences about holes that the table waits at.
+        lag: offsets of each topic that are shipped and not claimed.
+    """
+
+    commits: int = 0
+    records: int = 0
+    files: int = 0
+    bytes: int = 0
+    removed: int = 0
+    waits: tuple[str, ...] = ()
+    lag: dict[str, int] = field(default_factory=dict)
+
+
+def run_once(target: Target, plans: Plans, engine: Engine) -> RunSummary:
+    """Add to a table what the archive has for it, in one commit or several; return what was done.
+
+    Args:
+        target: the table.
+        plans: plans its commits.
+        engine: runs tasks, and returns their results in their order.
+
+    Raises:
+        HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
+        DataLoss, QueryError, OperatorError: the table or the archive needs its operator.
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied, OutcomeUnknown: as the tasks and the
+            target raise them.
+    """
+    summary = RunSummary()
+    while True:
+        opened: OpenedTable = target.open()
+        plan = plans.plan(opened.state)
+        summary.waits, summary.lag = plan.waits, dict(plan.lag)
+        if plan.is_empty:
+            break
+        _commit(target, opened, plan, engine, summary)
+        if not plan.has_more:
+            break
+    return summary
+
+
+def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine, summary: RunSummary) -> None:
+    identity = token_hex(8)
+    opened.begin(identity)
+    sent = False
+    try:
+        tasks = [
+            WriteTask(work, opened.layout, opened.files(identity, number), opened.describer)
+            for number, work in enumerate(plan.work)
+        ]
+        results = engine(tasks)
+        if len(results) != len(tasks):
+            raise AssertionError(f"{len(tasks)} tasks have {len(results)} results")
+        added = Added(
+            files=[each for result in results for each in result.files],
+            late=plan.late,
+            valid_through=_valid_through(results),
+        )
+        sent = True
+        target.commit(opened, identity, plan.state, added)
+    except OutcomeUnknown:
+        raise  # it can still land: a later run removes its files, or finds them committed
+    except HeadMoved:
+        target.clean()
+        raise
+    except BaseException:
+        if not sent:
+            target.clean(unsent=identity)
+        raise
+    summary.commits += 1
+    summary.records += sum(result.rows for result in results)
+    summary.files += len(added.files)
+    summary.bytes += sum(each["size"] for each in added.files)
+    summary.removed += target.clean()
+
+
+def _valid_through(results: Sequence[TaskResult]) -> int | None:
+    """Return the least, over partitions, of the greatest timestamp of their rows."""
+    latest: dict[str, int] = {}
+    for result in results:
+        if result.last_timestamp is not None:
+            latest[result.partition] = max(result.last_timestamp, latest.get(result.partition, result.last_timestamp))
+    return min(latest.values(), default=None)
