@@ -28,16 +28,26 @@ from tempfile import TemporaryDirectory
 from ts_local.jars import BUILD
 
 CHECKOUT = BUILD.parent
-PACKAGES = ("ts_common", "ts_uploader", "ts_spark", "tsctl", "pyspark_kafka_segments")
+_PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+PACKAGES = tuple(each.rstrip("*") for each in _PROJECT["tool"]["setuptools"]["packages"]["find"]["include"])
 BUNDLED = ("README.md", "CHANGELOG.md", "LICENSE", "conf", "deploy", "docs", "requirements")
-EXTRAS = ("agent", "tsctl", "spark", "pyspark", "gcs", "azure")  # those whose dependencies all have wheels
+EXTRAS = (
+    "agent",
+    "tsctl",
+    "reader",
+    "schemas",
+    "tables",
+    "spark",
+    "pyspark",
+    "gcs",
+    "azure",
+)  # those whose dependencies all have wheels
 _LOCK = "requirements/ts-uploader.txt"
 
 
 def version() -> str:
     """Return the version of `pyproject.toml`."""
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
+    return str(_PROJECT["project"]["version"])
 
 
 def commit_time() -> int:

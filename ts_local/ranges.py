@@ -16,7 +16,7 @@ from pathlib import Path
 from ts_local import dist
 from ts_local.jars import BUILD
 
-EXTRAS = "agent,spark,reader,tsctl,schemas,gcs,azure"
+EXTRAS = "agent,spark,reader,tables,tsctl,schemas,gcs,azure"
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 TESTS = ("tests/common", "tests/tsctl", "tests/spark", "tests/uploader/status", "tests/uploader/metrics")
 _LEFT_OUT = (

@@ -41,6 +41,12 @@ def test_the_wheel_contains_every_file_of_the_packages(release: Path) -> None:
     assert {Path(name).name for name in manuals} == {"ts-uploader.1", "tsctl.1"}
 
 
+def test_every_package_of_the_checkout_is_released() -> None:
+    """But the local cluster, tests and benchmarks: a command that needs a package finds it."""
+    found = {path.parent.name for path in CHECKOUT.glob("*/__init__.py")}
+    assert {*dist.PACKAGES} == found - {"ts_local", "tests", "bench"}
+
+
 def test_the_version_is_the_same_everywhere(release: Path) -> None:
     """In the wheel, in `--version` and in the newest section of the changelog."""
     version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]

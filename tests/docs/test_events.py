@@ -15,7 +15,7 @@ import pytest
 from tests.docs.commands import CHECKOUT
 from ts_uploader.metrics.metrics_page import families
 
-_ROOMS = ("ts_common", "ts_uploader", "ts_spark", "tsctl")
+_ROOMS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "tsctl")
 _METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 _NAME = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
 # Pages for operators and contributors. Others name functions of Spark, or tests; `make docs` writes the metrics.
