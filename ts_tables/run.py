@@ -1,17 +1,18 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Protocol
+from typing import Any, BinaryIO, Protocol
 
 from ts_common.errors import OutcomeUnknown
-from ts_tables.claims.state import TableState
-from ts_tables.planning.plan import TablePlan
+from ts_tables.claims.state import Kept, TableState
+from ts_tables.files.digest import DigestSum
+from ts_tables.planning.plan import TablePlan, TakenBack
 from ts_tables.targets import Added, HeadMoved, OpenedTable, Target
-from ts_tables.tasks import TaskResult, WriteTask
+from ts_tables.tasks import TakenBackTask, Task, TaskResult, WriteTask
 
-Engine = Callable[[Sequence[WriteTask]], Sequence[TaskResult]]
+Engine = Callable[[Sequence[Task]], Sequence[TaskResult]]
 
 
 class Plans(Protocol):
@@ -77,20 +78,28 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
     opened.begin(identity)
     sent = False
     try:
-        tasks = [
+        affected = _affected(opened, plan)
+        tasks: list[Task] = [
             WriteTask(work, opened.layout, opened.files(identity, number), opened.describer)
             for number, work in enumerate(plan.work)
+        ]
+        tasks += [
+            TakenBackTask(
+                open_file, entries, plan.keeps, opened.layout, opened.files(identity, number), opened.describer
+            )
+            for number, (open_file, entries) in enumerate(affected.values(), len(tasks))
         ]
         results = engine(tasks)
         if len(results) != len(tasks):
             raise AssertionError(f"{len(tasks)} tasks have {len(results)} results")
         added = Added(
             files=[each for result in results for each in result.files],
+            replaced=() if plan.keeps else [*affected],
             late=plan.late,
             valid_through=_valid_through(results),
         )
         sent = True
-        target.commit(opened, identity, plan.state, added)
+        target.commit(opened, identity, _keeping(plan, affected, results), added)
     except OutcomeUnknown:
         raise  # it can still land: a later run removes its files, or finds them committed
     except HeadMoved:
@@ -101,16 +110,40 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
             target.clean(unsent=identity)
         raise
     summary.commits += 1
-    summary.records += sum(result.rows for result in results)
+    summary.records += sum(result.rows for result in results[: len(plan.work)])
     summary.files += len(added.files)
     summary.bytes += sum(each["size"] for each in added.files)
     summary.removed += target.clean()
+
+
+def _affected(opened: OpenedTable, plan: TablePlan) -> dict[str, tuple[Callable[[], BinaryIO], tuple[TakenBack, ...]]]:
+    """Return the files that can have rows that were taken back, by path, each with the entries of the plan."""
+    affected: dict[str, tuple[Callable[[], BinaryIO], tuple[TakenBack, ...]]] = {}
+    for entry in plan.taken_back:
+        for path, open_file in opened.files_with(entry):
+            affected[path] = (open_file, (*affected.get(path, (open_file, ()))[1], entry))
+    return affected
+
+
+def _keeping(plan: TablePlan, affected: Mapping[str, Any], results: Sequence[TaskResult]) -> TableState:
+    """Return the plan's state with the rows that were taken back and stay."""
+    if not plan.keeps or not affected:
+        return plan.state
+    sums = dict.fromkeys(plan.taken_back, DigestSum())
+    for (_, entries), result in zip(affected.values(), results[-len(affected) :], strict=True):
+        for entry, found in zip(entries, result.found, strict=True):
+            sums[entry] += found
+    state = plan.state
+    for entry, found in sums.items():
+        kept = Kept(entry.start, entry.end, found.rows, found.text)
+        state = state.keeping(entry.partition.topic, entry.directory, entry.partition.partition, kept)
+    return state
 
 
 def _valid_through(results: Sequence[TaskResult]) -> int | None:
     """Return the least, over partitions, of the greatest timestamp of their rows."""
     latest: dict[str, int] = {}
     for result in results:
-        if result.last_timestamp is not None:
+        if result.last_timestamp is not None:  # of a task that added rows
             latest[result.partition] = max(result.last_timestamp, latest.get(result.partition, result.last_timestamp))
     return min(latest.values(), default=None)

@@ -1,12 +1,13 @@
 """What a run needs of a table, whatever its format is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from ts_common.errors import StaleStateError
 from ts_tables.claims.state import TableState
 from ts_tables.files.parquet_writer import Layout
+from ts_tables.planning.plan import TakenBack
 from ts_tables.tasks import Describer, NewFiles
 
 
@@ -20,12 +21,14 @@ class Added:
 
     Attributes:
         files: as `ts_tables.tasks.Describer.describe` returns them.
+        replaced: paths of files whose rows `files` has as far as they stay.
         late: the number of passed holes that it claims.
         valid_through: the least, over the partitions that moved, of the greatest timestamp of their rows, ms; None
             without rows. A mark, no proof of completeness: a later record can have an earlier timestamp.
     """
 
     files: Sequence[Mapping[str, Any]]
+    replaced: Sequence[str]
     late: int
     valid_through: int | None
 
@@ -54,6 +57,10 @@ class OpenedTable(Protocol):
 
     def begin(self, plan: str) -> None:
         """Note a plan before its first file."""
+        ...
+
+    def files_with(self, taken_back: TakenBack) -> Sequence[tuple[str, Callable[[], BinaryIO]]]:
+        """Return the path of each file that can have rows of an entry, and what opens it for reading."""
         ...
 
 

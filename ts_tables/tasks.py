@@ -1,19 +1,28 @@
 """What a task does: it reads the rows of one part of a plan, and writes them to files."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ts_common.decode.memory import RecycledMemory
 from ts_common.errors import StoreUnavailable
 from ts_common.query.shared_stores import shared_store
+from ts_tables.files.digest import DigestSum, sum_of
 from ts_tables.files.parquet_writer import FileWriter, Layout, WrittenFile
 from ts_tables.files.partitioning import Key
-from ts_tables.files.raw_columns import READ, RawColumns
+from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
+from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
+
+_REWRITTEN_ROWS: Final = 1 << 15
+
+Task = Callable[[], "TaskResult"]
 
 
 class NewFiles(Protocol):
@@ -41,12 +50,14 @@ class TaskResult:
         files: as `Describer.describe` returns them.
         rows: their number.
         last_timestamp: the greatest of the rows, ms; None without rows, or if none has one.
+        found: rows that were taken back: their number and sums for each entry of a `TakenBackTask`.
     """
 
     partition: str
     files: tuple[Mapping[str, Any], ...]
     rows: int
     last_timestamp: int | None
+    found: tuple[DigestSum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,72 @@ class WriteTask:
             raise
         prefix = split.ranges[0].copies[0].keys.prefix
         return TaskResult(prefix, tuple(self.describer.describe(each) for each in written), rows, last)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBackTask:
+    """Finds the rows of a file that were taken back; writes its other rows anew, or counts those. It can be pickled.
+
+    Attributes:
+        open_file: opens the file for reading.
+        taken_back: entries of the plan.
+        keeps: whether the rows stay: then nothing is written.
+        layout: of the files.
+        files: opens new ones.
+        describer: describes them.
+    """
+
+    open_file: Callable[[], BinaryIO]
+    taken_back: tuple[TakenBack, ...]
+    keeps: bool
+    layout: Layout
+    files: NewFiles
+    describer: Describer
+
+    def __call__(self) -> TaskResult:
+        """Read the file, and write the rows that stay.
+
+        Raises:
+            StoreUnavailable: a file cannot be read or written.
+        """
+        writer = FileWriter(self.layout, self.files.open)
+        found = [DigestSum()] * len(self.taken_back)
+        rows = 0
+        try:
+            with self.open_file() as stream:
+                for batch in pq.ParquetFile(stream).iter_batches(_REWRITTEN_ROWS):
+                    is_taken = pa.array(np.zeros(batch.num_rows, bool))
+                    for at, each in enumerate(self.taken_back):
+                        is_one = _is_of(batch, each)
+                        found[at] += sum_of(batch.filter(is_one))
+                        is_taken = pc.or_(is_taken, is_one)
+                    staying = batch.filter(pc.invert(is_taken))
+                    rows += staying.num_rows
+                    if not self.keeps and staying.num_rows:
+                        writer.add(staying.rename_columns(self.layout.schema.names))
+            written = writer.close()
+        except OSError as error:
+            writer.abort()
+            raise StoreUnavailable(f"a file of the table cannot be written anew: {error}") from error
+        except BaseException:
+            writer.abort()
+            raise
+        return TaskResult("", tuple(self.describer.describe(each) for each in written), rows, None, tuple(found))
+
+
+def _is_of(rows: pa.RecordBatch, taken_back: TakenBack) -> pa.Array:
+    """Return which rows are of an entry."""
+    topic_id = taken_back.topic_id
+    return functools.reduce(
+        pc.and_,
+        [
+            pc.equal(rows["topic"], taken_back.partition.topic),
+            pc.equal(rows[PARTITION], taken_back.partition.partition),
+            rows[TOPIC_ID].is_null() if topic_id is None else pc.fill_null(pc.equal(rows[TOPIC_ID], topic_id), False),
+            pc.greater_equal(rows[OFFSET], taken_back.start),
+            pc.less(rows[OFFSET], taken_back.end),
+        ],
+    )
 
 
 def _later(last: int | None, times: pa.Array) -> int | None:

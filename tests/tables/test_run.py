@@ -5,6 +5,7 @@ from typing import Any
 
 import duckdb
 import polars
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import And, EqualTo
 
@@ -13,8 +14,9 @@ from tests.tables.made_tables import MadeTable
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive
-from ts_tables.claims.advance import OnHole, OnLost, Policy
-from ts_tables.claims.state import TableState
+from ts_tables.claims.advance import OnHole, OnLost, OnTakenBack, Policy
+from ts_tables.claims.state import Kept, TableState
+from ts_tables.files.digest import parse_sums, sum_of
 
 where: Any = EqualTo  # its types are those of its fields, not of its arguments
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -141,11 +143,51 @@ def test_rows_that_an_election_took_back_end_the_run(archive: MadeArchive, table
     put(archive, 0, 100)
     table.create()
     table.run()
-    archive.put_segment("t", 60, batches((60, 90), epoch=2), variant=True)
-    archive.commit("t", 90, epochs=((0, 0), (2, 60)), highest_base=60, last_stable_offset=90)
+    elected(archive)
     with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 were taken back"):
         table.run()
     assert table.offsets() == list(range(100))
+
+
+def elected(archive: MadeArchive) -> None:
+    """A leader without offsets 60 to 99 was elected, and wrote 60 to 89."""
+    archive.put_segment("t", 60, batches(*steps(60, 90), epoch=2, value=b"later"), variant=True)
+    archive.commit("t", 90, epochs=((0, 0), (2, 60)), highest_base=60, last_stable_offset=90)
+
+
+def test_rows_that_were_taken_back_are_replaced(archive: MadeArchive, table: MadeTable) -> None:
+    """In one commit, which has the records of the later leader too; other partitions keep theirs."""
+    put(archive, 0, 50)
+    put(archive, 50, 100)
+    put(archive, 0, 100, partition=1)
+    table.partition_by = ("day(timestamp)",)
+    table.policy = Policy(on_taken_back=OnTakenBack.DELETE)
+    table.create()
+    table.run()
+    before = len(table.table.snapshots())
+    elected(archive)
+    assert table.run().records == 30
+    assert len(table.table.snapshots()) == before + 1
+    rows = [row for row in table.rows() if row["_partition"] == 0]
+    assert [row["_offset"] for row in rows] == list(range(90))
+    assert {row["value"] for row in rows[60:]} == {b"later"}
+    assert table.offsets(1) == list(range(100))
+    assert table.head.state.topics["t"][0].partitions[0].claims == ((0, 90),)
+
+
+def test_rows_that_were_taken_back_can_stay(archive: MadeArchive, table: MadeTable) -> None:
+    """Beside the records of the later leader; the state has their number and digests."""
+    put(archive, 0, 100)
+    table.policy = Policy(on_taken_back=OnTakenBack.KEEP)
+    table.create()
+    table.run()
+    taken = table.arrow().filter(pc.field("_offset") >= 60)
+    elected(archive)
+    table.run()
+    assert table.offsets() == sorted([*range(100), *range(60, 90)])
+    found = sum_of(taken)
+    assert table.head.state.topics["t"][0].partitions[0].kept == (Kept(60, 100, 40, found.text),)
+    assert parse_sums(40, found.text) == found
 
 
 def test_offsets_that_retention_removed_end_the_run(archive: MadeArchive, table: MadeTable) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ts_common.archive.epoch_history import EpochHistory
-from ts_tables.claims.state import Kept, PartitionState, PassedHole, without
+from ts_tables.claims.state import PartitionState, PassedHole, without
 
 
 class OnHole(StrEnum):
@@ -204,20 +204,6 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
         lost=(*state.lost, *lost),
     )
     return Step(state, claims, late, taken_back, waits)
-
-
-def keeping(step: Step, rows: int, digest: str) -> Step:
-    """Return a step whose state notes the rows that were taken back and stay.
-
-    Args:
-        step: with `taken_back`.
-        rows: their number.
-        digest: the sum of their digests, hexadecimal.
-    """
-    if step.taken_back is None or not rows:
-        return step
-    kept = Kept(*step.taken_back, rows, digest)
-    return replace(step, state=replace(step.state, kept=(*step.state.kept, kept)))
 
 
 def parting(known: PartitionState, next_offset: int, epochs: EpochHistory) -> int:

@@ -5,7 +5,7 @@
     {"version":1,"cluster":"prod","isolation":"read_committed",
      "topics":{"orders":[{"directory":"orders","id":"pQ1r...","partitions":{"0":{
        "from":0,"to":250,"epochs":[[0,0],[3,120]],
-       "holes":[[100,120,[[7,90]]]],"lost":[[20,30]],"kept":[[200,210,9,"88..."]]}}}]}}
+       "holes":[[100,120,[[7,90]]]],"lost":[[20,30]],"kept":[[200,210,9,"88...:1f..."]]}}}]}}
 
 A topic has an entry for each incarnation, in their order. `directory` identifies it, as in the archive. `id` is the
 topic id when the table first claimed of it, and the `_topic_id` of its rows. `from` and `to` bound the claims of a
@@ -20,6 +20,7 @@ sum of their digests. The claims contain these offsets again, with the records o
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -39,7 +40,7 @@ from ts_common.model import is_topic_name
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
-_MOST_DIGEST_DIGITS: Final = 64
+_SUMS: Final = re.compile(r"[0-9a-f]{1,40}:[0-9a-f]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Kept:
         start: first offset.
         end: the offset after the last.
         rows: their number.
-        digest: the sum of their digests, see `ts_tables.verify`; hexadecimal.
+        digest: the sums of their digests, as `ts_tables.files.digest` writes them.
     """
 
     start: int
@@ -156,6 +157,15 @@ class TableState:
         known = self.topics.get(topic, ())
         others = tuple(changed if each.directory == changed.directory else each for each in known)
         return replace(self, topics={**self.topics, topic: others if changed in others else (*known, changed)})
+
+    def keeping(self, topic: str, directory: str, partition: int, kept: Kept) -> "TableState":
+        """Return the state with rows of a partition that an election removed from its log, and that stay."""
+        incarnation = self.incarnation(topic, directory)
+        if incarnation is None or not kept.rows:
+            return self
+        known = incarnation.partitions[partition]
+        partitions = {**incarnation.partitions, partition: replace(known, kept=(*known.kept, kept))}
+        return self.with_incarnation(topic, replace(incarnation, partitions=partitions))
 
     def encode(self) -> bytes:
         """Return the JSON text; equal states have equal text."""
@@ -249,7 +259,8 @@ def _partition(fields: Any) -> PartitionState:
     _check_apart(sorted([*((hole.start, hole.end) for hole in holes), *lost]), start, end)
     kept = []
     for low, high, count, digest in (rows(each) for each in rows(fields.get("kept", []))):
-        int(text(digest, _MOST_DIGEST_DIGITS), 16)
+        if not _SUMS.fullmatch(text(digest)):
+            raise ValueError(f"{digest!r} is no sum of digests")
         kept.append(Kept(whole_number(low), whole_number(high, low), whole_number(count), digest))
     return PartitionState(start, end, epochs, tuple(holes), lost, tuple(kept))
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from ts_common.execution.process_pool import run_in_worker
-from ts_tables.tasks import TaskResult, WriteTask
+from ts_tables.tasks import Task, TaskResult
 
 
 def run_in_processes(
-    tasks: Sequence[WriteTask], done: Callable[[TaskResult], None] = lambda _: None, workers: int | None = None
+    tasks: Sequence[Task], done: Callable[[TaskResult], None] = lambda _: None, workers: int | None = None
 ) -> list[TaskResult]:
     """Return the result of each task, in their order; the first error ends the others.
 
@@ -25,7 +25,7 @@ def run_in_processes(
     if count <= 1:
         return list(_here(tasks, done))
 
-    def run(task: WriteTask) -> TaskResult:
+    def run(task: Task) -> TaskResult:
         result = run_in_worker(task)
         done(result)
         return result
@@ -39,7 +39,7 @@ def run_in_processes(
     return [(failed or future).result() for future in futures]
 
 
-def _here(tasks: Sequence[WriteTask], done: Callable[[TaskResult], None]) -> Iterator[TaskResult]:
+def _here(tasks: Sequence[Task], done: Callable[[TaskResult], None]) -> Iterator[TaskResult]:
     for task in tasks:
         result = task()
         done(result)

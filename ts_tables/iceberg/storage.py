@@ -16,13 +16,16 @@ from typing import Any, BinaryIO, Final, cast
 from uuid import uuid4
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from ts_common.errors import OperatorError
 from ts_common.json_objects import decoding, optional_number, parse_fields
 from ts_tables.files.partitioning import Key
+from ts_tables.files.raw_columns import OFFSET, PARTITION
 
 _PLANS: Final = "_ts/plans"
 _PLAN_BYTES: Final = 4096
@@ -49,6 +52,50 @@ class PlanFiles:
         path = f"{self.location}/data/{self.plan}/{self.number:05d}-{uuid4().hex}.parquet"
         io = load_file_io(self.properties, self.location)
         return path, cast("BinaryIO", io.new_output(path).create(overwrite=True))
+
+
+@dataclass(frozen=True)
+class ExistingFile:
+    """Opens a data file for reading. It can be pickled.
+
+    Attributes:
+        properties: of the table's file system.
+        path: of the file.
+    """
+
+    properties: dict[str, str]
+    path: str
+
+    def __call__(self) -> BinaryIO:
+        """Return a stream of the file."""
+        return cast("BinaryIO", load_file_io(self.properties, self.path).new_input(self.path).open())
+
+
+def files_between(table: Table, topic: str, partition: int, offsets: tuple[int, int]) -> list[DataFile]:
+    """Return the data files of a table's `main` that can have records of a partition, by their statistics.
+
+    Args:
+        table: as it was loaded.
+        topic: of the records.
+        partition: of the records.
+        offsets: `[from, to)`.
+
+    Raises:
+        OperatorError: a file has delete files, which this program does not apply.
+    """
+    compare: dict[str, Any] = {"eq": EqualTo, "from": GreaterThanOrEqual, "to": LessThan}
+    wanted = And(
+        compare["eq"]("topic", topic),
+        compare["eq"](PARTITION, partition),
+        compare["from"](OFFSET, offsets[0]),
+        compare["to"](OFFSET, offsets[1]),
+    )
+    found = list(table.scan(row_filter=wanted).plan_files())
+    if deleted := next((task.file.file_path for task in found if task.delete_files), None):
+        raise OperatorError(
+            f"{deleted} has delete files of another program; rewrite_data_files of Spark applies them, then run again"
+        )
+    return [task.file for task in found]
 
 
 class TableFiles:

@@ -1,12 +1,13 @@
 """An Iceberg table as the target of runs: where its state is read, its files written, and its commits made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import BinaryIO, Final
 
 import structlog
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from ts_common.errors import OperatorError
@@ -18,7 +19,8 @@ from ts_tables.iceberg.commit import Change, commit, load
 from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, Finding, check, read_head, summary_of
-from ts_tables.iceberg.storage import PlanFiles, TableFiles
+from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between
+from ts_tables.planning.plan import TakenBack
 from ts_tables.targets import Added
 from ts_tables.tasks import NewFiles
 
@@ -65,6 +67,7 @@ class Opened:
         layout: of its files.
         describer: of its files.
         table: as it was loaded.
+        replaceable: data files that `files_with` returned, by path.
     """
 
     state: TableState
@@ -72,10 +75,24 @@ class Opened:
     layout: Layout
     describer: FileDescriber
     table: Table = field(repr=False)
+    replaceable: dict[str, DataFile] = field(default_factory=dict, repr=False)
 
     def files(self, plan: str, number: int) -> NewFiles:
         """Return what opens the files of one part of a plan."""
         return PlanFiles(dict(self.table.io.properties), self.table.location(), plan, number)
+
+    def files_with(self, taken_back: TakenBack) -> list[tuple[str, Callable[[], BinaryIO]]]:
+        """Return the path of each file that can have rows of an entry, and what opens it for reading."""
+        with calling(f"table {'.'.join(self.table.name())}"):
+            found = files_between(
+                self.table,
+                taken_back.partition.topic,
+                taken_back.partition.partition,
+                (taken_back.start, taken_back.end),
+            )
+            self.replaceable |= {each.file_path: each for each in found}
+            properties = dict(self.table.io.properties)
+            return [(each.file_path, ExistingFile(properties, each.file_path)) for each in found]
 
     def begin(self, plan: str) -> None:
         """Note a plan before its first file."""
@@ -175,7 +192,9 @@ class IcebergTarget:
             summary[_VALID_THROUGH] = str(added.valid_through)
         if added.late:
             summary[_LATE] = str(added.late)
-        commit(self._catalog, self._name.name, Change(files, (), summary, plan), opened.head, self._accept)
+        removed = [opened.replaceable[path] for path in added.replaced]
+        change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id)
+        commit(self._catalog, self._name.name, change, opened.head, self._accept)
 
     def clean(self, unsent: str | None = None) -> int:
         """Remove files that no commit has, and return their number; errors are logged, because a later run repeats it.

@@ -21,7 +21,7 @@ from ts_common.query.splitting import PartitionRanges
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import find_hidden
 from ts_common.store.contract import ObjectStore
-from ts_tables.claims.advance import OnRecreated, Policy, Seen, Step, advance, begin, needs_view
+from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view
 from ts_tables.claims.state import IncarnationState, PartitionState, PassedHole, TableState
 from ts_tables.planning.work import Work
 
@@ -34,12 +34,14 @@ class TakenBack:
 
     Attributes:
         partition: of the rows.
+        directory: of the incarnation.
         topic_id: of the rows.
         start: first offset.
         end: the offset after the last.
     """
 
     partition: TopicPartition
+    directory: str
     topic_id: str | None
     start: int
     end: int
@@ -53,6 +55,7 @@ class TablePlan:
         state: after the commit.
         work: splits to read, by topic, partition and offset; those of late claims last.
         taken_back: rows to delete, or to keep beside the new ones.
+        keeps: whether they are kept.
         late: the number of passed holes that are claimed now.
         waits: one sentence for each hole that the table waits at.
         lag: offsets of each topic that are shipped and not claimed after the commit.
@@ -62,6 +65,7 @@ class TablePlan:
     state: TableState
     work: tuple[Work, ...]
     taken_back: tuple[TakenBack, ...]
+    keeps: bool
     late: int
     waits: tuple[str, ...]
     lag: Mapping[str, int]
@@ -168,10 +172,11 @@ class Planner:
             state=state,
             work=(*self._work(planned), *self._late_work(planned)),
             taken_back=tuple(
-                TakenBack(each.sight.partition, each.sight.topic_id, *each.step.taken_back)
+                TakenBack(each.sight.partition, each.sight.directory, each.sight.topic_id, *each.step.taken_back)
                 for each in planned
                 if each.step.taken_back is not None
             ),
+            keeps=self._policy.on_taken_back is OnTakenBack.KEEP,
             late=sum(len(each.step.late) for each in planned),
             waits=tuple(_waiting(each) for each in planned if each.step.waits is not None),
             lag=_lag(state, sights),

@@ -14,7 +14,6 @@ from ts_tables.claims.advance import (
     Seen,
     advance,
     begin,
-    keeping,
     needs_view,
     parting,
 )
@@ -68,14 +67,12 @@ def test_rows_that_an_election_took_back_end_the_run() -> None:
 
 @pytest.mark.parametrize("choice", [OnTakenBack.DELETE, OnTakenBack.KEEP])
 def test_rows_that_were_taken_back_are_claimed_again(choice: OnTakenBack) -> None:
-    """From where the epochs part, with the epochs of the new leader; kept rows are noted."""
+    """From where the epochs part, with the epochs of the new leader."""
     later = EpochHistory(((0, 0), (3, 120), (4, 150)))
     step = advance(KNOWN, seen(180, line=later), Policy(on_taken_back=choice))
     assert step.taken_back == (150, 200)
     assert step.claims == ((150, 180),)
     assert step.state.epochs == later
-    assert keeping(step, 50, "ab").state.kept == (Kept(150, 200, 50, "ab"),)
-    assert keeping(step, 0, "0").state.kept == ()
 
 
 def test_a_commit_that_was_rebuilt_below_the_claims_takes_nothing_back() -> None:
@@ -159,7 +156,9 @@ def test_ranges_without_others_are_ascending() -> None:
 
 
 def table() -> TableState:
-    state = PartitionState(0, 250, LINE, (PassedHole(100, 120, ((7, 90),)),), ((20, 30),), (Kept(200, 210, 9, "8a"),))
+    state = PartitionState(
+        0, 250, LINE, (PassedHole(100, 120, ((7, 90),)),), ((20, 30),), (Kept(200, 210, 9, "8a:1f"),)
+    )
     old = IncarnationState("orders", None, {0: PartitionState(5, 5)})
     new = IncarnationState("orders~pQ", "pQ", {0: state, 3: PartitionState(0, 1)})
     return TableState("prod", True, {"orders": (old, new)})
@@ -170,6 +169,15 @@ def test_a_state_is_read_as_it_was_written() -> None:
     assert decode_state(table().encode(), "t") == table()
 
 
+def test_rows_that_stay_are_noted() -> None:
+    """Beside those of earlier elections; without rows there is nothing to note."""
+    state = table().keeping("orders", "orders~pQ", 3, Kept(0, 1, 1, "1:2"))
+    found = state.incarnation("orders", "orders~pQ")
+    assert found is not None
+    assert found.partitions[3].kept == (Kept(0, 1, 1, "1:2"),)
+    assert table().keeping("orders", "orders~pQ", 3, Kept(0, 1, 0, "0:0")) == table()
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -178,7 +186,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
         ("[100,120,", "[100,90,"),
         ("[100,120,", "[100,251,"),
         ("[100,120,", "[25,120,"),
-        ('"8a"', '"8z"'),
+        ('"8a:1f"', '"8z:1f"'),
         ('"directory":"orders~pQ"', '"directory":"orders"'),
         ('"read_committed"', '"maybe"'),
         ('"3":', '"03":'),

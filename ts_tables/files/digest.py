@@ -1,0 +1,96 @@
+"""The digest of a record, and sums of digests over rows.
+
+::
+
+    SHA-256 of "topic|partition|offset|ms|type|H(key)|H(value)|H(name):H(value),H(name):H(value)"
+
+`H` is the SHA-256 of the bytes, in lower-case hexadecimal, and `N` for NULL; no header is an empty text. `ms` is the
+timestamp in milliseconds, `N` without one. Sums are those of the first and of the second 64 bits, each as an unsigned
+number: a row that is twice in a table is found, as it is not with XOR. The order of rows has no effect.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class DigestSum:
+    """The number of rows, and the sums of the two halves of their digests."""
+
+    rows: int = 0
+    first: int = 0
+    second: int = 0
+
+    def __add__(self, other: "DigestSum") -> "DigestSum":
+        return DigestSum(self.rows + other.rows, self.first + other.first, self.second + other.second)
+
+    def __sub__(self, other: "DigestSum") -> "DigestSum":
+        return DigestSum(self.rows - other.rows, self.first - other.first, self.second - other.second)
+
+    @property
+    def text(self) -> str:
+        """Both sums as one text: hexadecimal, with a colon."""
+        return f"{self.first:x}:{self.second:x}"
+
+
+def parse_sums(rows: int, text: str) -> DigestSum:
+    """Return sums.
+
+    Args:
+        rows: their number.
+        text: as `DigestSum.text`.
+
+    Raises:
+        ValueError: it is not such a text.
+    """
+    first, _, second = text.partition(":")
+    return DigestSum(rows, int(first, 16), int(second, 16))
+
+
+def sum_of(rows: pa.RecordBatch | pa.Table) -> DigestSum:
+    """Return the sums of rows with the columns `COLUMNS`."""
+    first = second = 0
+    columns = [_values(rows.column(name), name) for name in COLUMNS]
+    for fields in zip(*columns, strict=True):
+        digest = digest_of(*fields)
+        first += int.from_bytes(digest[:8], "big")
+        second += int.from_bytes(digest[8:16], "big")
+    return DigestSum(rows.num_rows, first, second)
+
+
+def digest_of(
+    topic: str,
+    partition: int,
+    offset: int,
+    milliseconds: int | None,
+    timestamp_type: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Mapping[str, Any]] | None,
+) -> bytes:
+    """Return the digest of one record, 32 bytes."""
+    pairs = ",".join(f"{_hash(_bytes(each['key']))}:{_hash(each['value'])}" for each in headers or ())
+    time = "N" if milliseconds is None else milliseconds
+    text = f"{topic}|{partition}|{offset}|{time}|{timestamp_type}|{_hash(key)}|{_hash(value)}|{pairs}"
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
+    if name != "timestamp":
+        found: list[Any] = column.to_pylist()
+        return found
+    return [None if time is None else time // 1000 for time in column.cast(pa.int64()).to_pylist()]
+
+
+def _bytes(name: str | None) -> bytes | None:
+    return None if name is None else name.encode()
+
+
+def _hash(data: bytes | None) -> str:
+    return "N" if data is None else hashlib.sha256(data).hexdigest()
