@@ -176,7 +176,7 @@ def test_rows_that_were_taken_back_are_replaced(archive: MadeArchive, table: Mad
 
 
 def test_rows_that_were_taken_back_can_stay(archive: MadeArchive, table: MadeTable) -> None:
-    """Beside the records of the later leader; the state has their number and digests."""
+    """Together with the records of the later leader; the state has their number and digests."""
     put(archive, 0, 100)
     table.policy = Policy(on_taken_back=OnTakenBack.KEEP)
     table.create()

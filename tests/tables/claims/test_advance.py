@@ -170,7 +170,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
 
 
 def test_rows_that_stay_are_noted() -> None:
-    """Beside those of earlier elections; without rows there is nothing to note."""
+    """In addition to those of earlier elections; without rows there is nothing to note."""
     state = table().keeping("orders", "orders~pQ", 3, Kept(0, 1, 1, "1:2"))
     found = state.incarnation("orders", "orders~pQ")
     assert found is not None
