@@ -21,12 +21,18 @@ def _context(app: Typer, name: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _commands(command: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each subcommand with its name and its click context, in the order of the help."""
+    """Yield each subcommand with its name and its click context, in the order of the help.
+
+    A command with commands of its own is these.
+    """
     for name, inner in command.commands.items():
         with inner.make_context(
             name, [], parent=context, resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH
         ) as inner_context:
-            yield name, inner, inner_context
+            if hasattr(inner, "commands"):
+                yield from ((f"{name} {own}", *rest) for own, *rest in _commands(inner, inner_context))
+            else:
+                yield name, inner, inner_context
 
 
 def reference(app: Typer, name: str) -> list[str]:

@@ -115,6 +115,11 @@ class Archive:
         """The cluster's id."""
         return self._place.cluster
 
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The URLs of the stores that may have topics of the archive."""
+        return tuple(endpoint.location for endpoint in self._place.endpoints)
+
     def at(self, time: Moment, *, unproven: str = "error", topics: Sequence[str] | None = None) -> "Archive":
         """Return the archive as of a moment: a cut. Its scans show what docs/reader.md promises of a cut.
 

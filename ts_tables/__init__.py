@@ -1,4 +1,14 @@
-"""Tables made of archived topics: each record once, as Iceberg tables or plain files.
+"""Tables made of archived topics: each record once.
 
-`claims` decides what a table takes next, `work` writes files of it, `iceberg` commits them.
+::
+
+    from ts_tables import Tables
+
+    tables = Tables("tables.yaml")
+    tables.create("backup.orders")
+    tables.run("backup.orders")
 """
+
+from ts_tables.tables import PartitionStatus, Tables, TableStatus
+
+__all__ = ["PartitionStatus", "TableStatus", "Tables"]

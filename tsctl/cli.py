@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "cat": ("cat", "cat"),
     "get": ("get", "get"),
     "sql": ("sql", "sql"),
+    "tables": ("tables", "tables"),
     "status": ("status", "status"),
     "adopt-topic-id": ("adopt", "adopt_topic_id"),
 }
@@ -60,7 +61,11 @@ def commands(*names: str) -> typer.Typer:
     app.callback()(_commands)
     for name in names or _COMMANDS:
         module, function = _COMMANDS[name]
-        app.command(name)(getattr(import_module(f"tsctl.commands.{module}"), function))
+        found = getattr(import_module(f"tsctl.commands.{module}"), function)
+        if isinstance(found, typer.Typer):  # a command with commands of its own
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
     return app
 
 

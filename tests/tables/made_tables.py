@@ -18,7 +18,7 @@ from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.parquet_writer import Layout
 from ts_tables.files.partitioning import parse_term
-from ts_tables.files.raw_columns import RAW_SCHEMA
+from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.head import Head, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
@@ -26,7 +26,6 @@ from ts_tables.planning.plan import Planner
 from ts_tables.run import RunSummary, run_once
 
 NAME = ("backup", "t")
-REQUIRED = ("topic", "partition", "offset", "_partition", "_offset", "_ordinal")
 
 
 @dataclass

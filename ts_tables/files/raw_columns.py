@@ -18,6 +18,7 @@ ORDINAL: Final = "_ordinal"
 POSITION_TYPES: Final = {TOPIC_ID: pa.string(), PARTITION: pa.int32(), OFFSET: pa.int64(), ORDINAL: pa.int32()}
 # Read from segments; the other columns have one value for all rows of a partition, or repeat these.
 READ: Final = tuple(name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"})
+REQUIRED: Final = ("topic", "partition", "offset", PARTITION, OFFSET, ORDINAL)  # never NULL
 RAW_SCHEMA: Final = pa.schema([*TYPES.items(), *POSITION_TYPES.items()])
 
 

@@ -58,7 +58,8 @@ class TablePlan:
         keeps: whether they are kept.
         late: the number of passed holes that are claimed now.
         waits: one sentence for each hole that the table waits at.
-        lag: offsets of each topic that are shipped and not claimed after the commit.
+        behind: offsets of each topic that are shipped and not claimed, before the commit.
+        lag: the same after it.
         has_more: whether the archive has more for the table, left for the next commit.
     """
 
@@ -68,6 +69,7 @@ class TablePlan:
     keeps: bool
     late: int
     waits: tuple[str, ...]
+    behind: Mapping[str, int]
     lag: Mapping[str, int]
     has_more: bool = False
 
@@ -166,6 +168,7 @@ class Planner:
             raise DataLoss("; ".join(problems))
         limited = self._limited(stepped)
         planned = in_threads(self._with_ranges, limited)
+        behind = _lag(state, sights)
         for each in planned:
             state = _with_step(state, each)
         return TablePlan(
@@ -179,6 +182,7 @@ class Planner:
             keeps=self._policy.on_taken_back is OnTakenBack.KEEP,
             late=sum(len(each.step.late) for each in planned),
             waits=tuple(_waiting(each) for each in planned if each.step.waits is not None),
+            behind=behind,
             lag=_lag(state, sights),
             has_more=limited != stepped,
         )
@@ -347,8 +351,8 @@ def _lag(state: TableState, sights: Iterable[_Sight]) -> dict[str, int]:
     lag: dict[str, int] = {}
     for sight in sights:
         known = _known(state, sight)
-        behind = sight.end.next_offset - (0 if known is None else known.end)
-        lag[sight.partition.topic] = lag.get(sight.partition.topic, 0) + max(0, behind)
+        left = sight.end.next_offset - (0 if known is None else known.end)
+        lag[sight.partition.topic] = lag.get(sight.partition.topic, 0) + max(0, left)
     return lag
 
 

@@ -237,7 +237,7 @@ def found(table: MadeTable) -> Finding:
 
 
 def test_rows_of_others_end_a_run(table: MadeTable) -> None:
-    """The message names the snapshots; by choice their rows stay beside ours."""
+    """The message names the snapshots; by choice their rows stay with ours."""
     append(table)
     assert found(table) is Finding.FOREIGN
     with pytest.raises(OperatorError, match=r"others wrote rows since our last commit: snapshots \d+ \(append\)"):
@@ -248,7 +248,7 @@ def test_rows_of_others_end_a_run(table: MadeTable) -> None:
 
 
 def test_rows_that_others_deleted_end_a_run(table: MadeTable) -> None:
-    """As by a request to forget somebody."""
+    """As by a request to forget a person."""
     table.table.delete(less_than("_offset", 10))
     assert found(table) is Finding.FOREIGN
     with pytest.raises(OperatorError, match=r"\((overwrite|delete)\)"):

@@ -1,30 +1,142 @@
-"""Tables on a standard output that is no terminal: plain text that programs can cut, with any names in it."""
+"""`tsctl tables`: create, run and status of the tables of a file."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.made_archive import batches
-from tests.spark.archives import Archive
-from tests.tsctl.running import Run
-from tsctl.output import Output
+from tests.made_archive import MadeArchive, batches, steps
+from tests.tsctl.running import PROGRAM, Ended, Run
+from ts_local.waiting import wait_for
+from tsctl.exit_codes import ExitCode
+
+FILE = """
+archive: {{url: "{url}", cluster: prod}}
+catalog:
+  type: sql
+  uri: sqlite:///{directory}/catalog.db
+  warehouse: file://{directory}/warehouse
+tables:
+  backup.t: {{topics: t}}
+  backup.all: {{pattern: ".*", partition_by: topic}}
+"""
 
 
-def test_a_name_cannot_break_a_line_or_command_a_terminal(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """A writer of the bucket chooses names, but does not control the operator's terminal."""
-    hand_made.put_segment("t", 0, batches((0, 10)))
-    hand_made.commit("t", 10)
-    hand_made.store.put("prod/t-0/evil\x1b[2J\nname", b"")
-    ended = run("verify", *named, "--depth", "listing", "--in-flight-hours", "0")
-    assert ended.code == 1
-    assert "\x1b" not in ended.out
-    (line,) = [line for line in ended.out.splitlines() if "evil" in line]
-    assert line.endswith(r"evil\x1b[2J\nname")
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    made = MadeArchive(tmp_path / "archive")
+    put(made, "t", 0, 100)
+    put(made, "u", 0, 20)
+    (tmp_path / "tables.yaml").write_text(FILE.format(url=made.location, directory=tmp_path))
+    return made
 
 
-def test_a_long_table_is_written_line_by_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """For `ls --level segments` of a large partition, drawing the whole table would need a minute and a gigabyte."""
-    Output(as_json=False).table(("NAME", "SIZE", "OK"), [(f"{n:06d}", n, n % 2 == 0) for n in range(100_000)])
-    lines = capfd.readouterr().out.splitlines()
-    assert len(lines) == 100_001
-    assert lines[0] == "NAME    SIZE OK"
-    assert lines[1] == "000000     0 yes"
-    assert lines[-1] == "099999 99999 no"
+def put(archive: MadeArchive, topic: str, start: int, end: int) -> None:
+    archive.put_segment(topic, start, batches(*steps(start, end)))
+    archive.commit(topic, end, highest_base=start, last_stable_offset=end)
+
+
+class Tables:
+    """Runs commands on the file of this test."""
+
+    def __init__(self, run: Run, file: Path) -> None:
+        self._run = run
+        self._file = file
+
+    def __call__(self, *arguments: str) -> Ended:
+        return self._run("tables", *arguments, "--file", self._file)
+
+
+@pytest.fixture
+def tables(run: Run, tmp_path: Path) -> Tables:
+    return Tables(run, tmp_path / "tables.yaml")
+
+
+def test_tables_are_created_run_and_shown(archive: MadeArchive, tables: Tables) -> None:
+    """As a scheduler does it: one line for each table, and JSON with the same facts."""
+    assert tables("create").out == "backup.t: created\nbackup.all: created\n"
+    assert tables("create", "backup.t").out == "backup.t: exists\n"
+    planned = tables("run", "--dry-run")
+    assert "backup.t: 100 offsets in 1 parts; nothing was added" in planned.out
+    first = tables("run", "--workers", "1")
+    assert first.code == ExitCode.FINE
+    assert "backup.t: 100 records in 1 files" in first.out
+    assert "backup.all: 120 records in 2 files" in first.out
+    put(archive, "t", 100, 150)
+    shown = json.loads(tables("status", "backup.t", "--json").out)["tables"][0]
+    assert shown["lag"] == {"t": 50}
+    assert shown["partitions"] == [{"topic": "t", "partition": 0, "topic_id": None, "from": 0, "to": 100, "missing": 0}]
+    lines = tables("run", "--json", "--workers", "1").out.splitlines()
+    assert [(line["table"], line["records"], line["commits"]) for line in map(json.loads, lines)] == [
+        ("backup.t", 50, 1),
+        ("backup.all", 50, 1),
+    ]
+    assert "backup.t t - 1 150 0 0" in " ".join(tables("status").out.split())
+
+
+def test_a_table_that_waits_has_an_exit_code(archive: MadeArchive, tables: Tables) -> None:
+    """The hole is named; the other tables are run."""
+    put(archive, "t", 120, 150)
+    tables("create")
+    ran = tables("run", "--workers", "1")
+    assert ran.code == ExitCode.FOUND
+    assert "t-0: offsets 100 to 119 are missing in the archive" in ran.err
+    assert "backup.all: 120 records" in ran.out
+    shown = tables("status")
+    assert shown.code == ExitCode.FOUND
+    assert "offsets 100 to 119 are missing" in shown.err
+
+
+def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, tables: Tables) -> None:
+    """The exit code is that of the first error."""
+    tables("create", "backup.all")
+    ran = tables("run", "--workers", "1")
+    assert ran.code == ExitCode.REFUSED
+    assert "table backup.t does not exist in the catalog; `tsctl tables create` makes it" in ran.err
+    assert "backup.all: 120 records" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("run", "backup.tt"), "the file has no such table"),
+        (("run", "--every", "soon"), "'soon' is no time"),
+    ],
+)
+def test_a_mistake_is_one_message(
+    archive: MadeArchive, tables: Tables, arguments: tuple[str, ...], reason: str
+) -> None:
+    """With the exit code of a user's mistake."""
+    ran = tables(*arguments)
+    assert ran.code == ExitCode.REFUSED
+    assert reason in ran.err
+
+
+def test_a_missing_file_is_named(run: Run) -> None:
+    """By every command."""
+    for command in ("create", "run", "status"):
+        ran = run("tables", command, "--file", "nowhere.yaml")
+        assert ran.code == ExitCode.REFUSED
+        assert "nowhere.yaml" in ran.err
+
+
+def test_the_schema_of_the_file_is_printed(run: Run) -> None:
+    """For editors."""
+    assert {"archive", "catalog", "tables"} == {*run("tables", "schema").document["properties"]}
+
+
+def test_a_loop_adds_what_comes_until_it_is_ended(archive: MadeArchive, tmp_path: Path) -> None:
+    """SIGTERM ends it after the current run, with exit code 0."""
+    command = [PROGRAM, "tables", "run", "--every", "1s", "--workers", "1", "backup.t"]
+    subprocess.run([PROGRAM, "tables", "create"], cwd=tmp_path, check=True, capture_output=True)
+    log = tmp_path / "log"
+    with log.open("w") as output, subprocess.Popen(command, cwd=tmp_path, stdout=output) as process:
+        try:
+            wait_for(lambda: "100 records" in log.read_text(), "the first run", 60)
+            put(archive, "t", 100, 150)
+            wait_for(lambda: "50 records" in log.read_text(), "the next records", 60)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

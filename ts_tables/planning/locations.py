@@ -1,0 +1,67 @@
+"""Plans of a table whose topics are in several locations: one planner for each, one commit for all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ts_common.query.query import Query, settled
+from ts_common.query.shared_stores import shared_store
+from ts_tables.claims.advance import Policy
+from ts_tables.claims.state import TableState
+from ts_tables.planning.plan import Begins, Planner, TablePlan
+
+Locate = Callable[[], Sequence[Query]]
+
+
+class LocatedPlanner:
+    """Plans the commits of one table; not thread-safe.
+
+    Args:
+        locate: returns a query for each location, with its topics; a pattern can have more topics at each call.
+        policy: of the table.
+        begins: as of `ts_tables.planning.plan.Planner`, like the next one.
+        most_bytes: of segments that one commit adds in a location.
+    """
+
+    def __init__(self, locate: Locate, policy: Policy, begins: Begins, most_bytes: int | None) -> None:
+        self._locate = locate
+        self._arguments = (policy, begins, most_bytes)
+        self._planners: list[tuple[Query, Planner]] = []
+
+    def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
+        """Return what the next commit adds; raise as `ts_tables.planning.plan.Planner.plan`."""
+        queries = list(self._locate())
+        elsewhere = {topic for query in queries[1:] for topic in _named(query)}
+        plans = []
+        for query in queries:
+            here = _named(query) if query is not queries[0] else {*state.topics} - elsewhere
+            topics = {name: claims for name, claims in state.topics.items() if name in here}
+            planner = self._planner(query)
+            plans.append(planner.plan(replace(state, topics=topics), is_first=is_first))
+        if len(plans) == 1:
+            return plans[0]
+        return TablePlan(
+            state=replace(state, topics={name: claims for plan in plans for name, claims in plan.state.topics.items()}),
+            work=tuple(work for plan in plans for work in plan.work),
+            taken_back=tuple(each for plan in plans for each in plan.taken_back),
+            keeps=plans[0].keeps,
+            late=sum(plan.late for plan in plans),
+            waits=tuple(wait for plan in plans for wait in plan.waits),
+            behind={topic: offsets for plan in plans for topic, offsets in plan.behind.items()},
+            lag={topic: offsets for plan in plans for topic, offsets in plan.lag.items()},
+            has_more=any(plan.has_more for plan in plans),
+        )
+
+    def _planner(self, query: Query) -> Planner:
+        """Return the planner of a location; it caches ends and copies as long as the topics are the same."""
+        for known, planner in self._planners:
+            if known == query:
+                return planner
+        store = shared_store(query.location, query.connection)
+        planner = Planner(store, settled(store, query), *self._arguments)
+        others = [(known, each) for known, each in self._planners if known.location != query.location]
+        self._planners = [*others, (query, planner)]
+        return planner
+
+
+def _named(query: Query) -> set[str]:
+    return {*query.subscription.topics}

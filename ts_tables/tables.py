@@ -1,0 +1,209 @@
+"""`Tables`: the entry of the Python API. It creates and runs the tables of a file, and says how far they are."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from ts_common.errors import ConfigurationError, DataLoss
+from ts_common.model import TopicPartition
+from ts_common.query.locations import by_location
+from ts_common.query.query import Query
+from ts_common.suggestions import nearest
+from ts_reader import Archive
+from ts_tables.claims.advance import Policy
+from ts_tables.claims.state import TableState
+from ts_tables.definition.tables_file import TableDefinition, TablesFile, parse_tables, read_tables_file
+from ts_tables.engines.processes import run_in_processes
+from ts_tables.files.parquet_writer import Layout
+from ts_tables.files.partitioning import parse_term
+from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
+from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.planning.locations import LocatedPlanner
+from ts_tables.planning.plan import TablePlan
+from ts_tables.run import Engine, RunSummary, run_once
+
+CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """How far a table is in a partition.
+
+    Attributes:
+        partition: topic and number.
+        topic_id: of the incarnation; None if the cluster has no topic ids.
+        start: first claimed offset.
+        end: the offset after the last claimed one.
+        missing: offsets between them that are not claimed: passed holes and lost ones.
+    """
+
+    partition: TopicPartition
+    topic_id: str | None
+    start: int
+    end: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """How far a table is.
+
+    Attributes:
+        name: of the table.
+        partitions: by topic, incarnation and number.
+        lag: offsets of each topic that are shipped and not claimed; empty if the table fails.
+        findings: sentences about holes that it waits at, and why it fails.
+    """
+
+    name: str
+    partitions: tuple[PartitionStatus, ...]
+    lag: Mapping[str, int]
+    findings: tuple[str, ...]
+
+
+class Tables:
+    """The tables of a file, or of values of the same form.
+
+    Args:
+        source: path of the file, or its content as values.
+        workers: the number of worker processes of a run; None for the number of processors.
+        engine: runs the tasks instead of worker processes.
+
+    Raises:
+        ConfigurationError: with every problem of the file.
+    """
+
+    def __init__(
+        self,
+        source: str | PathLike[str] | Mapping[str, Any],
+        *,
+        workers: int | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self._file: TablesFile = (
+            parse_tables(source, "tables") if isinstance(source, Mapping) else read_tables_file(Path(source))
+        )
+        self._engine: Engine = engine or (lambda tasks: run_in_processes(tasks, workers=workers))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tables, in the order of the file."""
+        return [*self._file.tables]
+
+    def create(self, name: str) -> bool:
+        """Create a table, and return whether it did not exist.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            ConfigurationError: the file has no such table.
+            QueryError: the archive does not have a topic that the table names.
+            OperatorError: a table of this name exists that this program did not make.
+            AccessDenied, CorruptData, StoreUnavailable, OutcomeUnknown: from the catalog or the archive.
+        """
+        definition = self._definition(name)
+        state = TableState(self._archive.cluster, definition.isolation == "read_committed")
+        self._planner(definition).plan(state, is_first=True)  # topics that are named must exist
+        return self._target(name).create(state)
+
+    def run(self, name: str) -> RunSummary:
+        """Add to a table what the archive has for it; raise as `ts_tables.run.run_once`.
+
+        Args:
+            name: of the table.
+        """
+        definition = self._definition(name)
+        return run_once(self._target(name), self._planner(definition), self._engine)
+
+    def plan(self, name: str) -> TablePlan:
+        """Return what the next commit of a table adds, without adding it; raise as `run`.
+
+        Args:
+            name: of the table.
+        """
+        definition = self._definition(name)
+        return self._planner(definition).plan(self._target(name).open().state)
+
+    def status(self, name: str) -> TableStatus:
+        """Return how far a table is; raise as `run`.
+
+        Args:
+            name: of the table.
+        """
+        definition = self._definition(name)
+        state = self._target(name).open().state
+        partitions = tuple(_partitions(state))
+        try:
+            plan = self._planner(definition).plan(state)
+        except DataLoss as error:
+            return TableStatus(name, partitions, {}, (str(error),))
+        return TableStatus(name, partitions, plan.behind, plan.waits)
+
+    @cached_property
+    def _archive(self) -> Archive:
+        given = self._file.archive
+        if given.config is not None:
+            return Archive(config=given.config)
+        return Archive(
+            given.url,
+            given.cluster,
+            prefix_entropy_bits=given.prefix_entropy_bits,
+            storage_options=given.storage_options,
+        )
+
+    def _definition(self, name: str) -> TableDefinition:
+        found = self._file.tables.get(name)
+        if found is None:
+            hint = nearest(name, self.names)
+            raise ConfigurationError("tables", [f"{name}: the file has no such table{hint}; it has {self.names}"])
+        return found
+
+    def _planner(self, definition: TableDefinition) -> LocatedPlanner:
+        policy = Policy(definition.on_hole, definition.on_taken_back, definition.on_lost, definition.on_recreated)
+        begins = {
+            TopicPartition(topic, number): offset
+            for topic, offsets in definition.start.items()
+            for number, offset in offsets.items()
+        }
+        return LocatedPlanner(lambda: self._queries(definition), policy, begins.get, definition.commit_size)
+
+    def _queries(self, definition: TableDefinition) -> Sequence[Query]:
+        """Return a query for each location of the table's topics."""
+        topics: Any = [*definition.topics]
+        if definition.pattern is not None:
+            topics = re.compile(definition.pattern)
+            if len(self._archive.locations) > 1:
+                topics = [name for name in self._archive.topics() if topics.search(name)]
+        scan = self._archive.scan(topics, isolation_level=definition.isolation, include_headers=True)
+        return list(by_location(scan.query))
+
+    def _target(self, name: str) -> IcebergTarget:
+        definition = self._definition(name)
+        layout = Layout(
+            RAW_SCHEMA,
+            tuple(parse_term(text, RAW_SCHEMA) for text in definition.partition_by),
+            definition.sort_by,
+            definition.target_size,
+            definition.compression,
+        )
+        place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
+        return IcebergTarget(place, layout, REQUIRED, OnForeign(definition.foreign))
+
+
+def _partitions(state: TableState) -> Iterator[PartitionStatus]:
+    for topic, incarnations in sorted(state.topics.items()):
+        for incarnation in incarnations:
+            for number, claims in sorted(incarnation.partitions.items()):
+                claimed = sum(high - low for low, high in claims.claims)
+                yield PartitionStatus(
+                    TopicPartition(topic, number),
+                    incarnation.topic_id,
+                    claims.start,
+                    claims.end,
+                    claims.end - claims.start - claimed,
+                )

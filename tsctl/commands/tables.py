@@ -1,0 +1,222 @@
+"""`tsctl tables`: tables made of archived topics, as a file describes them."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ts_common.errors import ConfigurationError, OperatorError, TieredStorageError
+from ts_common.installed import missing_package
+from tsctl.exit_codes import ExitCode
+from tsctl.output import NOTHING, Output
+
+if TYPE_CHECKING:
+    from ts_tables import Tables
+
+tables = typer.Typer(no_args_is_help=True, help="Tables made of archived topics: each record once.")
+
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(help="Names of tables; default: all of the file.", show_default=False)
+]
+FileOption = Annotated[Path, typer.Option("--file", "-f", help="The file that describes the tables.", metavar="FILE")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes; default: of processors.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@tables.command("create")
+def create(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), as_json: JsonOption = False) -> None:
+    """Create tables that do not exist. They have no rows before their first run."""
+    found, output = _open(file, names), Output(as_json)
+    created = {name: found.create(name) for name in names or found.names}
+    for name, is_new in created.items():
+        output.text(f"{name}: {'created' if is_new else 'exists'}")
+    if as_json:
+        output.document({"tables": [{"name": name, "created": is_new} for name, is_new in created.items()]})
+
+
+@tables.command("run")
+def run(
+    names: NamesArgument = None,
+    file: FileOption = Path("tables.yaml"),
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="Run again after so long, as in 1m, until SIGTERM or Ctrl-C; default: run once."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what a run would add, and add nothing.")] = False,
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""
+    found, output = _open(file, names, workers), Output(as_json)
+    chosen = names or found.names
+    if dry_run:
+        _print_plans(found, chosen, output)
+        return
+    seconds = None if every is None else _seconds(every)
+    with _stopping(seconds is not None) as stopped:
+        while True:
+            began = monotonic()
+            waiting, failed = _run_all(found, chosen, output)
+            if seconds is None or stopped(max(0.0, seconds - (monotonic() - began))):
+                break
+    if seconds is None:
+        if failed is not None:
+            raise failed
+        if waiting:
+            raise typer.Exit(ExitCode.FOUND)
+
+
+@tables.command("status")
+def status(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), as_json: JsonOption = False) -> None:
+    """Print how far tables are. Exit code 1: a table waits at a hole, or fails."""
+    found, output = _open(file, names), Output(as_json)
+    all_found = [found.status(name) for name in names or found.names]
+    rows: list[Sequence[Any]] = []
+    for each in all_found:
+        by_topic: dict[tuple[str, str | None], list[int]] = {}
+        for part in each.partitions:
+            sums = by_topic.setdefault((part.partition.topic, part.topic_id), [0, 0, 0])
+            sums[0] += 1
+            sums[1] += part.end - part.start - part.missing
+            sums[2] += part.missing
+        for topic in sorted({*each.lag} - {topic for topic, _ in by_topic}):
+            by_topic[topic, None] = [0, 0, 0]
+        rows += [
+            (each.name, topic, topic_id or NOTHING, *sums, each.lag.get(topic))
+            for (topic, topic_id), sums in sorted(by_topic.items(), key=str)
+        ]
+        for sentence in each.findings:
+            output.warn(f"{each.name}: {sentence}")
+    if as_json:
+        output.document(
+            {
+                "tables": [
+                    {
+                        "name": each.name,
+                        "lag": dict(each.lag),
+                        "findings": list(each.findings),
+                        "partitions": [
+                            {
+                                "topic": part.partition.topic,
+                                "partition": part.partition.partition,
+                                "topic_id": part.topic_id,
+                                "from": part.start,
+                                "to": part.end,
+                                "missing": part.missing,
+                            }
+                            for part in each.partitions
+                        ],
+                    }
+                    for each in all_found
+                ]
+            }
+        )
+    elif rows:
+        output.table(["table", "topic", "topic id", "partitions", "claimed", "missing", "lag"], rows)
+    if any(each.findings for each in all_found):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@tables.command("schema")
+def schema() -> None:
+    """Print the JSON schema of the file, for editors."""
+    from ts_tables.definition.tables_file import json_schema  # noqa: PLC0415  (pydantic, ruamel)
+
+    Output(as_json=True).line(json_schema())
+
+
+def _open(file: Path, names: Sequence[str] | None, workers: int | None = None) -> "Tables":
+    try:
+        from ts_tables import Tables  # noqa: PLC0415  (pyiceberg and pyarrow, only for these commands)
+    except ModuleNotFoundError as error:
+        if (message := missing_package(error, "tables")) is None:
+            raise
+        raise OperatorError(message) from error
+    found = Tables(file, workers=workers)
+    if unknown := [name for name in names or () if name not in found.names]:
+        raise ConfigurationError(
+            str(file), [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
+        )
+    return found
+
+
+def _run_all(found: "Tables", names: Sequence[str], output: Output) -> tuple[bool, TieredStorageError | None]:
+    """Run tables; return whether one waits, and the first error. An error of one does not stop the others."""
+    waiting, failed = False, None
+    for name in names:
+        try:
+            waiting |= _run_one(found, name, output)
+        except TieredStorageError as error:
+            output.warn(f"{name}: {error}")
+            failed = failed or error
+    return waiting, failed
+
+
+def _run_one(found: "Tables", name: str, output: Output) -> bool:
+    """Run a table, print one line, and return whether it waits."""
+    began = monotonic()
+    done = found.run(name)
+    seconds = monotonic() - began
+    output.text(
+        f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
+        f"{seconds:.1f} s; {sum(done.lag.values()):,} offsets behind"
+    )
+    if output.as_json:
+        output.line(
+            {
+                "table": name,
+                "records": done.records,
+                "files": done.files,
+                "bytes": done.bytes,
+                "commits": done.commits,
+                "removed_files": done.removed,
+                "seconds": round(seconds, 3),
+                "lag": done.lag,
+                "waits": list(done.waits),
+            }
+        )
+    for sentence in done.waits:
+        output.warn(f"{name}: {sentence}")
+    return bool(done.waits)
+
+
+def _print_plans(found: "Tables", names: Sequence[str], output: Output) -> None:
+    for name in names:
+        plan = found.plan(name)
+        offsets = sum(work.offsets for work in plan.work)
+        output.text(f"{name}: {offsets:,} offsets in {len(plan.work):,} parts; nothing was added")
+        if output.as_json:
+            output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
+        for sentence in plan.waits:
+            output.warn(f"{name}: {sentence}")
+
+
+def _seconds(every: str) -> int:
+    from ts_tables.definition.sizes import parse_seconds  # noqa: PLC0415  (pydantic)
+
+    try:
+        return parse_seconds(every)
+    except ValueError as error:
+        raise ConfigurationError("command line", [f"--every={every}: {error}"]) from error
+
+
+@contextmanager
+def _stopping(is_loop: bool) -> Iterator[Callable[[float], bool]]:
+    """Yield a function that waits some seconds, and returns whether a signal has ended the loop."""
+    event = threading.Event()
+    if not is_loop:
+        yield lambda _: True
+        return
+    former = {each: signal.signal(each, lambda *_: event.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield event.wait
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
