@@ -43,6 +43,8 @@ class MadeTable:
         on_foreign: what a run does if others wrote rows.
         most_bytes: of a commit.
         begins: where it begins, by partition.
+        warehouse: of the catalog; None for a directory.
+        further: properties of the catalog.
     """
 
     archive: MadeArchive
@@ -55,6 +57,8 @@ class MadeTable:
     on_foreign: OnForeign = OnForeign.FAIL
     most_bytes: int | None = None
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    warehouse: str | None = None
+    further: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -62,7 +66,8 @@ class MadeTable:
         return {
             "type": "sql",
             "uri": f"sqlite:///{self.directory}/catalog.db",
-            "warehouse": f"file://{self.directory}/warehouse",
+            "warehouse": self.warehouse or f"file://{self.directory}/warehouse",
+            **self.further,
         }
 
     @property

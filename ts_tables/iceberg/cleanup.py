@@ -34,6 +34,8 @@ def remove_leftovers(table: Table, *, of: str | None = None) -> int:
             if path not in kept:
                 files.remove(path)
                 removed += 1
+        if not files.data_of(plan):
+            files.remove_data_directory(plan)
     if ended:
         states = {_summary(each, STATE_OBJECT) for each in table.metadata.snapshots}
         for path in files.states():

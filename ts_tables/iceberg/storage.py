@@ -11,6 +11,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 from uuid import uuid4
@@ -163,10 +164,13 @@ class TableFiles:
 
     def remove(self, path: str) -> None:
         """Remove a file of the table; one that is missing is removed."""
-        try:
+        with suppress(FileNotFoundError):
             self._io.delete(path)
-        except FileNotFoundError:
-            return
+
+    def remove_data_directory(self, plan: str) -> None:
+        """Remove the directory of a plan's data files, which is empty; pyarrow puts an object for it on S3."""
+        with suppress(FileNotFoundError):
+            self._file_system.delete_dir(f"{self._root}/data/{plan}")
 
     def end(self, plan: str) -> None:
         """Remove the note of a plan."""
