@@ -5,6 +5,7 @@ S3Server                a Server (start, stop, kill, pause, resume, restart) and
   admin, restricted     identities: restricted may read, write and list, but may not create buckets
   client(identity)      a boto3 client; default: of admin
   create_bucket(name)   as admin
+  create_table_bucket(name), iceberg()    a bucket of the REST catalog, and pyiceberg's properties for it
   environment(identity) AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -48,6 +49,7 @@ class S3Server(Server):
         logs: directory of its log.
         restricted_buckets: the buckets that the restricted identity may use; a name may end in `*`.
         certificates: serve https with these, to clients with a certificate of the same authority.
+        with_catalog: serve an Iceberg REST catalog too.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class S3Server(Server):
         logs: Path,
         restricted_buckets: Sequence[str] = ("*",),
         certificates: Certificates | None = None,
+        *,
+        with_catalog: bool = False,
     ) -> None:
         super().__init__("s3", directory, logs / "s3.log")
         self.admin = Identity("local-admin", "local-admin-secret")
@@ -67,6 +71,7 @@ class S3Server(Server):
         self._certificates = certificates
         self.endpoint = f"http{'s' if certificates else ''}://{LOOPBACK}:{self.port}"
         self._identities = directory / "identities.json"
+        self._catalog_port = free_port() if with_catalog else 0
 
     def prepare(self) -> None:
         """Write the identities."""
@@ -88,7 +93,7 @@ class S3Server(Server):
         return [
             *(_weed(), "server", "-s3", f"-dir={self.directory / 'data'}", f"-s3.config={self._identities}"),
             *(f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", *ports),
-            *("-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"),
+            *(f"-s3.port.iceberg={self._catalog_port}", "-s3.port.lance=0", "-master.telemetry=false"),
             # A master without peers becomes leader at once, not after two seconds.
             "-master.peers=none",
             # Each bucket has its own volumes; without a free one, a put fails with 500. Volumes grow as they fill, so
@@ -143,7 +148,9 @@ class S3Server(Server):
 
     def client(self, identity: Identity | None = None) -> "S3Client":
         """Return a boto3 client of the server; the caller closes it."""
-        return self._client(identity or self.admin, Config(retries={"total_max_attempts": 3, "mode": "standard"}))
+        config = Config(retries={"total_max_attempts": 3, "mode": "standard"})
+        client: S3Client = self._client(identity or self.admin, config)
+        return client
 
     def create_bucket(self, name: str) -> str:
         """Create a bucket as admin, and return its name, which has at least three characters."""
@@ -153,6 +160,30 @@ class S3Server(Server):
         finally:
             client.close()
         return name
+
+    def create_table_bucket(self, name: str) -> str:
+        """Create a bucket of the REST catalog as admin, and return its name."""
+        client = self._client(self.admin, Config(), service="s3tables")
+        try:
+            client.create_table_bucket(name=name)
+        finally:
+            client.close()
+        return name
+
+    def iceberg(self, bucket: str) -> dict[str, str]:
+        """Return pyiceberg's properties for the REST catalog with a table bucket as its warehouse."""
+        return {
+            "type": "rest",
+            "uri": f"http://{LOOPBACK}:{self._catalog_port}",
+            "warehouse": f"s3://{bucket}",
+            "credential": f"{self.admin.access_key}:{self.admin.secret_key}",
+            "oauth2-server-uri": f"http://{LOOPBACK}:{self._catalog_port}/v1/oauth/tokens",
+            "scope": "",
+            "s3.endpoint": self.endpoint,
+            "s3.access-key-id": self.admin.access_key,
+            "s3.secret-access-key": self.admin.secret_key,
+            "s3.region": REGION,
+        }
 
     def environment(self, identity: Identity | None = None) -> dict[str, str]:
         """Return the variables for AWS clients."""
@@ -169,10 +200,10 @@ class S3Server(Server):
             "AWS_DEFAULT_REGION": REGION,
         }
 
-    def _client(self, identity: Identity, config: Config) -> "S3Client":
+    def _client(self, identity: Identity, config: Config, service: Any = "s3") -> Any:
         files = self._certificates
         return boto3.client(
-            "s3",
+            service,
             endpoint_url=self.endpoint,
             aws_access_key_id=identity.access_key,
             aws_secret_access_key=identity.secret_key,

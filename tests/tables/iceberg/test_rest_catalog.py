@@ -1,0 +1,108 @@
+"""Commits to a real REST catalog, that of SeaweedFS: the server enforces what a change asserts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+
+from tests.made_archive import MadeArchive, batches, steps
+from tests.tables.iceberg.test_commit import Faulty, run
+from tests.tables.made_tables import NAME, MadeTable
+from ts_common.errors import OperatorError
+from ts_local.stores.s3 import S3Server
+from ts_tables.iceberg.transaction import stage
+from ts_tables.targets import HeadMoved
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    directory = tmp_path_factory.mktemp("catalog")
+    server = S3Server(directory, directory, with_catalog=True)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def table(server: S3Server, tmp_path: Path) -> MadeTable:
+    """A table with the first 50 records; the archive has 50 more."""
+    archive = MadeArchive(tmp_path / "archive")
+    bucket = server.create_table_bucket(f"lake-{tmp_path.name.replace('_', '-')[-40:].strip('-')}")
+    made = MadeTable(archive, tmp_path, further=server.iceberg(bucket))
+    put(archive, 0, 50)
+    made.create()
+    made.run()
+    put(archive, 50, 100)
+    return made
+
+
+def put(archive: MadeArchive, start: int, end: int) -> None:
+    archive.put_segment("t", start, batches(*steps(start, end)))
+    archive.commit("t", end, highest_base=start, last_stable_offset=end)
+
+
+def offsets(table: MadeTable) -> list[int]:
+    found = []
+    loaded = table.table
+    for task in loaded.scan().plan_files():
+        with loaded.io.new_input(task.file.file_path).open() as stream:
+            found += pq.read_table(stream, columns=["_offset"])["_offset"].to_pylist()
+    return sorted(found)
+
+
+def test_each_run_adds_what_is_new(table: MadeTable) -> None:
+    """As on an SQL catalog."""
+    assert table.run().records == 50
+    assert table.run().commits == 0
+    assert offsets(table) == list(range(100))
+
+
+def test_a_commit_whose_answer_is_a_conflict_is_found(table: MadeTable) -> None:
+    """It has landed; a proxy repeated the request."""
+    target = table.target()
+
+    def commit(_: int, real: object) -> None:
+        real()  # type: ignore[operator]
+        raise CommitFailedException("409")
+
+    Faulty(target, commit)
+    assert run(table, target).records == 50
+    table.run()
+    assert offsets(table) == list(range(100))
+
+
+def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
+    """Both planned from the same head."""
+    other, target = table.target(), table.target()
+
+    def commit(call: int, real: object) -> object:
+        if call == 1:
+            run(table, other)
+        return real()  # type: ignore[operator]
+
+    Faulty(target, commit)
+    with pytest.raises(HeadMoved):
+        run(table, target)
+    assert offsets(table) == list(range(100))
+
+
+def test_the_server_enforces_the_assertion_of_the_tag_alone(table: MadeTable) -> None:
+    """With the right `main`, and a head that has moved."""
+    before = table.head.snapshot_id
+    table.run()
+    loaded = table.table
+    staged = stage(loaded, (), (), {}, before, "0123456789abcdef")
+    with pytest.raises(CommitFailedException, match="ts-head"):
+        table.catalog.commit_table(loaded, staged.requirements, staged.updates)
+
+
+def test_a_rollback_is_found(table: MadeTable) -> None:
+    """The next run would not add the lost rows."""
+    first = table.table.snapshots()[0].snapshot_id
+    table.catalog.load_table(NAME).manage_snapshots().rollback_to_snapshot(first).commit()
+    with pytest.raises(OperatorError, match="main was rolled back"):
+        table.run()
