@@ -7,12 +7,12 @@ from typing import Any, BinaryIO, Protocol
 
 from ts_common.errors import OutcomeUnknown
 from ts_tables.claims.state import Kept, TableState
-from ts_tables.files.digest import DigestSum
+from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.planning.plan import TablePlan, TakenBack
 from ts_tables.targets import Added, HeadMoved, OpenedTable, Target
 from ts_tables.tasks import TakenBackTask, Task, TaskResult, WriteTask
 
-Engine = Callable[[Sequence[Task]], Sequence[TaskResult]]
+Engine = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]  # runs tasks; returns their results in their order
 
 
 class Plans(Protocol):
@@ -89,7 +89,7 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
             )
             for number, (open_file, entries) in enumerate(affected.values(), len(tasks))
         ]
-        results = engine(tasks)
+        results: Sequence[TaskResult] = engine(tasks)
         if len(results) != len(tasks):
             raise AssertionError(f"{len(tasks)} tasks have {len(results)} results")
         added = Added(
@@ -129,13 +129,15 @@ def _keeping(plan: TablePlan, affected: Mapping[str, Any], results: Sequence[Tas
     """Return the plan's state with the rows that were taken back and stay."""
     if not plan.keeps or not affected:
         return plan.state
-    sums = dict.fromkeys(plan.taken_back, DigestSum())
+    sums: dict[tuple[TakenBack, int], DigestSum] = {}
     for (_, entries), result in zip(affected.values(), results[-len(affected) :], strict=True):
-        for entry, found in zip(entries, result.found, strict=True):
-            sums[entry] += found
+        for entry, by_block in zip(entries, result.found, strict=True):
+            for number, found in by_block.items():
+                sums[entry, number] = sums.get((entry, number), DigestSum()) + found
     state = plan.state
-    for entry, found in sums.items():
-        kept = Kept(entry.start, entry.end, found.rows, found.text)
+    for (entry, number), found in sums.items():
+        start, end = number * BLOCK_OFFSETS, (number + 1) * BLOCK_OFFSETS
+        kept = Kept(max(entry.start, start), min(entry.end, end), found.rows, found.text)
         state = state.keeping(entry.partition.topic, entry.directory, entry.partition.partition, kept)
     return state
 

@@ -25,6 +25,7 @@ from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
 from ts_tables.run import Engine, RunSummary, run_once
+from ts_tables.verify.run import Verification, verify
 
 CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
 
@@ -143,6 +144,19 @@ class Tables:
         except DataLoss as error:
             return TableStatus(name, partitions, {}, (str(error),))
         return TableStatus(name, partitions, plan.behind, plan.waits)
+
+    def verify(self, name: str) -> Verification:
+        """Compare the rows of a table with the records that it claims, and return the differences.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            as `run`, but never `HeadMoved`.
+        """
+        definition = self._definition(name)
+        opened = self._target(name).open()
+        return verify(opened, self._planner(definition).claimed(opened.state), self._engine)
 
     @cached_property
     def _archive(self) -> Archive:

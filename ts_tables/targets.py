@@ -59,6 +59,15 @@ class OpenedTable(Protocol):
         """Note a plan before its first file."""
         ...
 
+    @property
+    def snapshot(self) -> str:
+        """What names the version of the table that was opened."""
+        ...
+
+    def all_files(self) -> Sequence[tuple[str, Callable[[], BinaryIO]]]:
+        """Return the path of each file of the table, and what opens it for reading."""
+        ...
+
     def files_with(self, taken_back: TakenBack) -> Sequence[tuple[str, Callable[[], BinaryIO]]]:
         """Return the path of each file that can have rows of an entry, and what opens it for reading."""
         ...

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from ts_common.decode.memory import RecycledMemory
 from ts_common.errors import StoreUnavailable
 from ts_common.query.shared_stores import shared_store
-from ts_tables.files.digest import DigestSum, sum_of
+from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, sum_of
 from ts_tables.files.parquet_writer import FileWriter, Layout, WrittenFile
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
@@ -50,14 +50,14 @@ class TaskResult:
         files: as `Describer.describe` returns them.
         rows: their number.
         last_timestamp: the greatest of the rows, ms; None without rows, or if none has one.
-        found: rows that were taken back: their number and sums for each entry of a `TakenBackTask`.
+        found: for each entry of a `TakenBackTask`, the sums of its rows by the number of their block.
     """
 
     partition: str
     files: tuple[Mapping[str, Any], ...]
     rows: int
     last_timestamp: int | None
-    found: tuple[DigestSum, ...] = ()
+    found: tuple[Mapping[int, DigestSum], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class TakenBackTask:
             StoreUnavailable: a file cannot be read or written.
         """
         writer = FileWriter(self.layout, self.files.open)
-        found = [DigestSum()] * len(self.taken_back)
+        found: list[dict[int, DigestSum]] = [{} for _ in self.taken_back]
         rows = 0
         try:
             with self.open_file() as stream:
@@ -138,7 +138,7 @@ class TakenBackTask:
                     is_taken = pa.array(np.zeros(batch.num_rows, bool))
                     for at, each in enumerate(self.taken_back):
                         is_one = _is_of(batch, each)
-                        found[at] += sum_of(batch.filter(is_one))
+                        _add_by_block(found[at], batch.filter(is_one))
                         is_taken = pc.or_(is_taken, is_one)
                     staying = batch.filter(pc.invert(is_taken))
                     rows += staying.num_rows
@@ -152,6 +152,12 @@ class TakenBackTask:
             writer.abort()
             raise
         return TaskResult("", tuple(self.describer.describe(each) for each in written), rows, None, tuple(found))
+
+
+def _add_by_block(sums: dict[int, DigestSum], rows: pa.RecordBatch) -> None:
+    numbers = rows[OFFSET].to_numpy() // BLOCK_OFFSETS
+    for number in np.unique(numbers).tolist():
+        sums[number] = sums.get(number, DigestSum()) + sum_of(rows.filter(pa.array(numbers == number)))
 
 
 def _is_of(rows: pa.RecordBatch, taken_back: TakenBack) -> pa.Array:

@@ -294,7 +294,7 @@ class Load(Background):
                     )
             self._producer.poll(0)
         assert self._producer.flush(PATIENCE) == 0
-        assert self._errors == []
+        assert self._errors == [], ", ".join(sorted({str(error) for error in self._errors}))
 
     def _delivered(self, value: bytes, error: KafkaError | None, message: Message) -> None:
         if error is not None:

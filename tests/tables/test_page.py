@@ -28,7 +28,7 @@ def test_the_pages_file_and_commands_run(
     Path("tables.yaml").write_text(text)
     shell = [block for block in blocks(PAGE, language="sh") if block.text.startswith("tsctl")]
     ran = [command for block in shell for command in commands(block)]
-    assert len(ran) == 4
+    assert len(ran) == 5
     outputs = []
     for command in ran:
         ended = runner(capfd)(*shlex.split(command)[1:])
@@ -36,6 +36,7 @@ def test_the_pages_file_and_commands_run(
         outputs.append(ended.out)
     assert "50 offsets in 1 parts; nothing was added" in outputs[1]
     assert "50 records in 1 files" in outputs[2]
+    assert outputs[4] == "backup.page_views: 50 rows, 0 differences\n"
     (python,) = blocks(PAGE, language="python")
     exec(compile(python.text, str(PAGE), "exec"), {})
     assert capfd.readouterr().out == "0 {'page_views': 0}\n"

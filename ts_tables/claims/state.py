@@ -65,7 +65,7 @@ class PassedHole:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Rows at offsets `[start, end)` of a log that an election replaced.
+    """Rows at offsets `[start, end)` of a log that an election replaced, in one block of `ts_tables.files.digest`.
 
     Attributes:
         start: first offset.

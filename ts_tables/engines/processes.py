@@ -3,18 +3,20 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 from ts_common.execution.process_pool import run_in_worker
-from ts_tables.tasks import Task, TaskResult
+
+T = TypeVar("T")
 
 
 def run_in_processes(
-    tasks: Sequence[Task], done: Callable[[TaskResult], None] = lambda _: None, workers: int | None = None
-) -> list[TaskResult]:
+    tasks: Sequence[Callable[[], T]], done: Callable[[T], None] = lambda _: None, workers: int | None = None
+) -> list[T]:
     """Return the result of each task, in their order; the first error ends the others.
 
     Args:
-        tasks: of one plan.
+        tasks: can be pickled.
         done: called with each result, in the order in which they end, by several threads.
         workers: the number of processes; None for the number of processors.
 
@@ -25,21 +27,21 @@ def run_in_processes(
     if count <= 1:
         return list(_here(tasks, done))
 
-    def run(task: Task) -> TaskResult:
+    def run(task: Callable[[], T]) -> T:
         result = run_in_worker(task)
         done(result)
         return result
 
     with ThreadPoolExecutor(count) as threads:
-        futures: list[Future[TaskResult]] = [threads.submit(run, task) for task in tasks]
+        futures: list[Future[T]] = [threads.submit(run, task) for task in tasks]
         wait(futures, return_when=FIRST_EXCEPTION)
         for future in futures:
             future.cancel()
-        failed = next((each for each in futures if not each.cancelled() and each.done() and each.exception()), None)
+        failed = next((each for each in futures if not each.cancelled() and each.exception()), None)
     return [(failed or future).result() for future in futures]
 
 
-def _here(tasks: Sequence[Task], done: Callable[[TaskResult], None]) -> Iterator[TaskResult]:
+def _here(tasks: Sequence[Callable[[], T]], done: Callable[[T], None]) -> Iterator[T]:
     for task in tasks:
         result = task()
         done(result)

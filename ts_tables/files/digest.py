@@ -16,6 +16,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+# For a document that others check.
+DIGEST: Final = (
+    "SHA-256 of topic|partition|offset|ms|type|H(key)|H(value)|H(name):H(value),... in UTF-8; H: SHA-256 in "
+    "hexadecimal, N for NULL; sums of the first and of the second 64 bits, in hexadecimal"
+)
+BLOCK_OFFSETS: Final = 1_000_000  # that are summed together
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
 

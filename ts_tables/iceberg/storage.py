@@ -17,11 +17,11 @@ from typing import Any, BinaryIO, Final, cast
 from uuid import uuid4
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import ALWAYS_TRUE, Table
 
 from ts_common.errors import OperatorError
 from ts_common.json_objects import decoding, optional_number, parse_fields
@@ -91,7 +91,16 @@ def files_between(table: Table, topic: str, partition: int, offsets: tuple[int, 
         compare["from"](OFFSET, offsets[0]),
         compare["to"](OFFSET, offsets[1]),
     )
-    found = list(table.scan(row_filter=wanted).plan_files())
+    return files_of(table, wanted)
+
+
+def files_of(table: Table, row_filter: BooleanExpression = ALWAYS_TRUE) -> list[DataFile]:
+    """Return the data files of a table's `main` that can have rows of a filter.
+
+    Raises:
+        OperatorError: a file has delete files, which this program does not apply.
+    """
+    found = list(table.scan(row_filter=row_filter).plan_files())
     if deleted := next((task.file.file_path for task in found if task.delete_files), None):
         raise OperatorError(
             f"{deleted} has delete files of another program; rewrite_data_files of Spark applies them, then run again"

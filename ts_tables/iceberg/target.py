@@ -19,7 +19,7 @@ from ts_tables.iceberg.commit import Change, commit, load
 from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, Finding, check, read_head, summary_of
-from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between
+from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
 from ts_tables.planning.plan import TakenBack
 from ts_tables.targets import Added
 from ts_tables.tasks import NewFiles
@@ -80,6 +80,17 @@ class Opened:
     def files(self, plan: str, number: int) -> NewFiles:
         """Return what opens the files of one part of a plan."""
         return PlanFiles(dict(self.table.io.properties), self.table.location(), plan, number)
+
+    @property
+    def snapshot(self) -> str:
+        """The id of the snapshot of `main`."""
+        return str(self.table.metadata.current_snapshot_id)
+
+    def all_files(self) -> list[tuple[str, Callable[[], BinaryIO]]]:
+        """Return the path of each data file of `main`, and what opens it for reading."""
+        with calling(f"table {'.'.join(self.table.name())}"):
+            properties = dict(self.table.io.properties)
+            return [(each.file_path, ExistingFile(properties, each.file_path)) for each in files_of(self.table)]
 
     def files_with(self, taken_back: TakenBack) -> list[tuple[str, Callable[[], BinaryIO]]]:
         """Return the path of each file that can have rows of an entry, and what opens it for reading."""

@@ -1,13 +1,13 @@
 """Plans of a table whose topics are in several locations: one planner for each, one commit for all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ts_common.query.query import Query, settled
 from ts_common.query.shared_stores import shared_store
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
-from ts_tables.planning.plan import Begins, Planner, TablePlan
+from ts_tables.planning.plan import Begins, Claimed, Planner, TablePlan
 
 Locate = Callable[[], Sequence[Query]]
 
@@ -29,14 +29,7 @@ class LocatedPlanner:
 
     def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
         """Return what the next commit adds; raise as `ts_tables.planning.plan.Planner.plan`."""
-        queries = list(self._locate())
-        elsewhere = {topic for query in queries[1:] for topic in _named(query)}
-        plans = []
-        for query in queries:
-            here = _named(query) if query is not queries[0] else {*state.topics} - elsewhere
-            topics = {name: claims for name, claims in state.topics.items() if name in here}
-            planner = self._planner(query)
-            plans.append(planner.plan(replace(state, topics=topics), is_first=is_first))
+        plans = [planner.plan(there, is_first=is_first) for planner, there in self._by_location(state)]
         if len(plans) == 1:
             return plans[0]
         return TablePlan(
@@ -50,6 +43,24 @@ class LocatedPlanner:
             lag={topic: offsets for plan in plans for topic, offsets in plan.lag.items()},
             has_more=any(plan.has_more for plan in plans),
         )
+
+    def claimed(self, state: TableState) -> Claimed:
+        """Return what a table has claimed, as the archive shows it now."""
+        parts = [planner.claimed(there) for planner, there in self._by_location(state)]
+        return Claimed(
+            work=tuple(work for part in parts for work in part.work),
+            floors={each: floor for part in parts for each, floor in part.floors.items()},
+            notes=tuple(note for part in parts for note in part.notes),
+        )
+
+    def _by_location(self, state: TableState) -> Iterator[tuple[Planner, TableState]]:
+        """Yield the planner of each location, with the state of its topics; the first has those of no other."""
+        queries = list(self._locate())
+        elsewhere = {topic for query in queries[1:] for topic in _named(query)}
+        for query in queries:
+            here = _named(query) if query is not queries[0] else {*state.topics} - elsewhere
+            topics = {name: claims for name, claims in state.topics.items() if name in here}
+            yield self._planner(query), replace(state, topics=topics)
 
     def _planner(self, query: Query) -> Planner:
         """Return the planner of a location; it caches ends and copies as long as the topics are the same."""

@@ -19,9 +19,9 @@ from ts_common.query.query import Query
 from ts_common.query.split import bytes_of
 from ts_common.query.splitting import PartitionRanges
 from ts_common.reading.parallel import in_threads
-from ts_common.reading.transactions import find_hidden
+from ts_common.reading.transactions import apart, find_hidden
 from ts_common.store.contract import ObjectStore
-from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view
+from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
 from ts_tables.claims.state import IncarnationState, PartitionState, PassedHole, TableState
 from ts_tables.planning.work import Work
 
@@ -77,6 +77,21 @@ class TablePlan:
     def is_empty(self) -> bool:
         """Whether the commit would change nothing."""
         return not (self.work or self.taken_back or self.late)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a table has claimed, as the archive shows it.
+
+    Attributes:
+        work: to read.
+        floors: by partition and topic id, the first offset that can be read: retention removed those below.
+        notes: sentences about claims that cannot be read.
+    """
+
+    work: tuple[Work, ...]
+    floors: Mapping[tuple[TopicPartition, str | None], int]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +201,67 @@ class Planner:
             lag=_lag(state, sights),
             has_more=limited != stepped,
         )
+
+    def claimed(self, state: TableState) -> Claimed:
+        """Return what a table has claimed, as the archive shows it now; for a comparison.
+
+        Args:
+            state: of the table.
+
+        Raises:
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        partitions = [
+            (self._query.keys.partition(TopicPartition(name, number), each.directory), each.topic_id, known)
+            for name, incarnations in sorted(state.topics.items())
+            for each in incarnations
+            for number, known in sorted(each.partitions.items())
+        ]
+        found = in_threads(lambda one: self._claimed(one[0], one[2]), partitions)
+        work: list[Work] = []
+        for (_, topic_id, _), (parts, _, _) in zip(partitions, found, strict=True):
+            work += [Work(split, topic_id) for split in splits_of(self._store, parts, self._query)]
+        return Claimed(
+            work=tuple(work),
+            floors={
+                (keys.partition, topic_id): floor
+                for (keys, topic_id, _), (_, floor, _) in zip(partitions, found, strict=True)
+            },
+            notes=tuple(note for _, _, notes in found for note in notes),
+        )
+
+    def _claimed(self, keys: PartitionKeys, known: PartitionState) -> tuple[list[PartitionRanges], int, list[str]]:
+        """Return what to read of a partition's claims, the offset from which they can be read, and what cannot be."""
+        end = self._observer.end_of(keys)
+        if end is None:
+            claims = f"{known.start} to {known.end}"
+            return [], known.end, [f"{keys.partition}: its commit is missing; the claims {claims} were not compared"]
+        view = self._observer.view(keys)
+        floor, notes = max(known.start, view.start), []
+        if floor > known.start:
+            notes.append(f"{keys.partition}: offsets {known.start} to {floor - 1} are below the start of the log")
+        parted = parting(known, end.next_offset, end.epochs)
+        if parted < known.end:
+            notes.append(f"{keys.partition}: an election took back offsets {parted} to {known.end - 1}")
+        withheld = tuple(
+            AbortedTransaction(producer, first, hole.start - 1, -1)
+            for hole in known.holes
+            for producer, first in hole.withheld
+        )
+        parts = []
+        for low, high in known.claims:
+            start, stop = max(low, floor), min(high, parted, view.end)
+            for part in view.plan(start, stop) if start < stop else ():
+                if isinstance(part, Hole):
+                    notes.append(f"{keys.partition}: offsets {part.start} to {part.end - 1} are missing in the archive")
+                    continue
+                hidden = (
+                    find_hidden(self._store, view, part.start, part.end).transactions
+                    if self._query.read_committed
+                    else ()
+                )
+                parts.append(PartitionRanges((part,), apart((*hidden, *withheld)) if withheld else hidden))
+        return parts, floor, notes
 
     def _sights(self, state: TableState, look: CommitSnapshot, problems: list[str]) -> list[_Sight]:
         """Return the partitions that the table reads: of newest incarnations, and of those that it knows."""

@@ -1,9 +1,10 @@
 """`tsctl tables`: tables made of archived topics, as a file describes them."""
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,6 +122,39 @@ def status(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), 
     elif rows:
         output.table(["table", "topic", "topic id", "partitions", "claimed", "missing", "lag"], rows)
     if any(each.findings for each in all_found):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@tables.command("verify")
+def verify(
+    names: NamesArgument = None,
+    file: FileOption = Path("tables.yaml"),
+    evidence: Annotated[
+        Path | None,
+        typer.Option("--evidence", help="Write snapshots, claims and checksums to a JSON file; it must not exist."),
+    ] = None,
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare tables with the archive, row by row. Exit code 1: a row differs, or a claim cannot be compared."""
+    from tsctl.results import complete_file  # noqa: PLC0415  (pyarrow)
+
+    found, output = _open(file, names, workers), Output(as_json)
+    documents = []
+    with nullcontext() if evidence is None else complete_file(evidence) as temporary:
+        for name in names or found.names:
+            result = found.verify(name)
+            document = {"table": name, **result.document()}
+            documents.append(document)
+            output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences")
+            for sentence in (*map(str, result.differences), *result.notes):
+                output.warn(f"{name}: {sentence}")
+            if as_json:
+                output.line({"table": name, "rows": result.rows, "differences": document["differences"]})
+        if temporary is not None:
+            whole = {"version": 1, "tables": documents}
+            temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    if any(each["differences"] or each["notes"] for each in documents):
         raise typer.Exit(ExitCode.FOUND)
 
 

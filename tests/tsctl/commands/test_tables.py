@@ -5,6 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.made_archive import MadeArchive, batches, steps
@@ -87,6 +88,26 @@ def test_a_table_that_waits_has_an_exit_code(archive: MadeArchive, tables: Table
     shown = tables("status")
     assert shown.code == ExitCode.FOUND
     assert "offsets 100 to 119 are missing" in shown.err
+
+
+def test_a_table_is_verified_with_evidence(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+    """The document has the snapshot, the claims and the sums; a row that differs has an exit code."""
+    tables("create", "backup.t")
+    tables("run", "backup.t", "--workers", "1")
+    evidence = tmp_path / "evidence.json"
+    ran = tables("verify", "backup.t", "--workers", "1", "--evidence", str(evidence))
+    assert (ran.code, ran.out) == (ExitCode.FINE, "backup.t: 100 rows, 0 differences\n")
+    (document,) = json.loads(evidence.read_text())["tables"]
+    assert document["state"]["topics"]["t"][0]["partitions"]["0"]["to"] == 100
+    assert [block["rows"] for block in document["blocks"]] == [100]
+    (path,) = (tmp_path / "warehouse").rglob("*.parquet")
+    pq.write_table(pq.read_table(path).slice(1), path, store_schema=False)
+    ran = tables("verify", "backup.t", "--workers", "1", "--json")
+    assert ran.code == ExitCode.FOUND
+    assert ran.lines[0]["differences"] == [
+        {"kind": "missing", "topic": "t", "topic_id": None, "partition": 0, "from": 0, "to": 1}
+    ]
+    assert "t-0: offset 0: the archive has the record, the table has no row" in ran.err
 
 
 def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, tables: Tables) -> None:

@@ -1,0 +1,149 @@
+"""Verification of a table: each row that differs from the archive is named."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.made_archive import MadeArchive, batches, steps
+from tests.tables.made_tables import MadeTable
+from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
+from ts_tables.iceberg.target import OnForeign
+from ts_tables.verify.run import Verification, verify
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    made = MadeArchive(tmp_path / "archive")
+    put(made, 0, 100)
+    put(made, 0, 30, partition=1)
+    return made
+
+
+@pytest.fixture
+def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
+    made = MadeTable(archive, tmp_path / "lake", partition_by=("topic",))
+    made.create()
+    made.run()
+    return made
+
+
+def put(archive: MadeArchive, start: int, end: int, partition: int = 0) -> None:
+    archive.put_segment("t", start, batches(*steps(start, end)), partition=partition)
+    archive.commit("t", end, partition=partition, highest_base=start, last_stable_offset=end)
+
+
+def verified(table: MadeTable) -> Verification:
+    opened = table.target().open()
+    return verify(opened, table.planner().claimed(opened.state), lambda tasks: [task() for task in tasks])
+
+
+def differences(table: MadeTable) -> list[str]:
+    return [str(each) for each in verified(table).differences]
+
+
+def test_a_whole_table_has_no_difference(archive: MadeArchive, table: MadeTable) -> None:
+    """Also after further runs, and although the archive has more than the table claims."""
+    put(archive, 100, 150)
+    found = verified(table)
+    assert (found.differences, found.notes, found.rows) == ((), (), 130)
+    table.run()
+    assert verified(table).rows == 180
+
+
+def rewrite(table: MadeTable, change: Any) -> None:
+    """Change the rows of the file of partition 0 where it is, as a program that goes behind the table's back."""
+    files = {path: pq.read_table(path) for path in table.paths()}
+    first = {path: (rows["_partition"][0].as_py(), rows["_offset"][0].as_py()) for path, rows in files.items()}
+    (path,) = [path for path, place in first.items() if place == (0, 0)]
+    rows = files[path]
+    pq.write_table(change(rows), path, store_schema=False)
+
+
+def changed(rows: pa.Table, offset: int) -> pa.Table:
+    values = rows["value"].to_pylist()
+    values[offset] = b"other"
+    return rows.set_column(rows.schema.get_field_index("value"), rows.schema.field("value"), [pa.array(values)])
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            lambda rows: pa.concat_tables([rows.slice(0, 40), rows.slice(42)]),
+            ["t-0: offsets 40 to 41: the archive has the record, the table has no row"],
+        ),
+        (
+            lambda rows: pa.concat_tables([rows, rows.slice(7, 1)]),
+            ["t-0: offset 7: the table has the row more than once"],
+        ),
+        (lambda rows: changed(rows, 99), ["t-0: offset 99: the row differs from the record"]),
+        (
+            lambda rows: pa.concat_tables([changed(rows, 3).slice(0, 50), rows.slice(51), rows.slice(60, 1)]),
+            [
+                "t-0: offset 50: the archive has the record, the table has no row",
+                "t-0: offset 60: the table has the row more than once",
+                "t-0: offset 3: the row differs from the record",
+            ],
+        ),
+    ],
+    ids=["deleted", "doubled", "changed", "all"],
+)
+def test_each_row_that_differs_is_named(table: MadeTable, change: Any, found: list[str]) -> None:
+    """By its offset, and how."""
+    rewrite(table, change)
+    assert differences(table) == found
+
+
+def test_a_row_outside_of_the_claims_is_named(table: MadeTable) -> None:
+    """Of another program, whose rows the table keeps."""
+    table.on_foreign = OnForeign.KEEP
+    loaded = table.table
+    row = {"topic": "t", "partition": 0, "offset": 500, "_partition": 0, "_offset": 500, "_ordinal": 0}
+    kinds = loaded.schema().as_arrow()
+    loaded.append(pa.Table.from_pylist([{name: row.get(name) for name in kinds.names}], kinds))
+    assert differences(table) == ["t-0: offset 500: the table has a row, the archive has no such record"]
+
+
+def test_rows_below_the_start_of_the_log_are_not_compared(archive: MadeArchive, table: MadeTable) -> None:
+    """Retention removed their segments; the note names them."""
+    put(archive, 100, 150)
+    archive.commit("t", 150, highest_base=100, log_start=100, last_stable_offset=150)
+    table.run()
+    found = verified(table)
+    assert found.differences == ()
+    assert found.notes == ("t-0: offsets 0 to 99 are below the start of the log",)
+    assert found.rows == 80
+
+
+def test_a_passed_hole_is_no_difference(archive: MadeArchive, tmp_path: Path) -> None:
+    """Neither before it is filled, nor between that and the late claim, nor after it."""
+    table = MadeTable(archive, tmp_path / "lake", policy=Policy(on_hole=OnHole.GO_ON))
+    put(archive, 120, 150)
+    table.create()
+    table.run()
+    assert verified(table).differences == ()
+    archive.put_segment("t", 100, batches((100, 120)))
+    assert verified(table).differences == ()
+    table.run()
+    assert (verified(table).differences, verified(table).rows) == ((), 180)
+
+
+def elected(archive: MadeArchive) -> None:
+    archive.put_segment("t", 60, batches(*steps(60, 90), epoch=2, value=b"later"), variant=True)
+    archive.commit("t", 90, epochs=((0, 0), (2, 60)), highest_base=60, last_stable_offset=90)
+
+
+def test_rows_that_were_taken_back_are_noted_until_the_next_run(archive: MadeArchive, table: MadeTable) -> None:
+    """Then they are deleted, or subtracted."""
+    elected(archive)
+    found = verified(table)
+    assert found.notes == ("t-0: an election took back offsets 60 to 99",)
+    assert {str(each.kind) for each in found.differences} == {"foreign"}
+    table.policy = Policy(on_taken_back=OnTakenBack.KEEP)
+    table.run()
+    assert verified(table).differences == ()
+    rewrite(table, lambda rows: pa.concat_tables([rows.slice(0, 75), rows.slice(76)]))
+    assert len(differences(table)) >= 1

@@ -1,0 +1,110 @@
+"""The differences between the rows of a table and those of the archive. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from ts_tables.files.digest import DigestSum
+from ts_tables.verify.sums import Block, Row, Sums
+
+
+class Kind(StrEnum):
+    """A difference."""
+
+    MISSING = "missing"
+    TWICE = "twice"
+    CHANGED = "changed"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows that differ, of consecutive offsets.
+
+    Attributes:
+        kind: of the difference.
+        block: of the offsets.
+        start: first offset.
+        end: the offset after the last.
+    """
+
+    kind: Kind
+    block: Block
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        where = f"{self.block.topic}-{self.block.partition}"
+        offsets = f"offset {self.start}" if self.end == self.start + 1 else f"offsets {self.start} to {self.end - 1}"
+        return f"{where}: {offsets}: {_SENTENCES[self.kind]}"
+
+
+_SENTENCES: Mapping[Kind, str] = {
+    Kind.MISSING: "the archive has the record, the table has no row",
+    Kind.TWICE: "the table has the row more than once",
+    Kind.CHANGED: "the row differs from the record",
+    Kind.FOREIGN: "the table has a row, the archive has no such record",
+}
+
+
+def different_blocks(table: Sums, archive: Sums, kept: Mapping[Block, DigestSum]) -> list[Block]:
+    """Return the blocks whose sums differ, sorted.
+
+    Args:
+        table: sums of the table.
+        archive: sums of the archive.
+        kept: sums of rows that an election removed from the archive, and that stay in the table.
+    """
+    nothing = DigestSum()
+    blocks = {*table, *archive, *kept}
+    return sorted(
+        (
+            block
+            for block in blocks
+            if table.get(block, nothing) - kept.get(block, nothing) != archive.get(block, nothing)
+        ),
+        key=lambda block: block.order,
+    )
+
+
+def differences(block: Block, table: "Counter[Row]", archive: "Counter[Row]") -> Iterator[Difference]:
+    """Yield the differences of a block, by kind and offset; consecutive offsets are one.
+
+    Args:
+        block: of the rows.
+        table: how often the table has each row.
+        archive: how often the archive has each record.
+    """
+    ours, theirs = _by_offset(table), _by_offset(archive)
+    found: dict[Kind, list[int]] = {kind: [] for kind in Kind}
+    for offset in sorted({*ours, *theirs}):
+        mine, expected = ours.get(offset, Counter()), theirs.get(offset, Counter())
+        if mine == expected:
+            continue
+        if not mine:
+            found[Kind.MISSING].append(offset)
+        elif not expected:
+            found[Kind.FOREIGN].append(offset)
+        elif {*mine} == {*expected}:
+            found[Kind.TWICE].append(offset)
+        else:
+            found[Kind.CHANGED].append(offset)
+    for kind, offsets in found.items():
+        for start, end in _runs(offsets):
+            yield Difference(kind, block, start, end)
+
+
+def _by_offset(rows: "Counter[Row]") -> "dict[int, Counter[tuple[int, int]]]":
+    found: dict[int, Counter[tuple[int, int]]] = {}
+    for row, count in rows.items():
+        found.setdefault(row.offset, Counter())[row.first, row.second] += count
+    return found
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges `[from, to)` of consecutive offsets."""
+    for _, group in groupby(enumerate(offsets), key=lambda each: each[1] - each[0]):
+        run = [offset for _, offset in group]
+        yield run[0], run[-1] + 1

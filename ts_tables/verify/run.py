@@ -1,0 +1,122 @@
+"""A verification of a table: sums of both sides, then the rows of blocks that differ."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ts_common.model import TopicPartition
+from ts_tables.claims.state import TableState
+from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
+from ts_tables.planning.plan import Claimed
+from ts_tables.planning.work import Work
+from ts_tables.run import Engine
+from ts_tables.targets import OpenedTable
+from ts_tables.verify.compare import Difference, differences, different_blocks
+from ts_tables.verify.sums import ArchiveRows, ArchiveSums, Block, FileRows, FileSums, Sums, added
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of a comparison.
+
+    Attributes:
+        snapshot: of the table that was compared.
+        state: its claims.
+        sums: of its rows, by block of a million offsets.
+        differences: of rows.
+        notes: sentences about claims that could not be compared.
+    """
+
+    snapshot: str
+    state: TableState
+    sums: Sums
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """The number of the table's rows that were compared."""
+        return sum(each.rows for each in self.sums.values())
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values: the snapshot, the claims, the sums by block and the differences."""
+        return {
+            "snapshot": self.snapshot,
+            "state": json.loads(self.state.encode()),
+            "digest": DIGEST,
+            "blocks": [
+                {
+                    "topic": block.topic,
+                    "topic_id": block.topic_id,
+                    "partition": block.partition,
+                    "from": block.number * BLOCK_OFFSETS,
+                    "to": (block.number + 1) * BLOCK_OFFSETS,
+                    "rows": each.rows,
+                    "sums": each.text,
+                }
+                for block, each in sorted(self.sums.items(), key=lambda one: one[0].order)
+            ],
+            "differences": [
+                {
+                    "kind": each.kind.value,
+                    "topic": each.block.topic,
+                    "topic_id": each.block.topic_id,
+                    "partition": each.block.partition,
+                    "from": each.start,
+                    "to": each.end,
+                }
+                for each in self.differences
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def verify(opened: OpenedTable, claimed: Claimed, run_tasks: Engine) -> Verification:
+    """Compare a table with the archive.
+
+    Args:
+        opened: the table.
+        claimed: its claims, as the archive shows them.
+        run_tasks: an engine: runs tasks, and returns their results in their order.
+
+    Raises:
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the archive or the table.
+    """
+    files = opened.all_files()
+    archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
+    table = added(run_tasks([FileSums(path, open_file, claimed.floors) for path, open_file in files]))
+    kept = _kept(opened.state)
+    found: list[Difference] = []
+    for block in different_blocks(table, archive, kept):
+        theirs = run_tasks([ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)])
+        ours = run_tasks([FileRows(path, open_file, block, claimed.floors) for path, open_file in files])
+        found += differences(block, _together(ours), _together(theirs))
+    return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
+
+
+def _together(counted: Iterable[Counter[Any]]) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for each in counted:
+        total.update(each)
+    return total
+
+
+def _can_have(work: Work, block: Block) -> bool:
+    start, end = block.number * BLOCK_OFFSETS, (block.number + 1) * BLOCK_OFFSETS
+    ranges = work.split.ranges
+    is_of = (work.partition, work.topic_id) == (TopicPartition(block.topic, block.partition), block.topic_id)
+    return is_of and ranges[0].start < end and ranges[-1].end > start
+
+
+def _kept(state: TableState) -> Sums:
+    """Return the sums of rows that an election took back, and that the table keeps."""
+    found: Sums = {}
+    for topic, incarnations in state.topics.items():
+        for incarnation in incarnations:
+            for number, claims in incarnation.partitions.items():
+                for each in claims.kept:
+                    block = Block(topic, incarnation.topic_id, number, each.start // BLOCK_OFFSETS)
+                    found[block] = found.get(block, DigestSum()) + parse_sums(each.rows, each.digest)
+    return found

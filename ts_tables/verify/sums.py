@@ -1,0 +1,204 @@
+"""Sums of digests by blocks of offsets, of rows in the archive or in a table's file; tasks of an engine."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ts_common.decode.memory import RecycledMemory
+from ts_common.errors import CorruptData, StoreUnavailable
+from ts_common.model import TopicPartition
+from ts_common.query.shared_stores import shared_store
+from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, DigestSum, sum_of
+from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
+from ts_tables.planning.work import Work
+
+_ROWS: Final = 1 << 15
+_NEEDED: Final = (*COLUMNS, TOPIC_ID, PARTITION, OFFSET)
+
+
+class Block(NamedTuple):
+    """A range of offsets of a partition: `BLOCK_OFFSETS` of them from `number * BLOCK_OFFSETS` on."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    number: int
+
+    @property
+    def order(self) -> tuple[str, str, int, int]:
+        """Sorts blocks; a topic id can be NULL."""
+        return self.topic, self.topic_id or "", self.partition, self.number
+
+
+Sums = dict[Block, DigestSum]
+Floors = Mapping[tuple[TopicPartition, str | None], int]
+NO_FLOORS: Final[Floors] = {}
+
+
+class Row(NamedTuple):
+    """A row: its offset, and its digest as the two halves that sums add."""
+
+    offset: int
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSums:
+    """Computes the sums of rows in the archive. It can be pickled.
+
+    Attributes:
+        work: what to read.
+    """
+
+    work: Work
+
+    def __call__(self) -> Sums:
+        """Return the sums by block; raise as `ts_tables.planning.work.Work.rows`."""
+        return _summed(_archive_rows(self.work))
+
+
+@dataclass(frozen=True, slots=True)
+class FileSums:
+    """Computes the sums of rows in a file. It can be pickled.
+
+    Attributes:
+        path: of the file, for messages.
+        open_file: opens it.
+        floors: by partition and topic id, the first offset that is compared.
+    """
+
+    path: str
+    open_file: Callable[[], BinaryIO]
+    floors: Floors
+
+    def __call__(self) -> Sums:
+        """Return the sums by block.
+
+        Raises:
+            CorruptData: the file is no Parquet, or lacks a column.
+            StoreUnavailable: it cannot be read.
+        """
+        return _summed(_file_rows(self.path, self.open_file), self.floors)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRows:
+    """Returns the rows of a block in the archive. It can be pickled.
+
+    Attributes:
+        work: what to read.
+        block: of the rows.
+    """
+
+    work: Work
+    block: Block
+
+    def __call__(self) -> "Counter[Row]":
+        """Return how often each row is there; raise as `ArchiveSums`."""
+        return _counted(_archive_rows(self.work), self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Returns the rows of a block in a file. It can be pickled.
+
+    Attributes:
+        path: of the file, for messages.
+        open_file: opens it.
+        block: of the rows.
+        floors: by partition and topic id, the first offset that is compared.
+    """
+
+    path: str
+    open_file: Callable[[], BinaryIO]
+    block: Block
+    floors: Floors
+
+    def __call__(self) -> "Counter[Row]":
+        """Return how often each row is there; raise as `FileSums`."""
+        return _counted(_file_rows(self.path, self.open_file), self.block, self.floors)
+
+
+def added(sums: Iterable[Sums]) -> Sums:
+    """Return sums together."""
+    total: Sums = {}
+    for some in sums:
+        for block, each in some.items():
+            total[block] = total.get(block, DigestSum()) + each
+    return total
+
+
+def _archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
+    columns = RawColumns(work.partition, work.topic_id)
+    store = shared_store(work.split.location, work.split.connection)
+    for rows in work.rows(store, READ, RecycledMemory()):
+        yield columns.complete(rows)
+
+
+def _file_rows(path: str, open_file: Callable[[], BinaryIO]) -> Iterator[pa.RecordBatch]:
+    try:
+        with open_file() as stream:
+            file = pq.ParquetFile(stream)
+            if missing := {*_NEEDED} - {*file.schema_arrow.names}:
+                raise CorruptData(f"{path} has no column {', '.join(sorted(missing))}")
+            yield from file.iter_batches(_ROWS, columns=list(_NEEDED))
+    except pa.ArrowInvalid as error:
+        raise CorruptData(f"{path}: {error}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: {error}") from error
+
+
+def _summed(batches: Iterable[pa.RecordBatch], floors: Floors = NO_FLOORS) -> Sums:
+    return added({block: sum_of(rows)} for batch in batches for block, rows in _above(batch, floors))
+
+
+def _above(rows: pa.RecordBatch, floors: Floors) -> Iterator[tuple[Block, pa.RecordBatch]]:
+    """Yield the rows of each block that are compared."""
+    for block, some in _by_block(rows):
+        floor = floors.get((TopicPartition(block.topic, block.partition), block.topic_id), 0)
+        compared = some if floor <= block.number * BLOCK_OFFSETS else some.filter(pc.greater_equal(some[OFFSET], floor))
+        if compared.num_rows:
+            yield block, compared
+
+
+def _counted(batches: Iterable[pa.RecordBatch], wanted: Block, floors: Floors = NO_FLOORS) -> "Counter[Row]":
+    found: Counter[Row] = Counter()
+    for batch in batches:
+        for block, rows in _above(batch, floors):
+            if block == wanted:
+                for at, offset in enumerate(rows[OFFSET].to_pylist()):
+                    one = sum_of(rows.slice(at, 1))
+                    found[Row(offset, one.first, one.second)] += 1
+    return found
+
+
+def _by_block(rows: pa.RecordBatch) -> Iterator[tuple[Block, pa.RecordBatch]]:
+    """Yield the rows of each block."""
+    if not rows.num_rows:
+        return
+    topics, ids = rows["topic"].dictionary_encode(), rows[TOPIC_ID].dictionary_encode("encode")
+    parts = [
+        topics.indices.to_numpy(),
+        ids.indices.to_numpy(),
+        rows[PARTITION].to_numpy(),
+        rows[OFFSET].to_numpy() // BLOCK_OFFSETS,
+    ]
+    keys = np.stack([part.astype(np.int64) for part in parts])
+    if (keys == keys[:, :1]).all():
+        yield _block(keys[:, 0], topics, ids), rows
+        return
+    found, inverse = np.unique(keys, axis=1, return_inverse=True)
+    for at in range(found.shape[1]):
+        yield _block(found[:, at], topics, ids), rows.take(pa.array(np.flatnonzero(inverse.reshape(-1) == at)))
+
+
+def _block(key: "np.typing.NDArray[np.int64]", topics: pa.Array, ids: pa.Array) -> Block:
+    topic, topic_id, partition, number = (int(each) for each in key)
+    return Block(topics.dictionary[topic].as_py(), ids.dictionary[topic_id].as_py(), partition, number)
