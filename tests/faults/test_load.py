@@ -69,7 +69,7 @@ class Gauges:
 @pytest.mark.parametrize(
     ("segments", "down"),
     [
-        pytest.param(100, CutBefore, id="600 segments, link cut"),
+        pytest.param(50, CutBefore, id="300 segments, link cut"),
         pytest.param(500, CutBefore, id="3000 segments, link cut", marks=FULL),
         pytest.param(500, lambda: Answer(503, "ServiceUnavailable"), id="3000 segments, 503", marks=FULL),
     ],
@@ -238,7 +238,7 @@ def test_u22_sigterm_under_load_ends_in_order(
 # --- U23 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("segments", [1_000, pytest.param(10_000, marks=FULL)])
+@pytest.mark.parametrize("segments", [400, pytest.param(10_000, marks=FULL)])
 def test_u23_nothing_grows_with_the_segments_that_were_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, segments: int
 ) -> None:

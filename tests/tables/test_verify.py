@@ -54,7 +54,7 @@ def test_a_whole_table_has_no_difference(archive: MadeArchive, table: MadeTable)
 
 
 def rewrite(table: MadeTable, change: Any) -> None:
-    """Change the rows of the file of partition 0 where it is, as a program that goes behind the table's back."""
+    """Change the rows of the file of partition 0 where it is, as a program that bypasses the table."""
     files = {path: pq.read_table(path) for path in table.paths()}
     first = {path: (rows["_partition"][0].as_py(), rows["_offset"][0].as_py()) for path, rows in files.items()}
     (path,) = [path for path, place in first.items() if place == (0, 0)]
