@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.every_field import every_field
 from tests.spark.archives import Archive
+from tests.spark_sessions import local_session
 from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
 
@@ -80,24 +80,8 @@ def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> It
         for name, value in {**cluster.s3.environment(), "PYSPARK_PYTHON": sys.executable}.items():
             patch.setenv(name, value)
         patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        gateway = session.sparkContext._gateway
-        yield session
-        session.stop()
-        assert gateway is not None
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(30)
-        # A test process that returns to this folder starts another JVM: PySpark itself would use this one.
-        SparkContext._gateway = SparkContext._jvm = None
+        with local_session(tmp_path_factory.mktemp("warehouse")) as session:
+            yield session
 
 
 def _ship(cluster: LocalCluster, oracle: list[OracleRecord], archive: Archive) -> Shipped:
