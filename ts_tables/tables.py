@@ -21,6 +21,7 @@ from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.parquet_writer import Layout
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
+from ts_tables.holds import publish
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
@@ -118,8 +119,11 @@ class Tables:
         Args:
             name: of the table.
         """
-        definition = self._definition(name)
-        return run_once(self._target(name), self._planner(definition), self._engine)
+        target, planner = self._target(name), self._planner(self._definition(name))
+        summary = run_once(target, planner, self._engine)
+        opened = target.open()
+        publish(planner.stores(opened.state), name, opened.snapshot)
+        return summary
 
     def plan(self, name: str) -> TablePlan:
         """Return what the next commit of a table adds, without adding it; raise as `run`.

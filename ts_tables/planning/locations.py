@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.query.query import Query, settled
 from ts_common.query.shared_stores import shared_store
+from ts_common.store.contract import ObjectStore
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.planning.plan import Begins, Claimed, Planner, TablePlan
@@ -52,6 +54,11 @@ class LocatedPlanner:
             floors={each: floor for part in parts for each, floor in part.floors.items()},
             notes=tuple(note for part in parts for note in part.notes),
         )
+
+    def stores(self, state: TableState) -> Iterator[tuple[ObjectStore, ClusterKeys, TableState]]:
+        """Yield the store of each location and its keys, with the state of its topics."""
+        for planner, there in self._by_location(state):
+            yield planner.store, planner.keys, there
 
     def _by_location(self, state: TableState) -> Iterator[tuple[Planner, TableState]]:
         """Yield the planner of each location, with the state of its topics; the first has those of no other."""

@@ -7,7 +7,7 @@ next plan.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView
 from ts_common.errors import DataLoss
@@ -134,6 +134,9 @@ class _Planned:
 class Planner:
     """Plans the commits of one table from the topics of one location; not thread-safe.
 
+    Attributes:
+        store: of the topics.
+
     Args:
         store: of the topics.
         query: settled; its subscription, isolation level and limits.
@@ -150,7 +153,7 @@ class Planner:
         begins: Begins = lambda _: None,
         most_bytes: int | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self._query = query
         self._policy = policy
         self._begins = begins
@@ -202,6 +205,11 @@ class Planner:
             has_more=limited != stepped,
         )
 
+    @property
+    def keys(self) -> ClusterKeys:
+        """The keys of the cluster."""
+        return self._query.keys
+
     def claimed(self, state: TableState) -> Claimed:
         """Return what a table has claimed, as the archive shows it now; for a comparison.
 
@@ -220,7 +228,7 @@ class Planner:
         found = in_threads(lambda one: self._claimed(one[0], one[2]), partitions)
         work: list[Work] = []
         for (_, topic_id, _), (parts, _, _) in zip(partitions, found, strict=True):
-            work += [Work(split, topic_id) for split in splits_of(self._store, parts, self._query)]
+            work += [Work(split, topic_id) for split in splits_of(self.store, parts, self._query)]
         return Claimed(
             work=tuple(work),
             floors={
@@ -256,7 +264,7 @@ class Planner:
                     notes.append(f"{keys.partition}: offsets {part.start} to {part.end - 1} are missing in the archive")
                     continue
                 hidden = (
-                    find_hidden(self._store, view, part.start, part.end).transactions
+                    find_hidden(self.store, view, part.start, part.end).transactions
                     if self._query.read_committed
                     else ()
                 )
@@ -269,7 +277,7 @@ class Planner:
         for name in sorted({*look.topics, *state.topics}):
             topic, known = look.topics.get(name), state.topics.get(name, ())
             if topic is None:
-                problems.append(f"topic {name} is missing in {self._store.location}")
+                problems.append(f"topic {name} is missing in {self.store.location}")
                 continue
             newest = {_directory(end.keys) for end in topic.ends.values()}
             for incarnation in known:
@@ -354,7 +362,7 @@ class Planner:
         is_unchanged = noted == {*holes}
         if is_unchanged or not self._query.read_committed:  # else headers are read to find open transactions
             return seen
-        cut_off = find_hidden(self._store, view, start, max(start, end.shown)).cut_off
+        cut_off = find_hidden(self.store, view, start, max(start, end.shown)).cut_off
         withheld = {
             hole: tuple((one.producer_id, one.first) for one in cut_off if hole[0] <= one.hole.start < hole[1])
             for hole in holes
@@ -368,18 +376,18 @@ class Planner:
             if isinstance(part, Hole):
                 raise DataLoss(f"{view.partition}: offsets {part.start} to {part.end - 1} went missing during the plan")
             ranges.append(part)
-        hidden = find_hidden(self._store, view, start, end).transactions if self._query.read_committed else ()
+        hidden = find_hidden(self.store, view, start, end).transactions if self._query.read_committed else ()
         return PartitionRanges(tuple(ranges), hidden)
 
     def _work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
         topic_ids = {each.sight.end.keys.prefix: each.sight.topic_id for each in planned}
-        for split in splits_of(self._store, [part for each in planned for part in each.ranges], self._query):
+        for split in splits_of(self.store, [part for each in planned for part in each.ranges], self._query):
             yield Work(split, topic_ids[split.ranges[0].copies[0].keys.prefix])
 
     def _late_work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
         for each in planned:
             for part, withheld in each.late:
-                for split in splits_of(self._store, [part], self._query):
+                for split in splits_of(self.store, [part], self._query):
                     yield Work(split, each.sight.topic_id, withheld)
 
 
