@@ -41,6 +41,16 @@ def publish(stores: Iterable[tuple[ObjectStore, ClusterKeys, TableState]], table
             log.warning("table_claims_not_written", table=table, location=store.location, error=str(error))
 
 
+def withdraw(stores: Iterable[tuple[ObjectStore, ClusterKeys, TableState]], table: str) -> None:
+    """Remove what a table still needs: it does not exist any more.
+
+    Raises:
+        AccessDenied, StoreUnavailable: from a store.
+    """
+    for store, keys, _ in stores:
+        store.delete([claims_key(keys, table)])
+
+
 def needed_from(state: TableState) -> Mapping[str, int]:
     """Return, by directory of a partition, the first offset that a table has not claimed.
 

@@ -21,8 +21,8 @@ from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.parquet_writer import Layout
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
-from ts_tables.holds import publish
-from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.holds import publish, withdraw
+from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableContents, TableName
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
 from ts_tables.run import Engine, RunSummary, run_once
@@ -161,6 +161,49 @@ class Tables:
         definition = self._definition(name)
         opened = self._target(name).open()
         return verify(opened, self._planner(definition).claimed(opened.state), self._engine)
+
+    def adopt(self, name: str) -> Verification:
+        """Continue a table after something happened to it; return how its rows compare with the claims of its state.
+
+        If `main` was rolled back, the tag was removed or moved, or snapshots expired, runs of the table fail. If its
+        rows are those that our last commit in it claims, that is the state from now on. Otherwise nothing is changed.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            as `verify`; HeadMoved: another program wrote the table meanwhile.
+        """
+        target, definition = self._target(name), self._definition(name)
+        opened = target.open_any()
+        found = verify(opened, self._planner(definition).claimed(opened.state), self._engine)
+        if not found.differences:
+            target.adopt(opened)
+        return found
+
+    def contents(self, name: str) -> TableContents:
+        """Return what a table has; raise as `drop`.
+
+        Args:
+            name: of the table.
+        """
+        self._definition(name)
+        return self._target(name).contents()
+
+    def drop(self, name: str, *, purge: bool = False) -> None:
+        """Remove a table from the catalog, and what it needs of the archive.
+
+        Args:
+            name: of the table.
+            purge: whether its files are deleted too.
+
+        Raises:
+            ConfigurationError: the file has no such table.
+            OperatorError, AccessDenied, StoreUnavailable: from the catalog or the stores.
+        """
+        planner = self._planner(self._definition(name))
+        self._target(name).drop(purge=purge)
+        withdraw(planner.stores(TableState(self._archive.cluster, read_committed=True)), name)
 
     @cached_property
     def _archive(self) -> Archive:

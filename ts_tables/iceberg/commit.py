@@ -35,7 +35,7 @@ class Change:
         removed: data files whose rows `added` has as far as they stay.
         summary: properties of the snapshot.
         plan: its id.
-        main: the snapshot of `main` that has the removed files; None if none are removed.
+        main: the snapshot of `main` when it was planned; it counts if files are removed.
     """
 
     added: Sequence[DataFile]
@@ -46,7 +46,13 @@ class Change:
 
 
 def commit(
-    catalog: Catalog, name: tuple[str, ...], change: Change, head: int | None, accept: Callable[[Check], None]
+    catalog: Catalog,
+    name: tuple[str, ...],
+    change: Change,
+    head: int | None,
+    accept: Callable[[Check], None],
+    *,
+    keeps_main: bool = False,
 ) -> int:
     """Commit a change, and return the id of its snapshot.
 
@@ -55,6 +61,7 @@ def commit(
         name: of the table.
         change: to commit.
         head: the snapshot that the plan began from; None for a table without our commits.
+        keeps_main: whether `main` must be as the change was planned, although no file is removed.
         accept: raises if what happened to the table since does not allow a commit.
 
     Raises:
@@ -75,8 +82,8 @@ def commit(
                 raise HeadMoved(f"{label}: another run has committed since this one was planned")
             accept(check(table, found))
             main = table.metadata.current_snapshot_id
-            if change.removed and main != change.main:
-                raise HeadMoved(f"{label}: the files whose rows are deleted were replaced since this run was planned")
+            if (change.removed or keeps_main) and main != change.main:
+                raise HeadMoved(f"{label}: others have written it since this change was planned")
             staged = stage(table, change.added, change.removed, change.summary, head, change.plan)
         tried.add(staged.snapshot_id)
         try:

@@ -79,14 +79,36 @@ def read_head(table: Table) -> Head | None:
     ref = table.metadata.refs.get(HEAD)
     if ref is None:
         return None
-    name = ".".join(table.name())
     snapshot = table.metadata.snapshot_by_id(ref.snapshot_id)
-    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
-    if snapshot is None or snapshot.sequence_number is None or not {STATE, STATE_OBJECT} & {*summary}:
+    if snapshot is None or not _is_ours(snapshot):
+        name = ".".join(table.name())
         raise CorruptData(f"table {name}: snapshot {ref.snapshot_id} of tag {HEAD} is no commit of this program")
+    return _head(table, snapshot)
+
+
+def last_known(table: Table) -> Head | None:
+    """Return our last commit that `main` descends from, else the head; None without both. Raise as `read_head`.
+
+    Args:
+        table: as it was loaded; its tag may be missing or moved.
+    """
+    metadata = table.metadata
+    main = metadata.refs.get(MAIN_BRANCH)
+    current = None if main is None else metadata.snapshot_by_id(main.snapshot_id)
+    while current is not None:
+        if _is_ours(current):
+            return _head(table, current)
+        parent = current.parent_snapshot_id
+        current = None if parent is None else metadata.snapshot_by_id(parent)
+    return read_head(table)
+
+
+def _head(table: Table, snapshot: Snapshot) -> Head:
+    name = ".".join(table.name())
+    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
     data = summary[STATE].encode() if STATE in summary else _read_state_object(table.io, summary, name)
-    state = decode_state(data, f"table {name}: state of snapshot {ref.snapshot_id}")
-    return Head(snapshot.snapshot_id, snapshot.sequence_number, state)
+    state = decode_state(data, f"table {name}: state of snapshot {snapshot.snapshot_id}")
+    return Head(snapshot.snapshot_id, snapshot.sequence_number or 0, state)
 
 
 def summary_of(state: TableState, io: FileIO, location: str, plan: str) -> dict[str, str]:

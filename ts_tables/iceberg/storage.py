@@ -181,6 +181,11 @@ class TableFiles:
         with suppress(FileNotFoundError):
             self._file_system.delete_dir(f"{self._root}/data/{plan}")
 
+    def remove_all(self) -> None:
+        """Remove everything below the table's location."""
+        with suppress(FileNotFoundError):
+            self._file_system.delete_dir(self._root)
+
     def end(self, plan: str) -> None:
         """Remove the note of a plan."""
         self.remove(f"{self._location}/{_PLANS}/{plan}.json")

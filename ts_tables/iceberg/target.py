@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from secrets import token_hex
 from typing import BinaryIO, Final
 
 import structlog
@@ -18,8 +19,9 @@ from ts_tables.iceberg.cleanup import remove_leftovers
 from ts_tables.iceberg.commit import Change, commit, load
 from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.errors import calling
-from ts_tables.iceberg.head import Check, Finding, check, read_head, summary_of
+from ts_tables.iceberg.head import Check, Finding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
+from ts_tables.iceberg.transaction import HEAD
 from ts_tables.planning.plan import TakenBack
 from ts_tables.targets import Added
 from ts_tables.tasks import NewFiles
@@ -63,7 +65,7 @@ class Opened:
 
     Attributes:
         state: of the table.
-        head: snapshot of our last commit.
+        head: the snapshot of our tag; None in an adoption of a table without it.
         layout: of its files.
         describer: of its files.
         table: as it was loaded.
@@ -71,7 +73,7 @@ class Opened:
     """
 
     state: TableState
-    head: int
+    head: int | None
     layout: Layout
     describer: FileDescriber
     table: Table = field(repr=False)
@@ -109,6 +111,23 @@ class Opened:
         """Note a plan before its first file."""
         with calling(f"table {'.'.join(self.table.name())}"):
             TableFiles.of(self.table).begin(plan, self.head)
+
+
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """What a table has.
+
+    Attributes:
+        location: of its files.
+        rows: their number, as the files' entries have it.
+        files: the number of data files of `main`.
+        bytes: of these.
+    """
+
+    location: str
+    rows: int
+    files: int
+    bytes: int
 
 
 class IcebergTarget:
@@ -171,17 +190,70 @@ class IcebergTarget:
             head = read_head(table)
             self._accept(check(table, head))
             assert head is not None  # noqa: S101  (else the check found NO_HEAD)
-            describer = FileDescriber(
-                table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
-            )
-            layout = Layout(
-                describer.arrow_schema,
-                self._layout.terms,
-                self._layout.sort,
-                self._layout.target_bytes,
-                self._layout.compression,
-            )
-        return Opened(head.state, head.snapshot_id, layout, describer, table)
+            return self._opened(table, head.state, head.snapshot_id)
+
+    def open_any(self) -> Opened:
+        """Return the table with the claims of our last commit that it has, whatever happened to it since.
+
+        Raises:
+            OperatorError: it has no commit of this program.
+            CorruptData, AccessDenied, StoreUnavailable: as `open`.
+        """
+        table = load(self._catalog, self._name.name)
+        with calling(f"table {self._name}"):
+            found = last_known(table)
+            if found is None:
+                raise OperatorError(f"table {self._name} has no commit of this program; create a table of another name")
+            ref = table.metadata.refs.get(HEAD)
+            return self._opened(table, found.state, None if ref is None else ref.snapshot_id)
+
+    def adopt(self, opened: Opened) -> None:
+        """Commit the claims of a table that `open_any` returned, so that runs continue from there.
+
+        Raises:
+            HeadMoved, OperatorError, StoreUnavailable, OutcomeUnknown: as `commit`.
+        """
+        plan = token_hex(8)
+        with calling(f"table {self._name}"):
+            summary = summary_of(opened.state, opened.table.io, opened.table.location(), plan)
+        main = opened.table.metadata.current_snapshot_id
+        change = Change((), (), summary, plan, main)
+        commit(self._catalog, self._name.name, change, opened.head, lambda _: None, keeps_main=True)
+
+    def contents(self) -> TableContents:
+        """Return what the table has, whatever happened to it.
+
+        Raises:
+            OperatorError, AccessDenied, StoreUnavailable: from the catalog or the store.
+        """
+        table = load(self._catalog, self._name.name)
+        with calling(f"table {self._name}"):
+            files = [task.file for task in table.scan().plan_files()]
+        rows, size = sum(each.record_count for each in files), sum(each.file_size_in_bytes for each in files)
+        return TableContents(table.location(), rows, len(files), size)
+
+    def drop(self, *, purge: bool) -> None:
+        """Remove the table from the catalog, and its files if told.
+
+        Args:
+            purge: whether everything below its location is deleted.
+
+        Raises:
+            OperatorError, AccessDenied, StoreUnavailable: from the catalog or the store.
+        """
+        table = load(self._catalog, self._name.name)
+        with calling(f"table {self._name}"):
+            self._catalog.drop_table(self._name.name)
+            if purge:
+                TableFiles.of(table).remove_all()
+
+    def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
+        describer = FileDescriber(
+            table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
+        )
+        given = self._layout
+        layout = Layout(describer.arrow_schema, given.terms, given.sort, given.target_bytes, given.compression)
+        return Opened(state, head, layout, describer, table)
 
     def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> None:
         """Commit the files of a plan with the state after it.

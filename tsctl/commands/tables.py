@@ -158,6 +158,45 @@ def verify(
         raise typer.Exit(ExitCode.FOUND)
 
 
+@tables.command("adopt")
+def adopt(
+    name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
+    file: FileOption = Path("tables.yaml"),
+    workers: WorkersOption = None,
+) -> None:
+    """Continue a table that was rolled back, or whose tag was moved. Its rows are compared with its claims first.
+
+    Exit code 1: they differ, and nothing was changed.
+    """
+    output = Output(as_json=False)
+    result = _open(file, [name], workers).adopt(name)
+    for sentence in (*map(str, result.differences), *result.notes):
+        output.warn(f"{name}: {sentence}")
+    if result.differences:
+        output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences; nothing was changed")
+        raise typer.Exit(ExitCode.FOUND)
+    output.text(f"{name}: {result.rows:,} rows are as its claims; runs continue from there")
+
+
+@tables.command("drop")
+def drop(
+    name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
+    file: FileOption = Path("tables.yaml"),
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the table from the catalog; its files stay.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="With --yes: delete its files too.")] = False,
+) -> None:
+    """Print what a table has. With --yes remove it."""
+    output = Output(as_json=False)
+    found = _open(file, [name])
+    has = found.contents(name)
+    shown = f"{name}: {has.rows:,} rows in {has.files:,} files, {has.bytes:,} bytes, in {has.location}"
+    if not yes:
+        output.text(f"{shown}; nothing was removed: --yes removes the table, --yes --purge its files too")
+        return
+    found.drop(name, purge=purge)
+    output.text(f"{shown}; the table was removed, its files {'were deleted' if purge else 'stay'}")
+
+
 @tables.command("schema")
 def schema() -> None:
     """Print the JSON schema of the file, for editors."""

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import PROGRAM, Ended, Run
+from ts_common.archive.table_claims import tables_with_claims
 from ts_local.waiting import wait_for
 from tsctl.exit_codes import ExitCode
 
@@ -108,6 +110,46 @@ def test_a_table_is_verified_with_evidence(archive: MadeArchive, tables: Tables,
         {"kind": "missing", "topic": "t", "topic_id": None, "partition": 0, "from": 0, "to": 1}
     ]
     assert "t-0: offset 0: the archive has the record, the table has no row" in ran.err
+
+
+def test_a_table_is_dropped_only_if_told(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+    """First it is described; its files stay unless they are purged."""
+    tables("create", "backup.t", "backup.all")
+    tables("run", "--workers", "1")
+    ran = tables("drop", "backup.t")
+    assert ran.code == ExitCode.FINE
+    assert "backup.t: 100 rows in 1 files" in ran.out
+    assert "nothing was removed" in ran.out
+    assert tables("run", "backup.t", "--workers", "1").code == ExitCode.FINE
+    assert "its files stay" in tables("drop", "backup.t", "--yes").out
+    assert list((tmp_path / "warehouse/backup/t").rglob("*.parquet"))
+    assert tables_with_claims(archive.store, archive.keys) == ["backup.all"]
+    assert tables("run", "backup.t").code == ExitCode.REFUSED
+    assert "were deleted" in tables("drop", "backup.all", "--yes", "--purge").out
+    assert not list((tmp_path / "warehouse/backup/all").rglob("*"))
+
+
+def test_a_table_that_was_rolled_back_is_adopted(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+    """Its rows are those of an earlier commit, and runs continue from there; foreign rows prevent it."""
+    tables("create", "backup.t")
+    tables("run", "backup.t", "--workers", "1")
+    put(archive, "t", 100, 150)
+    tables("run", "backup.t", "--workers", "1")
+    catalog = SqlCatalog(
+        "ts-uploader", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    loaded = catalog.load_table("backup.t")
+    loaded.manage_snapshots().rollback_to_snapshot(loaded.snapshots()[1].snapshot_id).commit()
+    assert "main was rolled back" in tables("run", "backup.t").err
+    ran = tables("adopt", "backup.t", "--workers", "1")
+    assert (ran.code, ran.out) == (ExitCode.FINE, "backup.t: 100 rows are as its claims; runs continue from there\n")
+    assert "50 records" in tables("run", "backup.t", "--workers", "1").out
+    assert tables("verify", "backup.t", "--workers", "1").code == ExitCode.FINE
+    rows = catalog.load_table("backup.t").scan(limit=1).to_arrow()
+    catalog.load_table("backup.t").append(rows)
+    ran = tables("adopt", "backup.t", "--workers", "1")
+    assert ran.code == ExitCode.FOUND
+    assert "the table has the row more than once" in ran.err
 
 
 def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, tables: Tables) -> None:
