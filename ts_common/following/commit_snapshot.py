@@ -13,7 +13,7 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.model import TopicPartition
@@ -50,11 +50,15 @@ class TopicSnapshot:
         topic_id: None if no id was ever seen.
         is_first: whether this incarnation is the topic's first, or the only one.
         ends: by partition, of those that have a commit.
+        incarnations: all of the topic.
+        numbers: of partitions of any incarnation, as far as the query reads them.
     """
 
     topic_id: str | None
     is_first: bool
     ends: Mapping[TopicPartition, PartitionEnd]
+    incarnations: Incarnations
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ class Observer:
         ends = {end.keys.partition: end for end in in_threads(self.end_of, keys) if end is not None}
         if not ends and etag is None and not read_topics(self._store, self._keys, {name: listed}):
             return None
-        return TopicSnapshot(incarnations.newest_id, directory == name, ends)
+        return TopicSnapshot(incarnations.newest_id, directory == name, ends, incarnations, tuple(asked))
 
     def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd:
         committed_only = self._query.read_committed

@@ -173,8 +173,13 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
                 "on_taken_back: delete removes their rows and claims the new records, on_taken_back: keep keeps both"
             )
             return Step(known, problem=Problem(parted, known.end, reason))
-        taken_back = (max(parted, known.start), known.end)
+        if any(kept.start < parted < kept.end for kept in known.kept):
+            reason = "were taken back, and some of them before, when their rows were kept; create the table anew"
+            return Step(known, problem=Problem(parted, known.end, reason))
+        # Rows that were kept above `parted` are deleted, or counted again.
+        taken_back = (parted, max([known.end, *(kept.end for kept in known.kept if kept.start >= parted)]))
         state = known.below(parted)
+    state = _above_start(state, seen.start)
     late = tuple(hole for hole in state.holes if _is_filled(hole, seen))
     state = replace(state, holes=tuple(_seen_again(hole, seen) for hole in state.holes if hole not in late))
     position = state.end
@@ -187,19 +192,15 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
             )
             return Step(known, problem=Problem(position, seen.start, reason))
         lost = ((position, seen.start),)
-        position = seen.start
-    end = max(position, seen.stable)
-    ahead = tuple(_ahead(hole, position) for hole in seen.holes if hole.start < end and hole.end > position)
-    # A part of a hole is never passed: open transactions stay hidden while the other part is missing.
-    waits = next((hole for hole in ahead if policy.on_hole is OnHole.WAIT or hole.end > end), None)
-    if waits is not None:
-        ahead = ahead[: ahead.index(waits)]
-        end = max(position, min(waits.first, end))
+    position = max(position, seen.start)
+    end, waits = _end(position, seen, policy)
+    ahead = tuple(_ahead(hole, position) for hole in seen.holes if position < hole.end <= end)
     claims = without((position, end), ((hole.start, hole.end) for hole in ahead))
     state = replace(
         state,
         end=end,
-        epochs=seen.epochs.below(end) if end > state.end or taken_back else state.epochs,
+        # A Java uploader's commit has no epochs; those of the claims still find an election.
+        epochs=seen.epochs.below(end) if seen.epochs.pairs and (end > state.end or taken_back) else state.epochs,
         holes=(*state.holes, *ahead),
         lost=(*state.lost, *lost),
     )
@@ -217,15 +218,47 @@ def parting(known: PartitionState, next_offset: int, epochs: EpochHistory) -> in
         next_offset: the end of what is shipped.
         epochs: of the commit.
     """
-    if not known.epochs.pairs or not epochs.pairs:
-        return known.end  # a Java uploader's commit; no election can be seen
+    if known.start == known.end or not known.epochs.pairs or not epochs.pairs:
+        return known.end  # nothing is claimed; or a Java uploader's commit, which shows no election
     last_epoch = known.epochs.pairs[-1][0]
     if next_offset < known.end and epochs.at(known.end - 1) == known.epochs.at(known.end - 1):
         return known.end
     if last_epoch > epochs.pairs[-1][0]:
         # The commit is of an earlier leader than the claims, so it was rebuilt; the next one decides.
         return known.end
-    return min(known.end, known.epochs.shared_end(known.end, epochs, next_offset))
+    return max(known.start, min(known.end, known.epochs.shared_end(known.end, epochs, next_offset)))
+
+
+def _end(position: int, seen: Seen, policy: Policy) -> tuple[int, PassedHole | None]:
+    """Return the end of the next claims, and the hole that they wait at.
+
+    A hole that is not passed bounds the claims, and so does each transaction that is open at it, wherever the hole is:
+    its records are hidden. Of a hole no part is passed, because the other part hides the same transactions.
+    """
+    end, waits = max(position, seen.stable), None
+    while True:
+        blocking = [
+            hole
+            for hole in seen.holes
+            if hole.end > position and hole.first < end and not (policy.on_hole is OnHole.GO_ON and hole.end <= end)
+        ]
+        if not blocking:
+            return end, waits
+        waits = min(blocking, key=lambda hole: hole.first)
+        if max(position, waits.first) == end:
+            return end, waits
+        end = max(position, waits.first)
+
+
+def _above_start(state: PartitionState, start: int) -> PartitionState:
+    """Return a state without holes below the start of the log: nothing fills them any more."""
+    gone = tuple((hole.start, min(hole.end, start)) for hole in state.holes if hole.start < min(hole.end, start))
+    if not gone:
+        return state
+    left = tuple(
+        PassedHole(start, hole.end) if hole.start < start else hole for hole in state.holes if hole.end > start
+    )
+    return replace(state, holes=left, lost=tuple(sorted((*state.lost, *gone))))
 
 
 def _is_filled(hole: PassedHole, seen: Seen) -> bool:
@@ -244,10 +277,11 @@ def _seen_again(hole: PassedHole, seen: Seen) -> PassedHole:
     """Return a passed hole with what is withheld for it now.
 
     If an earlier hole is filled without the marker of a transaction, the transaction is open at this one, from there.
+    This one can be filled in part, or have grown.
     """
     first = dict(hole.withheld)
     for each in seen.holes:
-        if (each.start, each.end) == (hole.start, hole.end):
+        if each.start < hole.end and each.end > hole.start:
             for producer, offset in each.withheld:
                 first[producer] = min(offset, first.get(producer, offset))
     return replace(hole, withheld=tuple(sorted(first.items())))

@@ -49,7 +49,7 @@ class PassedHole:
 
     Attributes:
         start: first offset.
-        end: the offset after the last.
+        end: the offset after the last; equal to `start` if an election removed the hole from the log.
         withheld: (producer id, first offset) of each transaction that was open at `start`, ascending.
     """
 
@@ -61,6 +61,13 @@ class PassedHole:
     def first(self) -> int:
         """The first offset that a late claim of it can add."""
         return min([self.start, *(first for _, first in self.withheld)])
+
+    def below(self, end: int) -> "PassedHole":
+        """Return what is left of it below an offset: perhaps no offset, but what is withheld."""
+        if end >= self.end:
+            return self
+        withheld = tuple((producer, first) for producer, first in self.withheld if first < end)
+        return PassedHole(min(self.start, end), end, withheld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,8 @@ class PartitionState:
             self,
             end=end,
             epochs=self.epochs.below(end),
-            holes=tuple(replace(hole, end=min(hole.end, end)) for hole in self.holes if hole.start < end),
+            holes=tuple(hole.below(end) for hole in self.holes if hole.first < end),
+            kept=tuple(kept for kept in self.kept if kept.start < end),
             lost=tuple((low, min(high, end)) for low, high in self.lost if low < end),
         )
 
@@ -256,7 +264,9 @@ def _partition(fields: Any) -> PartitionState:
         producers = [pair(each) for each in rows(withheld)]
         holes.append(PassedHole(low, high, tuple((whole_number(a), whole_number(b, 0, low)) for a, b in producers)))
     lost = tuple(pair(each) for each in rows(fields.get("lost", [])))
-    _check_apart(sorted([*((hole.start, hole.end) for hole in holes), *lost]), start, end)
+    for low, high in ((hole.start, hole.end) for hole in holes):
+        whole_number(high, whole_number(low, start, end), end)
+    _check_apart(sorted([*((hole.start, hole.end) for hole in holes if hole.start < hole.end), *lost]), start, end)
     kept = []
     for low, high, count, digest in (rows(each) for each in rows(fields.get("kept", []))):
         if not _SUMS.fullmatch(text(digest)):

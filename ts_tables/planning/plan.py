@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView
-from ts_common.errors import DataLoss
-from ts_common.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd
+from ts_common.errors import DataLoss, OperatorError
+from ts_common.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd, TopicSnapshot
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.query.plan_query import splits_of
@@ -96,11 +96,12 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """A partition of an incarnation, and its commit."""
+    """A partition of an incarnation, its commit, and whether the table has claimed no earlier incarnation."""
 
     topic_id: str | None
     directory: str
     end: PartitionEnd
+    is_first: bool = True
 
     @property
     def partition(self) -> TopicPartition:
@@ -173,6 +174,7 @@ class Planner:
                 missing; with every case.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
+        self._check(state)
         look = self._observer.look(is_first=is_first)
         problems: list[str] = []
         sights = self._sights(state, look, problems)
@@ -205,6 +207,24 @@ class Planner:
             has_more=limited != stepped,
         )
 
+    def _check(self, state: TableState) -> None:
+        """Check that claims are of this cluster and isolation level.
+
+        Raises:
+            OperatorError: they are not.
+        """
+        if state.cluster != self._query.cluster:
+            raise OperatorError(
+                f"the table has claimed of cluster {state.cluster}, and the archive given is of {self._query.cluster}: "
+                "create another table"
+            )
+        if state.read_committed != self._query.read_committed:
+            levels = {True: "read_committed", False: "read_uncommitted"}
+            raise OperatorError(
+                f"isolation is {levels[self._query.read_committed]}, and the table was created with "
+                f"{levels[state.read_committed]}: change it back, or create another table"
+            )
+
     @property
     def keys(self) -> ClusterKeys:
         """The keys of the cluster."""
@@ -219,6 +239,7 @@ class Planner:
         Raises:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
+        self._check(state)
         partitions = [
             (self._query.keys.partition(TopicPartition(name, number), each.directory), each.topic_id, known)
             for name, incarnations in sorted(state.topics.items())
@@ -273,40 +294,59 @@ class Planner:
 
     def _sights(self, state: TableState, look: CommitSnapshot, problems: list[str]) -> list[_Sight]:
         """Return the partitions that the table reads: of newest incarnations, and of those that it knows."""
-        sights = []
+        sights: list[_Sight] = []
         for name in sorted({*look.topics, *state.topics}):
             topic, known = look.topics.get(name), state.topics.get(name, ())
             if topic is None:
-                problems.append(f"topic {name} is missing in {self.store.location}")
+                problems.append(
+                    f"topic {name} is not in {self.store.location}, or the table no longer names it; its claims stay: "
+                    "name it again, or create another table"
+                )
                 continue
-            newest = {_directory(end.keys) for end in topic.ends.values()}
-            for incarnation in known:
-                keys = [
-                    self._query.keys.partition(TopicPartition(name, number), incarnation.directory)
-                    for number in sorted(incarnation.partitions)
-                ]
-                ends = topic.ends if incarnation.directory in newest else {}
-                found = [ends.get(each.partition) or self._observer.end_of(each) for each in keys]
-                problems += [
-                    f"{each.partition}: its commit {each.commit} is missing; claims end at "
-                    f"{incarnation.partitions[each.partition.partition].end}"
-                    for each, end in zip(keys, found, strict=True)
-                    if end is None
-                ]
-                sights += [_Sight(incarnation.topic_id, incarnation.directory, end) for end in found if end is not None]
-            for partition, end in sorted(topic.ends.items()):
-                directory = _directory(end.keys)
-                incarnation_known = next((each for each in known if each.directory == directory), None)
-                if incarnation_known is None or partition.partition not in incarnation_known.partitions:
-                    topic_id = topic.topic_id if incarnation_known is None else incarnation_known.topic_id
-                    sights.append(_Sight(topic_id, directory, end))
-            is_again = bool(known and newest) and known[-1].directory not in newest
-            if is_again and self._policy.on_recreated is OnRecreated.FAIL:
+            newest = topic.incarnations.newest_directory
+            directories = list(dict.fromkeys(each.directory for each in topic.incarnations.entries)) or [newest]
+            begun = [directories.index(each.directory) for each in known if each.directory in directories]
+            wanted = directories[min(begun) :] if begun else [newest]
+            if known and known[-1].directory != newest and self._policy.on_recreated is OnRecreated.FAIL:
                 problems.append(
                     f"topic {name} was created again, with topic id {topic.topic_id}; the table has claimed "
-                    f"{known[-1].topic_id}. on_recreated: follow adds the new topic's records too"
+                    f"{known[-1].topic_id}. on_recreated: follow adds the records of the new topic too"
                 )
+                continue
+            for directory in wanted:
+                sights += self._incarnation(name, directory, topic, state, problems, is_first=not known)
         return sights
+
+    def _incarnation(
+        self,
+        name: str,
+        directory: str,
+        topic: TopicSnapshot,
+        state: TableState,
+        problems: list[str],
+        *,
+        is_first: bool,
+    ) -> Iterator[_Sight]:
+        """Yield the partitions of an incarnation; those that the table has claimed must have a commit."""
+        claimed = state.incarnation(name, directory)
+        ends = dict(topic.ends) if directory == topic.incarnations.newest_directory else {}
+        numbers = {*topic.numbers} | ({*claimed.partitions} if claimed is not None else set())
+        keys = [self._query.keys.partition(TopicPartition(name, number), directory) for number in sorted(numbers)]
+        lacking = [each for each in keys if each.partition not in ends]
+        if directory != topic.incarnations.newest_directory:
+            found = in_threads(self._observer.end_of, lacking)
+            ends |= {each.partition: end for each, end in zip(lacking, found, strict=True) if end is not None}
+        topic_id = next((each.topic_id for each in topic.incarnations.entries if each.directory == directory), None)
+        for each in keys:
+            number = each.partition.partition
+            if each.partition in ends:
+                known_id = topic_id if claimed is None else claimed.topic_id
+                yield _Sight(known_id, directory, ends[each.partition], is_first)
+            elif claimed is not None and number in claimed.partitions:
+                problems.append(
+                    f"{each.partition}: its commit {each.commit} is missing; claims end at "
+                    f"{claimed.partitions[number].end}"
+                )
 
     def _step(self, sight: _Sight, known: PartitionState | None) -> _Planned:
         """Return the step of a partition; open its view only if its commit has news."""
@@ -315,8 +355,9 @@ class Planner:
             return _Planned(sight, Step(known))
         view = self._observer.view(end.keys)
         if known is None:
-            known = begin(Seen(view.start, end.next_offset, end.shown, end.epochs), self._begins(view.partition))
-        seen = self._seen(view, end, known)
+            first = self._begins(view.partition) if sight.is_first else None
+            known = begin(Seen(view.start, end.next_offset, end.shown, end.epochs), first)
+        seen = self._seen(view, end, known.below(parting(known, end.next_offset, end.epochs)))
         return _Planned(sight, advance(known, seen, self._policy), view, known, seen)
 
     def _limited(self, stepped: list[_Planned]) -> list[_Planned]:
@@ -348,9 +389,11 @@ class Planner:
         late = []
         for hole in planned.step.late:
             withheld = tuple(AbortedTransaction(name, first, hole.start - 1, -1) for name, first in hole.withheld)
-            if withheld:
-                late.append((self._ranges(view, hole.first, hole.start), withheld))
-            late.append((self._ranges(view, hole.start, hole.end), ()))
+            first = max(hole.first, view.start)  # retention may have removed some of what was withheld
+            if withheld and first < hole.start:
+                late.append((self._ranges(view, first, hole.start), withheld))
+            if hole.start < hole.end:
+                late.append((self._ranges(view, hole.start, hole.end), ()))
         ranges = tuple(self._ranges(view, *claim) for claim in planned.step.claims)
         return replace(planned, ranges=ranges, late=tuple(late))
 
@@ -438,8 +481,3 @@ def _lag(state: TableState, sights: Iterable[_Sight]) -> dict[str, int]:
         left = sight.end.next_offset - (0 if known is None else known.end)
         lag[sight.partition.topic] = lag.get(sight.partition.topic, 0) + max(0, left)
     return lag
-
-
-def _directory(keys: PartitionKeys) -> str:
-    """Return the directory of a partition's incarnation."""
-    return keys.directory.rpartition("-")[0]

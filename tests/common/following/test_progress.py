@@ -3,6 +3,7 @@
 import pytest
 
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.following.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
 from ts_common.following.offset import StreamOffset
@@ -27,7 +28,9 @@ def end(partition: TopicPartition, offset: int, shown: int | None = None, epochs
 
 
 def snapshot(*ends: PartitionEnd, topic_id: str | None = "id", is_first: bool = True) -> CommitSnapshot:
-    return CommitSnapshot({"t": TopicSnapshot(topic_id, is_first, {each.keys.partition: each for each in ends})})
+    return CommitSnapshot(
+        {"t": TopicSnapshot(topic_id, is_first, {each.keys.partition: each for each in ends}, Incarnations("t"))}
+    )
 
 
 def advanced(position: StreamOffset, look: CommitSnapshot) -> tuple[StreamOffset, list[str]]:
