@@ -103,7 +103,7 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
     except OutcomeUnknown:
         raise  # it can still land: a later run removes its files, or finds them committed
     except HeadMoved:
-        target.clean()
+        target.clean(unsent=identity)  # what was sent was refused
         raise
     except BaseException:
         if not sent:

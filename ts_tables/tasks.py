@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ts_common.decode.memory import RecycledMemory
-from ts_common.errors import StoreUnavailable
+from ts_common.errors import CorruptData, StoreUnavailable
 from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, sum_of
 from ts_tables.files.parquet_writer import FileWriter, Layout, WrittenFile
@@ -20,6 +20,7 @@ from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawCo
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
 
+_ID: Final = b"PARQUET:field_id"
 _REWRITTEN_ROWS: Final = 1 << 15
 
 Task = Callable[[], "TaskResult"]
@@ -127,6 +128,7 @@ class TakenBackTask:
         """Read the file, and write the rows that stay.
 
         Raises:
+            CorruptData: the file lacks a column of the table.
             StoreUnavailable: a file cannot be read or written.
         """
         writer = FileWriter(self.layout, self.files.open)
@@ -134,7 +136,9 @@ class TakenBackTask:
         rows = 0
         try:
             with self.open_file() as stream:
-                for batch in pq.ParquetFile(stream).iter_batches(_REWRITTEN_ROWS):
+                file = pq.ParquetFile(stream)
+                _check_ids(file.schema_arrow, self.layout.schema)
+                for batch in file.iter_batches(_REWRITTEN_ROWS):
                     is_taken = pa.array(np.zeros(batch.num_rows, bool))
                     for at, each in enumerate(self.taken_back):
                         is_one = _is_of(batch, each)
@@ -143,7 +147,7 @@ class TakenBackTask:
                     staying = batch.filter(pc.invert(is_taken))
                     rows += staying.num_rows
                     if not self.keeps and staying.num_rows:
-                        writer.add(staying.rename_columns(self.layout.schema.names))
+                        writer.add(staying)
             written = writer.close()
         except OSError as error:
             writer.abort()
@@ -152,6 +156,18 @@ class TakenBackTask:
             writer.abort()
             raise
         return TaskResult("", tuple(self.describer.describe(each) for each in written), rows, None, tuple(found))
+
+
+def _check_ids(found: pa.Schema, expected: pa.Schema) -> None:
+    """Check that a file has the columns of a table under their own names.
+
+    Raises:
+        CorruptData: a column is missing, or has the name of another one.
+    """
+    for field in expected:
+        at = found.get_field_index(field.name)
+        if at < 0 or (found.field(at).metadata or {}).get(_ID) != (field.metadata or {}).get(_ID):
+            raise CorruptData(f"a file of the table has no column {field.name}, or another one of that name")
 
 
 def _add_by_block(sums: dict[int, DigestSum], rows: pa.RecordBatch) -> None:

@@ -111,7 +111,7 @@ class MadeTable:
         pyiceberg reads a NULL list as an empty one.
         """
         paths = self.paths()
-        tables = [pq.read_table(path, partitioning=None).cast(RAW_SCHEMA) for path in paths]
+        tables = [pq.read_table(path, partitioning=None).select(RAW_SCHEMA.names).cast(RAW_SCHEMA) for path in paths]
         order = [(name, "ascending") for name in ("topic", "_partition", "_offset")]
         return pa.concat_tables(tables).sort_by(order) if paths else RAW_SCHEMA.empty_table()
 

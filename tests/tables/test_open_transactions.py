@@ -199,7 +199,7 @@ def test_an_election_after_the_commit_of_a_java_uploader(archive: MadeArchive, m
 
 
 def test_a_table_that_begins_ahead_of_the_archive(archive: MadeArchive) -> None:
-    """As after another sink; an election below its beginning takes nothing back."""
+    """As after another sink; an election below its beginning has no effect."""
     archive.put_segment("t", 0, batches((0, 100)))
     archive.commit("t", 100, last_stable_offset=100)
     table = MadeTable(archive, Path(archive.location.removeprefix("file://")).parent / "ahead")

@@ -122,7 +122,7 @@ class TableDefinition(BaseModel):
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed", description="The isolation level; it is fixed when the table is created."
     )
-    start: dict[str, dict[int, Annotated[int, Field(ge=0)]]] = Field(
+    start: dict[str, dict[int, Annotated[int, Field(ge=0, lt=1 << 63)]]] = Field(
         {},
         description="First offsets by topic and partition, as of another sink. Other partitions begin at the start of "
         "their log.",

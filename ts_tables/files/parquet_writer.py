@@ -118,7 +118,8 @@ class FileWriter:
     def _write(self, key: Key) -> None:
         waiting = self._waiting.pop(key)
         self._bytes -= waiting.bytes
-        table = pa.Table.from_batches(waiting.batches).cast(self._layout.schema)
+        schema = self._layout.schema
+        table = pa.Table.from_batches(waiting.batches).select(schema.names).cast(schema)
         if self._layout.sort:
             table = table.sort_by([(name, "ascending") for name in self._layout.sort])
         file = self._open.get(key)

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 _TERM: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*\(\s*(?:(?P<count>[0-9]{1,6})\s*,\s*)?(?P<column>\w+)\s*\)\s*")
 _MICROSECONDS: Final = {"hour": 3_600_000_000, "day": 86_400_000_000}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_TIME: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_LAST_TIME: Final = (datetime(9999, 12, 31, 23, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 MOST_BUCKETS: Final = 1 << 16
 
 Key = tuple[Any, ...]
@@ -81,7 +83,9 @@ class Term:
                 return bucket(column, self.buckets)
             case _:
                 times = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
-                numbers = (times // _MICROSECONDS[self.transform.value]).astype(np.int32)
+                # Python has no time outside of these years, so pyiceberg has no partition: far times are in the last.
+                within = np.clip(times, _FIRST_TIME, _LAST_TIME)
+                numbers = (within // _MICROSECONDS[self.transform.value]).astype(np.int32)
                 return pc.if_else(column.is_valid(), pa.array(numbers), pa.scalar(None, pa.int32()))
 
     def shown(self, value: Any) -> str:

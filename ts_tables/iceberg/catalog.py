@@ -7,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -108,6 +109,56 @@ def create_table(
             )
         except TableAlreadyExistsError:
             return catalog.load_table(name)
+
+
+def check_layout(table: Table, layout: Layout) -> None:
+    """Check that a table has the columns, the partition key and the sort order of a layout.
+
+    Args:
+        table: as it was loaded.
+        layout: as the tables' file has it.
+
+    Raises:
+        OperatorError: it has others; the message names both.
+    """
+    name = ".".join(table.name())
+    schema = table.schema()
+    # By names and types: the order of columns is the reader's business, and a catalog gives ids of its own.
+    expected = {field.name: schema_to_pyarrow(field.field_type) for field in iceberg_schema(layout.schema).fields}
+    found = {field.name: schema_to_pyarrow(field.field_type) for field in schema.fields}
+    if found != expected:
+        wrong = sorted({column for column, _ in {*found.items()} ^ {*expected.items()}})
+        raise OperatorError(
+            f"table {name}: its columns {', '.join(wrong[:10])} differ from those that this program writes: undo the "
+            "change, or create another table"
+        )
+    columns = {field.field_id: field.name for field in schema.fields}
+    terms = [str(_term(columns[each.source_id], each.transform)) for each in table.spec().fields]
+    if terms != [str(term) for term in layout.terms]:
+        raise OperatorError(
+            f"table {name} is partitioned by {terms}, and partition_by is {[str(term) for term in layout.terms]}: "
+            "change it back, or create another table"
+        )
+    order = [columns[each.source_id] for each in table.sort_order().fields]
+    if order != [*layout.sort]:
+        raise OperatorError(
+            f"table {name} is sorted by {order}, and sort_by is {[*layout.sort]}: change it back, or create another "
+            "table"
+        )
+
+
+def _term(column: str, transform: IcebergTransform[Any, Any]) -> Term | str:
+    match transform:
+        case IdentityTransform():
+            return Term(Transform.IDENTITY, column)
+        case DayTransform():
+            return Term(Transform.DAY, column)
+        case HourTransform():
+            return Term(Transform.HOUR, column)
+        case BucketTransform():
+            return Term(Transform.BUCKET, column, transform.num_buckets)
+        case _:
+            return f"{transform}({column})"
 
 
 def iceberg_schema(schema: pa.Schema, required: Sequence[str] = ()) -> Schema:

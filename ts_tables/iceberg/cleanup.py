@@ -4,6 +4,7 @@ A change without an answer can land as long as the head is where its plan began.
 after the head has left that snapshot; then the catalog refuses the change. A file that any snapshot refers to stays.
 """
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from ts_tables.iceberg.head import PLAN, STATE_OBJECT
@@ -11,22 +12,28 @@ from ts_tables.iceberg.storage import TableFiles
 from ts_tables.iceberg.transaction import HEAD
 
 
-def remove_leftovers(table: Table, *, of: str | None = None) -> int:
+def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None = None) -> int:
     """Remove files of plans that can no longer land, and return their number.
 
+    The notes are listed before the head is read. The head only moves forward, so a plan that began from another one has
+    ended. In the other order a plan of a run that began in between would seem to have ended.
+
     Args:
-        table: as it was loaded after the last commit.
+        catalog: of the table.
+        name: of the table.
         of: a plan whose change was never sent: it is removed wherever the head is.
 
     Raises:
         CorruptData: the note of a plan cannot be read.
         Exception: what pyiceberg's file systems raise.
     """
-    files = TableFiles.of(table)
+    files = TableFiles.of(catalog.load_table(name))
+    plans = list(files.plans())
+    table = catalog.load_table(name)
     ref = table.metadata.refs.get(HEAD)
     head = None if ref is None else ref.snapshot_id
     removed = 0
-    ended = {plan for plan, began in files.plans() if began != head} | ({of} if of is not None else set())
+    ended = {plan for plan, began in plans if began != head} | ({of} if of is not None else set())
     for plan in ended:
         paths = [*files.data_of(plan), *files.metadata_of(plan)]
         kept = _referenced(table, plan) if paths else frozenset()

@@ -5,12 +5,15 @@ answer of a Spark task is a row.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -19,6 +22,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
+from pyiceberg.types import TimestamptzType
 
 from ts_tables.files.parquet_writer import WrittenFile
 
@@ -49,11 +53,26 @@ class FileDescriber:
 
     def describe(self, written: WrittenFile) -> dict[str, Any]:
         """Return JSON values for `data_file`."""
+        ids = parquet_path_to_id_mapping(self.schema)
+        plan = compute_statistics_plan(self.schema, dict(self.properties))
+        for number, collector in plan.items():
+            if isinstance(collector.iceberg_type, TimestamptzType):  # Python has no time after the year 9999
+                plan[number] = replace(collector, mode=MetricsMode(MetricModeTypes.COUNTS))
         found = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=written.metadata,
-            stats_columns=compute_statistics_plan(self.schema, dict(self.properties)),
-            parquet_column_mapping=parquet_path_to_id_mapping(self.schema),
+            parquet_metadata=written.metadata, stats_columns=plan, parquet_column_mapping=ids
         ).to_serialized_dict()
+        lower, upper = (found[name] for name in _BOUNDS)
+        for path, number in ids.items():
+            columns = _columns(written.metadata, path)
+            if any(each.statistics is None or _lacks_bounds(each) for each in columns):
+                # A value of more than 4 KiB leaves its row group without bounds; those of the others are none.
+                lower.pop(number, None)
+                upper.pop(number, None)
+            elif isinstance(plan[number].iceberg_type, TimestamptzType):
+                times = [each.statistics for each in columns if each.statistics.has_min_max]
+                if times:
+                    lower[number] = min(each.min_raw for each in times).to_bytes(8, "little", signed=True)
+                    upper[number] = max(each.max_raw for each in times).to_bytes(8, "little", signed=True)
         for name in _BOUNDS:
             found[name] = {field: bound.hex() for field, bound in found[name].items()}
         return {
@@ -87,6 +106,19 @@ class FileDescriber:
             key_metadata=None,
             **found,
         )
+
+
+def _columns(metadata: pq.FileMetaData, path: str) -> list[pq.ColumnChunkMetaData]:
+    """Return a column of each row group."""
+    group = metadata.row_group(0)
+    (at,) = [at for at in range(metadata.num_columns) if group.column(at).path_in_schema == path]
+    return [metadata.row_group(number).column(at) for number in range(metadata.num_row_groups)]
+
+
+def _lacks_bounds(column: pq.ColumnChunkMetaData) -> bool:
+    """Return whether a row group has values of a column, and no bounds of them."""
+    statistics = column.statistics
+    return bool(statistics.num_values) and not statistics.has_min_max
 
 
 def _narrow(field: pa.Field) -> pa.Field:

@@ -10,6 +10,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from ts_tables.files.raw_columns import OFFSET, PARTITION
 
 _PLANS: Final = "_ts/plans"
 _PLAN_BYTES: Final = 4096
+_PLAN: Final = re.compile(r"[0-9a-f]{16}")  # an id is a part of paths
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class TableFiles:
         """
         for info in self._list(_PLANS):
             name = info.base_name
-            if name.endswith(".json"):
+            if _PLAN.fullmatch(name.removesuffix(".json")) and name.endswith(".json"):
                 with self._io.new_input(self._path(info)).open() as stream:
                     data = stream.read(_PLAN_BYTES)
                 fields = parse_fields(data, self._path(info), "a plan", _PLAN_BYTES)

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from ts_common.errors import OperatorError
 from ts_tables.claims.state import TableState
 from ts_tables.files.parquet_writer import Layout
-from ts_tables.iceberg.catalog import create_table, open_catalog
+from ts_tables.iceberg.catalog import check_layout, create_table, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
 from ts_tables.iceberg.commit import Change, commit, load
 from ts_tables.iceberg.data_files import FileDescriber
@@ -167,12 +167,14 @@ class IcebergTarget:
         table = create_table(self._catalog, self._name.name, self._layout, self._required, self._name.location)
         with calling(f"table {self._name}"):
             if read_head(table) is not None:
+                check_layout(table, self._layout)
                 return False
             if table.metadata.snapshots:
                 raise OperatorError(
                     f"table {self._name} exists, and this program did not make it; choose another name, or "
                     "`tsctl tables adopt`"
                 )
+            check_layout(table, self._layout)
             summary = summary_of(state, table.io, table.location(), _FIRST_PLAN)
         commit(self._catalog, self._name.name, Change((), (), summary, _FIRST_PLAN), None, lambda _: None)
         return True
@@ -248,6 +250,7 @@ class IcebergTarget:
                 TableFiles.of(table).remove_all()
 
     def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
+        check_layout(table, self._layout)
         describer = FileDescriber(
             table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
         )
@@ -287,7 +290,7 @@ class IcebergTarget:
         """
         try:
             with calling(f"table {self._name}"):
-                return remove_leftovers(load(self._catalog, self._name.name), of=unsent)
+                return remove_leftovers(self._catalog, self._name.name, of=unsent)
         except Exception as error:  # noqa: BLE001  (the commit has landed)
             log.warning("table_cleanup_failed", table=str(self._name), error=str(error))
             return 0
