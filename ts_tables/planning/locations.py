@@ -51,7 +51,7 @@ class LocatedPlanner:
         parts = [planner.claimed(there) for planner, there in self._by_location(state)]
         return Claimed(
             work=tuple(work for part in parts for work in part.work),
-            floors={each: floor for part in parts for each, floor in part.floors.items()},
+            skipped={each: ranges for part in parts for each, ranges in part.skipped.items()},
             notes=tuple(note for part in parts for note in part.notes),
         )
 

@@ -22,7 +22,7 @@ from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import apart, find_hidden
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
-from ts_tables.claims.state import IncarnationState, PartitionState, PassedHole, TableState
+from ts_tables.claims.state import IncarnationState, PartitionState, PassedHole, TableState, without
 from ts_tables.planning.work import Work
 
 Begins = Callable[[TopicPartition], int | None]
@@ -85,12 +85,12 @@ class Claimed:
 
     Attributes:
         work: to read.
-        floors: by partition and topic id, the first offset that can be read: retention removed those below.
-        notes: sentences about claims that cannot be read.
+        skipped: by partition and topic id, ranges `[from, to)` of claims that cannot be compared.
+        notes: sentences about these.
     """
 
     work: tuple[Work, ...]
-    floors: Mapping[tuple[TopicPartition, str | None], int]
+    skipped: Mapping[tuple[TopicPartition, str | None], tuple[tuple[int, int], ...]]
     notes: tuple[str, ...]
 
 
@@ -252,37 +252,57 @@ class Planner:
             work += [Work(split, topic_id) for split in splits_of(self.store, parts, self._query)]
         return Claimed(
             work=tuple(work),
-            floors={
-                (keys.partition, topic_id): floor
-                for (keys, topic_id, _), (_, floor, _) in zip(partitions, found, strict=True)
+            skipped={
+                (keys.partition, topic_id): tuple(skipped)
+                for (keys, topic_id, _), (_, skipped, _) in zip(partitions, found, strict=True)
+                if skipped
             },
             notes=tuple(note for _, _, notes in found for note in notes),
         )
 
-    def _claimed(self, keys: PartitionKeys, known: PartitionState) -> tuple[list[PartitionRanges], int, list[str]]:
-        """Return what to read of a partition's claims, the offset from which they can be read, and what cannot be."""
+    def _claimed(
+        self, keys: PartitionKeys, known: PartitionState
+    ) -> tuple[list[PartitionRanges], list[tuple[int, int]], list[str]]:
+        """Return what to read of a partition's claims, and the offsets that cannot be compared, with sentences."""
+        skipped: list[tuple[int, int]] = []
+        notes: list[str] = []
+
+        def skip(start: int, end: int, why: str) -> None:
+            if start < end:
+                skipped.append((start, end))
+                notes.append(f"{keys.partition}: offsets {start} to {end - 1} {why}")
+
         end = self._observer.end_of(keys)
         if end is None:
-            claims = f"{known.start} to {known.end}"
-            return [], known.end, [f"{keys.partition}: its commit is missing; the claims {claims} were not compared"]
+            skip(known.start, known.end, "were not compared: the commit of the partition is missing")
+            return [], skipped, notes
         view = self._observer.view(keys)
-        floor, notes = max(known.start, view.start), []
-        if floor > known.start:
-            notes.append(f"{keys.partition}: offsets {known.start} to {floor - 1} are below the start of the log")
         parted = parting(known, end.next_offset, end.epochs)
+        last = min(parted, max(view.end, known.start))
+        skip(known.start, min(view.start, last), "are below the start of the log")
         if parted < known.end:
-            notes.append(f"{keys.partition}: an election took back offsets {parted} to {known.end - 1}")
+            skip(parted, max([known.end, *(kept.end for kept in known.kept)]), "were taken back by an election")
+        skip(last, parted, "are above the end of the commit")
         withheld = tuple(
             AbortedTransaction(producer, first, hole.start - 1, -1)
             for hole in known.holes
             for producer, first in hole.withheld
         )
+        low = max(known.start, view.start)
+        noted = {(hole.start, hole.end) for hole in known.holes}
+        holes = _joined(part for part in view.plan(low, max(last, low)) if isinstance(part, Hole))
+        cut_off: dict[tuple[int, int], int] = {}
+        if self._query.read_committed and {*holes} - noted:
+            for one in find_hidden(self.store, view, low, last).cut_off:
+                hole = next(each for each in holes if each[0] <= one.hole.start < each[1])
+                cut_off[hole] = min(one.first, cut_off.get(hole, one.first))
+        for hole in holes:
+            if not any(start <= hole[0] and hole[1] <= stop for start, stop in (*noted, *known.lost)):
+                skip(cut_off.get(hole, hole[0]), hole[1], "are missing in the archive, or hidden by what is missing")
         parts = []
-        for low, high in known.claims:
-            start, stop = max(low, floor), min(high, parted, view.end)
-            for part in view.plan(start, stop) if start < stop else ():
+        for start, stop in without((low, max(last, low)), noted, known.lost, skipped):
+            for part in view.plan(start, stop):
                 if isinstance(part, Hole):
-                    notes.append(f"{keys.partition}: offsets {part.start} to {part.end - 1} are missing in the archive")
                     continue
                 hidden = (
                     find_hidden(self.store, view, part.start, part.end).transactions
@@ -290,7 +310,7 @@ class Planner:
                     else ()
                 )
                 parts.append(PartitionRanges((part,), apart((*hidden, *withheld)) if withheld else hidden))
-        return parts, floor, notes
+        return parts, skipped, notes
 
     def _sights(self, state: TableState, look: CommitSnapshot, problems: list[str]) -> list[_Sight]:
         """Return the partitions that the table reads: of newest incarnations, and of those that it knows."""

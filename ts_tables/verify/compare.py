@@ -17,6 +17,7 @@ class Kind(StrEnum):
     TWICE = "twice"
     CHANGED = "changed"
     FOREIGN = "foreign"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ _SENTENCES: Mapping[Kind, str] = {
     Kind.TWICE: "the table has the row more than once",
     Kind.CHANGED: "the row differs from the record",
     Kind.FOREIGN: "the table has a row, the archive has no such record",
+    Kind.KEPT: "the rows that an election took back, or those of the later leader, differ; which of them is unknown",
 }
 
 
@@ -69,17 +71,22 @@ def different_blocks(table: Sums, archive: Sums, kept: Mapping[Block, DigestSum]
     )
 
 
-def differences(block: Block, table: "Counter[Row]", archive: "Counter[Row]") -> Iterator[Difference]:
+def differences(
+    block: Block, table: "Counter[Row]", archive: "Counter[Row]", kept: Sequence[tuple[int, int]] = ()
+) -> Iterator[Difference]:
     """Yield the differences of a block, by kind and offset; consecutive offsets are one.
 
     Args:
         block: of the rows.
         table: how often the table has each row.
         archive: how often the archive has each record.
+        kept: ranges with rows that an election took back, and that the table keeps; only their sum is known.
     """
     ours, theirs = _by_offset(table), _by_offset(archive)
     found: dict[Kind, list[int]] = {kind: [] for kind in Kind}
     for offset in sorted({*ours, *theirs}):
+        if any(start <= offset < end for start, end in kept):
+            continue
         mine, expected = ours.get(offset, Counter()), theirs.get(offset, Counter())
         if mine == expected:
             continue
@@ -91,6 +98,9 @@ def differences(block: Block, table: "Counter[Row]", archive: "Counter[Row]") ->
             found[Kind.TWICE].append(offset)
         else:
             found[Kind.CHANGED].append(offset)
+    if not any(found.values()):
+        for start, end in kept:
+            yield Difference(Kind.KEPT, block, start, end)
     for kind, offsets in found.items():
         for start, end in _runs(offsets):
             yield Difference(kind, block, start, end)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ts_common.model import TopicPartition
-from ts_tables.claims.state import TableState
+from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
 from ts_tables.planning.plan import Claimed
 from ts_tables.planning.work import Work
 from ts_tables.run import Engine
 from ts_tables.targets import OpenedTable
 from ts_tables.verify.compare import Difference, differences, different_blocks
-from ts_tables.verify.sums import ArchiveRows, ArchiveSums, Block, FileRows, FileSums, Sums, added
+from ts_tables.verify.sums import ArchiveRows, ArchiveSums, Block, FileRows, FileSums, Skipped, Sums, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,18 @@ def verify(opened: OpenedTable, claimed: Claimed, run_tasks: Engine) -> Verifica
     """
     files = opened.all_files()
     archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
-    table = added(run_tasks([FileSums(path, open_file, claimed.floors) for path, open_file in files]))
-    kept = _kept(opened.state)
+    table = added(run_tasks([FileSums(path, open_file, claimed.skipped) for path, open_file in files]))
+    kept = _kept(opened.state, claimed.skipped)
+    kept_sums = {
+        block: sum((parse_sums(each.rows, each.digest) for each in some), DigestSum()) for block, some in kept.items()
+    }
     found: list[Difference] = []
-    for block in different_blocks(table, archive, kept):
+    for block in different_blocks(table, archive, kept_sums):
         theirs = run_tasks([ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)])
-        ours = run_tasks([FileRows(path, open_file, block, claimed.floors) for path, open_file in files])
-        found += differences(block, _together(ours), _together(theirs))
+        ours = run_tasks([FileRows(path, open_file, block, claimed.skipped) for path, open_file in files])
+        found += differences(
+            block, _together(ours), _together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
+        )
     return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
 
 
@@ -110,13 +115,15 @@ def _can_have(work: Work, block: Block) -> bool:
     return is_of and ranges[0].start < end and ranges[-1].end > start
 
 
-def _kept(state: TableState) -> Sums:
-    """Return the sums of rows that an election took back, and that the table keeps."""
-    found: Sums = {}
+def _kept(state: TableState, skipped: Skipped) -> dict[Block, list[Kept]]:
+    """Return the rows that an election took back, and that the table keeps, by block, as far as they are compared."""
+    found: dict[Block, list[Kept]] = {}
     for topic, incarnations in state.topics.items():
         for incarnation in incarnations:
             for number, claims in incarnation.partitions.items():
+                left_out = skipped.get((TopicPartition(topic, number), incarnation.topic_id), ())
                 for each in claims.kept:
-                    block = Block(topic, incarnation.topic_id, number, each.start // BLOCK_OFFSETS)
-                    found[block] = found.get(block, DigestSum()) + parse_sums(each.rows, each.digest)
+                    if not any(start < each.end and end > each.start for start, end in left_out):
+                        block = Block(topic, incarnation.topic_id, number, each.start // BLOCK_OFFSETS)
+                        found.setdefault(block, []).append(each)
     return found

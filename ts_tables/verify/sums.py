@@ -15,11 +15,11 @@ from ts_common.errors import CorruptData, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, DigestSum, sum_of
-from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.planning.work import Work
 
 _ROWS: Final = 1 << 15
-_NEEDED: Final = (*COLUMNS, TOPIC_ID, PARTITION, OFFSET)
+_NEEDED: Final = (*COLUMNS, TOPIC_ID, PARTITION, OFFSET, ORDINAL)
 
 
 class Block(NamedTuple):
@@ -37,8 +37,8 @@ class Block(NamedTuple):
 
 
 Sums = dict[Block, DigestSum]
-Floors = Mapping[tuple[TopicPartition, str | None], int]
-NO_FLOORS: Final[Floors] = {}
+Skipped = Mapping[tuple[TopicPartition, str | None], tuple[tuple[int, int], ...]]
+NOTHING: Final[Skipped] = {}
 
 
 class Row(NamedTuple):
@@ -71,12 +71,12 @@ class FileSums:
     Attributes:
         path: of the file, for messages.
         open_file: opens it.
-        floors: by partition and topic id, the first offset that is compared.
+        skipped: by partition and topic id, ranges of offsets that are not compared.
     """
 
     path: str
     open_file: Callable[[], BinaryIO]
-    floors: Floors
+    skipped: Skipped
 
     def __call__(self) -> Sums:
         """Return the sums by block.
@@ -85,7 +85,7 @@ class FileSums:
             CorruptData: the file is no Parquet, or lacks a column.
             StoreUnavailable: it cannot be read.
         """
-        return _summed(_file_rows(self.path, self.open_file), self.floors)
+        return _summed(_file_rows(self.path, self.open_file), self.skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +113,17 @@ class FileRows:
         path: of the file, for messages.
         open_file: opens it.
         block: of the rows.
-        floors: by partition and topic id, the first offset that is compared.
+        skipped: by partition and topic id, ranges of offsets that are not compared.
     """
 
     path: str
     open_file: Callable[[], BinaryIO]
     block: Block
-    floors: Floors
+    skipped: Skipped
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `FileSums`."""
-        return _counted(_file_rows(self.path, self.open_file), self.block, self.floors)
+        return _counted(_file_rows(self.path, self.open_file), self.block, self.skipped)
 
 
 def added(sums: Iterable[Sums]) -> Sums:
@@ -155,26 +155,38 @@ def _file_rows(path: str, open_file: Callable[[], BinaryIO]) -> Iterator[pa.Reco
         raise StoreUnavailable(f"{path}: {error}") from error
 
 
-def _summed(batches: Iterable[pa.RecordBatch], floors: Floors = NO_FLOORS) -> Sums:
-    return added({block: sum_of(rows)} for batch in batches for block, rows in _above(batch, floors))
+def _summed(batches: Iterable[pa.RecordBatch], skipped: Skipped = NOTHING) -> Sums:
+    return added({block: _sum(rows)} for batch in batches for block, rows in _compared(batch, skipped))
 
 
-def _above(rows: pa.RecordBatch, floors: Floors) -> Iterator[tuple[Block, pa.RecordBatch]]:
+def _compared(rows: pa.RecordBatch, skipped: Skipped) -> Iterator[tuple[Block, pa.RecordBatch]]:
     """Yield the rows of each block that are compared."""
     for block, some in _by_block(rows):
-        floor = floors.get((TopicPartition(block.topic, block.partition), block.topic_id), 0)
-        compared = some if floor <= block.number * BLOCK_OFFSETS else some.filter(pc.greater_equal(some[OFFSET], floor))
-        if compared.num_rows:
-            yield block, compared
+        left = some
+        for start, end in skipped.get((TopicPartition(block.topic, block.partition), block.topic_id), ()):
+            offsets = left[OFFSET]
+            left = left.filter(pc.or_(pc.less(offsets, start), pc.greater_equal(offsets, end)))
+        if left.num_rows:
+            yield block, left
 
 
-def _counted(batches: Iterable[pa.RecordBatch], wanted: Block, floors: Floors = NO_FLOORS) -> "Counter[Row]":
+def _sum(rows: pa.RecordBatch) -> DigestSum:
+    """Return the sums of rows; one that has another position than its record is changed."""
+    found = sum_of(rows)
+    is_moved = pc.or_(
+        pc.or_(pc.not_equal(rows["offset"], rows[OFFSET]), pc.not_equal(rows["partition"], rows[PARTITION])),
+        pc.not_equal(rows[ORDINAL], 0),
+    )
+    return DigestSum(found.rows, found.first + (pc.sum(is_moved).as_py() or 0), found.second)
+
+
+def _counted(batches: Iterable[pa.RecordBatch], wanted: Block, skipped: Skipped = NOTHING) -> "Counter[Row]":
     found: Counter[Row] = Counter()
     for batch in batches:
-        for block, rows in _above(batch, floors):
+        for block, rows in _compared(batch, skipped):
             if block == wanted:
                 for at, offset in enumerate(rows[OFFSET].to_pylist()):
-                    one = sum_of(rows.slice(at, 1))
+                    one = _sum(rows.slice(at, 1))
                     found[Row(offset, one.first, one.second)] += 1
     return found
 
