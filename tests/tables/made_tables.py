@@ -1,6 +1,6 @@
 """Tables that a test makes of a made archive, on an SQL catalog in a directory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class MadeTable:
         paths = self.paths()
         tables = [pq.read_table(path, partitioning=None).select(RAW_SCHEMA.names).cast(RAW_SCHEMA) for path in paths]
         order = [(name, "ascending") for name in ("topic", "_partition", "_offset")]
-        return pa.concat_tables(tables).sort_by(order) if paths else RAW_SCHEMA.empty_table()
+        return pa.concat_tables([RAW_SCHEMA.empty_table(), *tables]).sort_by(order)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows by partition and offset."""
@@ -136,6 +136,11 @@ class MadeTable:
 
     def committed_files(self) -> set[str]:
         """Return the paths of data files that the table's snapshots refer to."""
-        found: Iterable[str] = self.table.inspect.all_files()["file_path"].to_pylist()
-        location = self.table.location()
-        return {path.removeprefix(location).lstrip("/") for path in found}
+        loaded = self.table
+        found = {
+            entry.data_file.file_path
+            for snapshot in loaded.snapshots()
+            for manifest in snapshot.manifests(loaded.io)
+            for entry in manifest.fetch_manifest_entry(loaded.io)
+        }
+        return {path.removeprefix(loaded.location()).lstrip("/") for path in found}

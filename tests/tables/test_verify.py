@@ -176,7 +176,7 @@ def test_rows_are_kept_twice_and_then_deleted(archive: MadeArchive, table: MadeT
 
 
 def test_an_election_inside_of_kept_rows_ends_the_run(archive: MadeArchive, table: MadeTable) -> None:
-    """Nothing tells the kept rows from those of the later leader."""
+    """Nothing distinguishes the kept rows from those of the later leader."""
     table.policy = Policy(on_taken_back=OnTakenBack.KEEP)
     elected(archive)
     table.run()
