@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -152,15 +152,19 @@ class Tables:
     def verify(self, name: str) -> Verification:
         """Compare the rows of a table with the records that it claims, and return the differences.
 
+        A table whose runs fail is compared with the last commit of ours that it has.
+
         Args:
             name: of the table.
 
         Raises:
             as `run`, but never `HeadMoved`.
         """
-        definition = self._definition(name)
-        opened = self._target(name).open()
-        return verify(opened, self._planner(definition).claimed(opened.state), self._engine)
+        target, definition = self._target(name), self._definition(name)
+        opened = target.open_any()
+        found = verify(opened, self._planner(definition).claimed(opened.state), self._engine)
+        problem = target.problem(opened)
+        return found if problem is None else replace(found, notes=(*found.notes, problem))
 
     def adopt(self, name: str) -> Verification:
         """Continue a table after something happened to it; return how its rows compare with the claims of its state.

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from ts_common.errors import OperatorError
+from ts_common.errors import CorruptData, OperatorError
 from ts_tables.claims.state import TableState
 from ts_tables.files.parquet_writer import Layout
 from ts_tables.iceberg.catalog import check_layout, create_table, open_catalog
@@ -208,6 +208,14 @@ class IcebergTarget:
                 raise OperatorError(f"table {self._name} has no commit of this program; create a table of another name")
             ref = table.metadata.refs.get(HEAD)
             return self._opened(table, found.state, None if ref is None else ref.snapshot_id)
+
+    def problem(self, opened: Opened) -> str | None:
+        """Return why runs of a table that `open_any` returned fail; None if they do not."""
+        try:
+            self._accept(check(opened.table, read_head(opened.table)))
+        except (CorruptData, OperatorError) as error:
+            return str(error)
+        return None
 
     def adopt(self, opened: Opened) -> None:
         """Commit the claims of a table that `open_any` returned, so that runs continue from there.

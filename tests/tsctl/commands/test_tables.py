@@ -141,6 +141,9 @@ def test_a_table_that_was_rolled_back_is_adopted(archive: MadeArchive, tables: T
     loaded = catalog.load_table("backup.t")
     loaded.manage_snapshots().rollback_to_snapshot(loaded.snapshots()[1].snapshot_id).commit()
     assert "main was rolled back" in tables("run", "backup.t").err
+    ran = tables("verify", "backup.t", "--workers", "1")
+    assert (ran.code, ran.out) == (ExitCode.FOUND, "backup.t: 100 rows, 0 differences\n")
+    assert "main was rolled back" in ran.err
     ran = tables("adopt", "backup.t", "--workers", "1")
     assert (ran.code, ran.out) == (ExitCode.FINE, "backup.t: 100 rows are as its claims; runs continue from there\n")
     assert "50 records" in tables("run", "backup.t", "--workers", "1").out

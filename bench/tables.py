@@ -1,0 +1,180 @@
+"""`python -m bench.tables`: segments on S3 to an Iceberg table on S3, and its parts alone.
+
+A topic of two partitions for each codec: segments of 64 MiB, values of 300 bytes, batches of 16 KiB that differ. Each
+round measures, for each codec:
+
+- a run of a new table with two workers, from S3 to Parquet (zstd) on S3; the catalog is SQLite;
+- two processes with one partition each, which fetch each segment from S3, decode it to Arrow, write it by pyarrow's
+  `write_table` with zstd into memory, and put these bytes.
+
+Server and clients share two cores. Exits with 1 if a goal is missed; `--no-gate` only prints.
+"""
+
+import argparse
+import io
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.measuring.made_archives import CLUSTER
+from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.reader import BUCKET, CODECS, PARTITIONS, fill, seconds
+from ts_common.decode.arrow import to_arrow
+from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
+from ts_common.decode.columns import BufferPool, Projection
+from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.stores.s3 import REGION, S3Server
+from ts_tables import Tables
+
+RATIO = 0.85
+TABLE, PARTS = "tsctl tables run", "fetch, decode, write_table, put"
+_CHUNK_BYTES = 4 << 20
+
+
+class Parts:
+    """Two processes that do the parts for one partition each, again and again."""
+
+    def __init__(self, location: str) -> None:
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "bench.tables", "--half", str(partition), "--location", location],
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for partition in range(PARTITIONS)
+        ]
+
+    def run(self, topic: str) -> None:
+        """Write a topic, and wait for both."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{topic}\n")
+            process.stdin.flush()
+        for process in self._processes:
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                raise RuntimeError("a process that writes half ended")
+
+    def end(self) -> None:
+        """End both."""
+        for process in self._processes:
+            process.communicate()
+
+
+def write_half(location: str, partition: int) -> None:
+    """Write a partition of each topic that is named on standard input."""
+    projection = Projection()
+    pool = BufferPool(projection, MAX_ROWS, MAX_BYTES)
+    with open_store(location) as store:
+        for line in sys.stdin:
+            topic = line.strip()
+            for info in store.list(f"{CLUSTER}/{topic}-{partition}/"):
+                if info.key.endswith(".log"):
+                    _write(store, info.key, topic, partition, pool)
+            print("done", flush=True)
+
+
+def _write(store: ObjectStore, key: str, topic: str, partition: int, pool: BufferPool) -> None:
+    def chunks() -> Any:
+        with store.open(key) as stream:
+            while data := stream.read(_CHUNK_BYTES):
+                yield data
+
+    decoder = SegmentDecoder(Projection(), pool=pool)
+    batches = [to_arrow(columns, topic, partition, COLUMNS_WITH_HEADERS) for columns in decoder.decode(chunks())]
+    written = io.BytesIO()
+    pq.write_table(pa.Table.from_batches(batches), written, compression="zstd")
+    store.put(f"parts/{key.replace('/', '-')}.parquet", written.getvalue())
+
+
+class NewTables:
+    """Runs of tables of one topic, each of a new name."""
+
+    def __init__(self, url: str, catalog: dict[str, str]) -> None:
+        self._given = {"archive": {"url": url, "cluster": CLUSTER}, "catalog": catalog}
+        self._numbers = count()
+
+    def make(self, topic: str) -> Callable[[], Any]:
+        """Create a table, and return its run."""
+        name = f"bench.{topic}_{next(self._numbers)}"
+        tables = Tables({**self._given, "tables": {name: {"topics": topic}}}, workers=2)
+        tables.create(name)
+        return partial(tables.run, name)
+
+    def seconds(self, topic: str) -> float:
+        """Return the seconds of a run of a new table."""
+        return seconds(self.make(topic))
+
+
+def measure(url: str, catalog: dict[str, str], repeat: int) -> list[Goal]:
+    """Print the seconds of both for each codec; return the goals."""
+    goals, table = [], []
+    new, parts = NewTables(url, catalog), Parts(url)
+    try:
+        for codec in CODECS:
+            things: dict[str, Callable[[], float]] = {
+                TABLE: partial(new.seconds, codec),
+                PARTS: partial(seconds, partial(parts.run, codec)),
+            }
+            found = rounds(things, repeat, warm_up=1)
+            table.append((codec, *(statistics.median(found[name]) for name in things)))
+            goals.append(Goal(f"{codec}: table / its parts", median_ratio(found[PARTS], found[TABLE]), RATIO, True))
+    finally:
+        parts.end()
+    print_table(("seconds", TABLE, PARTS), table)
+    return goals
+
+
+def main() -> int:
+    """Fill, measure, report."""
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--segments", type=int, default=4, help="of each partition")
+    arguments.add_argument("--repeat", type=int, default=5, help="rounds, after one that warms up")
+    arguments.add_argument("--half", type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--location", help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    if options.half is not None:
+        write_half(options.location, options.half)
+        return 0
+    build = Path(__file__).parents[1] / "build"
+    build.mkdir(exist_ok=True)
+    with ExitStack() as ending:
+        directory = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bench-tables.", dir=build)))
+        server = S3Server(directory, directory)
+        server.start()
+        ending.callback(server.stop)
+        server.create_bucket(BUCKET)
+        os.environ.update(server.environment())
+        url = f"s3://{BUCKET}/base"
+        fill(url, options.segments)
+        catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{directory}/catalog.db",
+            "warehouse": f"s3://{BUCKET}/lake",
+            "s3.endpoint": server.endpoint,
+            "s3.access-key-id": server.admin.access_key,
+            "s3.secret-access-key": server.admin.secret_key,
+            "s3.region": REGION,
+        }
+        goals = measure(url, catalog, options.repeat)
+    print()
+    return exit_code(print_goals(goals), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
