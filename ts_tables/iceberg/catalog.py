@@ -60,10 +60,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         AccessDenied, StoreUnavailable: from the catalog.
     """
     with calling(f"catalog {name}"):
-        try:
-            return load_catalog(name, **properties)
-        except ValueError as error:
-            raise OperatorError(f"catalog {name}: {error}") from error
+        return load_catalog(name, **properties)
 
 
 def create_table(

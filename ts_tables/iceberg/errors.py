@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -12,6 +13,7 @@ from pyiceberg.exceptions import (
     OAuthError,
     UnauthorizedError,
 )
+from sqlalchemy.exc import ArgumentError
 
 from ts_common.errors import AccessDenied, OperatorError, StoreUnavailable, TieredStorageError
 
@@ -28,7 +30,7 @@ def calling(label: str) -> Iterator[None]:
 
     Raises:
         AccessDenied: the identity is refused.
-        OperatorError: a table, a namespace or a package is missing.
+        OperatorError: a table, a namespace or a package is missing, or a property is wrong.
         StoreUnavailable: everything else: the catalog or the store did not answer as expected.
     """
     try:
@@ -39,7 +41,11 @@ def calling(label: str) -> Iterator[None]:
         raise AccessDenied(f"{label}: {_text(error)}") from error
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise OperatorError(f"{label} does not exist in the catalog; `tsctl tables create` makes it") from error
-    except (NotInstalledError, ModuleNotFoundError) as error:
+    except (NotInstalledError, ModuleNotFoundError, ArgumentError) as error:
+        raise OperatorError(f"{label}: {_text(error)}") from error
+    except JSONDecodeError as error:  # a web page of a load balancer
+        raise StoreUnavailable(f"{label}: the answer is no JSON: {_text(error)}") from error
+    except ValueError as error:  # of the catalog's properties, a location or the table's metadata
         raise OperatorError(f"{label}: {_text(error)}") from error
     except Exception as error:
         raise StoreUnavailable(f"{label}: {type(error).__name__}: {_text(error)}") from error

@@ -1,0 +1,50 @@
+"""Mistakes in the catalog's properties, and errors of its libraries."""
+
+from json import JSONDecodeError
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NoSuchTableError
+
+from tests.made_archive import MadeArchive, batches
+from tests.tables.made_tables import MadeTable
+from ts_common.errors import AccessDenied, CorruptData, OperatorError, StoreUnavailable
+from ts_tables.iceberg.errors import calling
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"uri": "sqllight:///x"}, "sqllight"),
+        ({"type": "unknown"}, "unknown"),
+        ({"uri": "no address"}, "no address|URL"),
+    ],
+    ids=["database", "type", "address"],
+)
+def test_a_wrong_property_is_the_operators_mistake(tmp_path: Path, properties: dict[str, str], reason: str) -> None:
+    """It is no outage, which a scheduler would try again."""
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 0, batches((0, 3)))
+    archive.commit("t", 3, last_stable_offset=3)
+    with pytest.raises(OperatorError, match=reason):
+        MadeTable(archive, tmp_path / "lake", further=properties).create()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ForbiddenError("no"), AccessDenied),
+        (NoSuchTableError("n.t"), OperatorError),
+        (ModuleNotFoundError("no module boto3"), OperatorError),
+        (JSONDecodeError("Expecting value", "<html>", 0), StoreUnavailable),
+        (ConnectionError("reset"), StoreUnavailable),
+        (CommitFailedException("409"), StoreUnavailable),
+        (CorruptData("damaged"), CorruptData),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_error_of_a_library_is_one_of_this_project(error: Exception, kind: type[Exception]) -> None:
+    """With the name of the table; one of this project stays."""
+    with pytest.raises(kind) as found, calling("table n.t"):
+        raise error
+    assert type(found.value) is kind
