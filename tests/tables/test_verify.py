@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable
 from ts_common.archive.object_keys import SegmentName
@@ -199,6 +200,24 @@ def test_offsets_that_the_archive_lost_are_noted(archive: MadeArchive, table: Ma
     archive.commit("t", 80, highest_base=0, last_stable_offset=80)
     found = verified(table)
     assert (found.differences, found.notes) == ((), ("t-0: offsets 80 to 149 are above the end of the commit",))
+
+
+def test_a_hole_above_the_claims_hides_rows_below_it(archive: MadeArchive, table: MadeTable) -> None:
+    """A transaction was decided by a marker that the archive lost: its rows are noted."""
+    records = [record(delta, b"%d" % (100 + delta)) for delta in range(10)]
+    opened = batch(100, records, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, sequence=0)
+    archive.put_segment("t", 100, opened + batches((110, 120)))
+    archive.put_segment("t", 120, marker(120, 7, 1, producer_epoch=0) + batches((121, 130)))
+    archive.put_segment("t", 130, batches((130, 140)))
+    archive.commit("t", 140, highest_base=130, last_stable_offset=140)
+    table.most_bytes = 1
+    table.run()
+    assert table.offsets() == [*range(120), *range(121, 140)]
+    keys = archive.partition("t")
+    archive.store.delete([keys.segment(SegmentName(120))])
+    found = verified(table)
+    assert found.differences == ()
+    assert found.notes == ("t-0: offsets 100 to 129 are missing in the archive, or hidden by what is missing",)
 
 
 @pytest.mark.parametrize("column", ["_offset", "_ordinal", "_partition"])

@@ -9,7 +9,8 @@ from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
-from ts_tables.planning.plan import Begins, Claimed, Planner, TablePlan
+from ts_tables.planning.claimed import Claimed
+from ts_tables.planning.plan import Begins, Planner, TablePlan
 
 Locate = Callable[[], Sequence[Query]]
 

@@ -9,7 +9,7 @@ from typing import Any
 from ts_common.model import TopicPartition
 from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
-from ts_tables.planning.plan import Claimed
+from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.work import Work
 from ts_tables.run import Engine
 from ts_tables.targets import OpenedTable

@@ -1,0 +1,118 @@
+"""What a table has claimed, as the archive shows it now; for a comparison."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole
+from ts_common.following.commit_snapshot import Observer
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.model import TopicPartition
+from ts_common.query.plan_query import splits_of
+from ts_common.query.query import Query
+from ts_common.query.splitting import PartitionRanges
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.transactions import apart, find_hidden
+from ts_common.store.contract import ObjectStore
+from ts_tables.claims.advance import parting
+from ts_tables.claims.state import PartitionState, TableState, without
+from ts_tables.planning.seeing import joined
+from ts_tables.planning.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a table has claimed, as the archive shows it.
+
+    Attributes:
+        work: to read.
+        skipped: by partition and topic id, ranges `[from, to)` of claims that cannot be compared.
+        notes: sentences about these.
+    """
+
+    work: tuple[Work, ...]
+    skipped: Mapping[tuple[TopicPartition, str | None], tuple[tuple[int, int], ...]]
+    notes: tuple[str, ...]
+
+
+def claimed_of(store: ObjectStore, query: Query, observer: Observer, state: TableState) -> Claimed:
+    """Return what a table has claimed.
+
+    Args:
+        store: of its topics.
+        query: of the table, settled.
+        observer: of the topics.
+        state: of the table.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    partitions = [
+        (query.keys.partition(TopicPartition(name, number), each.directory), each.topic_id, known)
+        for name, incarnations in sorted(state.topics.items())
+        for each in incarnations
+        for number, known in sorted(each.partitions.items())
+    ]
+    found = in_threads(lambda one: _claimed(store, query, observer, one[0], one[2]), partitions)
+    work: list[Work] = []
+    for (_, topic_id, _), (parts, _, _) in zip(partitions, found, strict=True):
+        work += [Work(split, topic_id) for split in splits_of(store, parts, query)]
+    return Claimed(
+        work=tuple(work),
+        skipped={
+            (keys.partition, topic_id): tuple(skipped)
+            for (keys, topic_id, _), (_, skipped, _) in zip(partitions, found, strict=True)
+            if skipped
+        },
+        notes=tuple(note for _, _, notes in found for note in notes),
+    )
+
+
+def _claimed(
+    store: ObjectStore, query: Query, observer: Observer, keys: PartitionKeys, known: PartitionState
+) -> tuple[list[PartitionRanges], list[tuple[int, int]], list[str]]:
+    """Return what to read of a partition's claims, and the offsets that cannot be compared, with sentences."""
+    skipped: list[tuple[int, int]] = []
+    notes: list[str] = []
+
+    def skip(start: int, end: int, why: str) -> None:
+        if start < end:
+            skipped.append((start, end))
+            notes.append(f"{keys.partition}: offsets {start} to {end - 1} {why}")
+
+    end = observer.end_of(keys)
+    if end is None:
+        skip(known.start, known.end, "were not compared: the commit of the partition is missing")
+        return [], skipped, notes
+    view = observer.view(keys)
+    parted = parting(known, end.next_offset, end.epochs)
+    last = min(parted, max(view.end, known.start))
+    skip(known.start, min(view.start, last), "are below the start of the log")
+    if parted < known.end:
+        skip(parted, max([known.end, *(kept.end for kept in known.kept)]), "were taken back by an election")
+    skip(last, parted, "are above the end of the commit")
+    withheld = tuple(
+        AbortedTransaction(producer, first, hole.start - 1, -1)
+        for hole in known.holes
+        for producer, first in hole.withheld
+    )
+    low = max(known.start, view.start)
+    noted = {(hole.start, hole.end) for hole in known.holes}
+    holes = joined(part for part in view.plan(low, max(view.end, low)) if isinstance(part, Hole))
+    cut_off: dict[tuple[int, int], int] = {}
+    if query.read_committed and {*holes} - noted:
+        for one in find_hidden(store, view, low, last).cut_off:
+            hole = next(each for each in holes if each[0] <= one.hole.start < each[1])
+            cut_off[hole] = min(one.first, cut_off.get(hole, one.first))
+    for hole in holes:
+        if not any(start <= hole[0] and hole[1] <= stop for start, stop in (*noted, *known.lost)):
+            first = cut_off.get(hole, hole[0])
+            skip(first, min(hole[1], last), "are missing in the archive, or hidden by what is missing")
+    parts = []
+    for start, stop in without((low, max(last, low)), noted, known.lost, skipped):
+        for part in view.plan(start, stop):
+            if isinstance(part, Hole):
+                continue
+            hidden = find_hidden(store, view, part.start, part.end).transactions if query.read_committed else ()
+            parts.append(PartitionRanges((part,), apart((*hidden, *withheld)) if withheld else hidden))
+    return parts, skipped, notes

@@ -1,0 +1,114 @@
+"""The partitions that a table reads: of the newest incarnation of its topics, and of those that it has claimed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd, TopicSnapshot
+from ts_common.model import TopicPartition
+from ts_common.reading.parallel import in_threads
+from ts_tables.claims.advance import OnRecreated
+from ts_tables.claims.state import PartitionState, TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A partition of an incarnation, its commit, and whether the table has claimed no earlier incarnation."""
+
+    topic_id: str | None
+    directory: str
+    end: PartitionEnd
+    is_first: bool = True
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The topic and partition."""
+        return self.end.keys.partition
+
+
+class Sights:
+    """Finds the partitions of a table; not thread-safe.
+
+    Args:
+        observer: of the table's topics.
+        keys: of the cluster.
+        location: of the store, for messages.
+        on_recreated: what the table does with a topic that was created again.
+    """
+
+    def __init__(self, observer: Observer, keys: ClusterKeys, location: str, on_recreated: OnRecreated) -> None:
+        self._observer = observer
+        self._keys = keys
+        self._location = location
+        self._on_recreated = on_recreated
+
+    def find(self, state: TableState, look: CommitSnapshot, problems: list[str]) -> list[Sight]:
+        """Return the partitions that a table reads.
+
+        Args:
+            state: of the table.
+            look: the commits.
+            problems: receives a sentence for each topic or partition that cannot be read.
+
+        Raises:
+            CorruptData, StoreUnavailable, AccessDenied: from the store.
+        """
+        sights: list[Sight] = []
+        for name in sorted({*look.topics, *state.topics}):
+            topic, known = look.topics.get(name), state.topics.get(name, ())
+            if topic is None:
+                problems.append(
+                    f"topic {name} is not in {self._location}, or the table no longer names it; its claims stay: "
+                    "name it again, or create another table"
+                )
+                continue
+            newest = topic.incarnations.newest_directory
+            directories = list(dict.fromkeys(each.directory for each in topic.incarnations.entries)) or [newest]
+            begun = [directories.index(each.directory) for each in known if each.directory in directories]
+            wanted = directories[min(begun) :] if begun else [newest]
+            if known and known[-1].directory != newest and self._on_recreated is OnRecreated.FAIL:
+                problems.append(
+                    f"topic {name} was created again, with topic id {topic.topic_id}; the table has claimed "
+                    f"{known[-1].topic_id}. on_recreated: follow adds the records of the new topic too"
+                )
+                continue
+            for directory in wanted:
+                sights += self._incarnation(name, directory, topic, state, problems, is_first=not known)
+        return sights
+
+    def _incarnation(
+        self,
+        name: str,
+        directory: str,
+        topic: TopicSnapshot,
+        state: TableState,
+        problems: list[str],
+        *,
+        is_first: bool,
+    ) -> Iterator[Sight]:
+        """Yield the partitions of an incarnation; those that the table has claimed must have a commit."""
+        claimed = state.incarnation(name, directory)
+        ends = dict(topic.ends) if directory == topic.incarnations.newest_directory else {}
+        numbers = {*topic.numbers} | ({*claimed.partitions} if claimed is not None else set())
+        keys = [self._keys.partition(TopicPartition(name, number), directory) for number in sorted(numbers)]
+        lacking = [each for each in keys if each.partition not in ends]
+        if directory != topic.incarnations.newest_directory:
+            found = in_threads(self._observer.end_of, lacking)
+            ends |= {each.partition: end for each, end in zip(lacking, found, strict=True) if end is not None}
+        topic_id = next((each.topic_id for each in topic.incarnations.entries if each.directory == directory), None)
+        for each in keys:
+            number = each.partition.partition
+            if each.partition in ends:
+                known_id = topic_id if claimed is None else claimed.topic_id
+                yield Sight(known_id, directory, ends[each.partition], is_first)
+            elif claimed is not None and number in claimed.partitions:
+                problems.append(
+                    f"{each.partition}: its commit {each.commit} is missing; claims end at "
+                    f"{claimed.partitions[number].end}"
+                )
+
+
+def known_of(state: TableState, sight: Sight) -> PartitionState | None:
+    """Return the claims of a partition; None without any."""
+    incarnation = state.incarnation(sight.partition.topic, sight.directory)
+    return None if incarnation is None else incarnation.partitions.get(sight.partition.partition)
