@@ -71,9 +71,10 @@ class Tables:
     """The tables of a file, or of values of the same form.
 
     Args:
-        source: path of the file, or its content as values.
+        content: path of the file, or its content as values.
         workers: the number of worker processes of a run; None for the number of processors.
         engine: runs the tasks instead of worker processes.
+        source: where the values are from, for messages.
 
     Raises:
         ConfigurationError: with every problem of the file.
@@ -81,14 +82,14 @@ class Tables:
 
     def __init__(
         self,
-        source: str | PathLike[str] | Mapping[str, Any],
+        content: str | PathLike[str] | Any,
         *,
         workers: int | None = None,
         engine: Engine | None = None,
+        source: str = "tables",
     ) -> None:
-        self._file: TablesFile = (
-            parse_tables(source, "tables") if isinstance(source, Mapping) else read_tables_file(Path(source))
-        )
+        is_path = isinstance(content, str | PathLike)
+        self._file: TablesFile = read_tables_file(Path(content)) if is_path else parse_tables(content, source)
         self._engine: Engine = engine or (lambda tasks: run_in_processes(tasks, workers=workers))
 
     @property

@@ -20,7 +20,7 @@ r"""The file that describes the tables of a cluster, `tables.yaml`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -190,10 +190,56 @@ class TablesFile(BaseModel):
 
 
 def read_tables_file(path: Path) -> TablesFile:
-    """Return the content of a file.
+    """Return the tables of a file.
 
     Raises:
         ConfigurationError: it is missing, is no YAML, or is wrong; with every problem.
+    """
+    return parse_tables(read_content(path), str(path))
+
+
+def with_settings(content: Any, settings: Sequence[str], table: str | None, source: str) -> Any:
+    """Return the values of a file with further ones.
+
+    Args:
+        content: of the file.
+        settings: each `archive.KEY=VALUE`, `catalog.KEY=VALUE` or, of a table, `KEY=VALUE`; a value is YAML.
+        table: the one that is named; None if none is, or several are.
+        source: for messages.
+
+    Raises:
+        ConfigurationError: a setting has another form, or is of a table and none is named.
+    """
+    found = {name: dict(part) if isinstance(part, Mapping) else part for name, part in dict(content).items()}
+    problems = []
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        part, dot, inner = key.partition(".")
+        try:
+            value = YAML(typ="safe", pure=True).load(text)
+        except (YAMLError, ValueError) as error:
+            problems.append(f"{setting}: the value is no YAML: {' '.join(str(error).split())[:200]}")
+            continue
+        if not equals:
+            problems.append(f"{setting}: KEY=VALUE is expected")
+        elif dot and part in {"archive", "catalog"} and inner:
+            found[part] = {**(found.get(part) or {}), inner: value}
+        elif table is None:
+            problems.append(f"{setting}: name one table, or begin the key with archive. or catalog.")
+        else:
+            tables = dict(found.get("tables") or {})
+            tables[table] = {**(tables.get(table) or {}), key: value}
+            found["tables"] = tables
+    if problems:
+        raise ConfigurationError(source, problems)
+    return found
+
+
+def read_content(path: Path) -> Any:
+    """Return the values of a YAML file.
+
+    Raises:
+        ConfigurationError: it is missing, or is no YAML.
     """
     try:
         with path.open("rb") as file:
@@ -205,10 +251,9 @@ def read_tables_file(path: Path) -> TablesFile:
     if len(data) > MOST_BYTES:
         raise ConfigurationError(str(path), [f"it has more than {MOST_BYTES} bytes"])
     try:
-        content = YAML(typ="safe", pure=True).load(data.decode())
+        return YAML(typ="safe", pure=True).load(data.decode())
     except (YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(str(path), [f"it is no YAML: {' '.join(str(error).split())[:500]}"]) from error
-    return parse_tables(content, str(path))
 
 
 def parse_tables(content: Any, source: str) -> TablesFile:

@@ -3,11 +3,11 @@
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,12 +19,27 @@ from tsctl.output import NOTHING, Output
 if TYPE_CHECKING:
     from ts_tables import Tables
 
+_FILE: Final = Path("tables.yaml")
+
 tables = typer.Typer(no_args_is_help=True, help="Tables made of archived topics: each record once.")
 
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(help="Names of tables; default: all of the file.", show_default=False)
 ]
-FileOption = Annotated[Path, typer.Option("--file", "-f", help="The file that describes the tables.", metavar="FILE")]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", help="The file that describes the tables; default: tables.yaml.", metavar="FILE"),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Set a value in addition to the file, or without one: archive.KEY=VALUE, catalog.KEY=VALUE, or KEY=VALUE of "
+        "the named table; VALUE is YAML.",
+        metavar="KEY=VALUE",
+        show_default=False,
+    ),
+]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Number of worker processes; default: of processors.")
 ]
@@ -32,9 +47,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard outpu
 
 
 @tables.command("create")
-def create(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), as_json: JsonOption = False) -> None:
+def create(
+    names: NamesArgument = None, file: FileOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
     """Create tables that do not exist. They have no rows before their first run."""
-    found, output = _open(file, names), Output(as_json)
+    found, output = _open(file, settings, names), Output(as_json)
     created = {name: found.create(name) for name in names or found.names}
     for name, is_new in created.items():
         output.text(f"{name}: {'created' if is_new else 'exists'}")
@@ -45,7 +62,8 @@ def create(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), 
 @tables.command("run")
 def run(
     names: NamesArgument = None,
-    file: FileOption = Path("tables.yaml"),
+    file: FileOption = None,
+    settings: SetOption = None,
     every: Annotated[
         str | None,
         typer.Option("--every", help="Run again after so long, as in 1m, until SIGTERM or Ctrl-C; default: run once."),
@@ -55,7 +73,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""
-    found, output = _open(file, names, workers), Output(as_json)
+    found, output = _open(file, settings, names, workers), Output(as_json)
     chosen = names or found.names
     if dry_run:
         _print_plans(found, chosen, output)
@@ -75,9 +93,11 @@ def run(
 
 
 @tables.command("status")
-def status(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), as_json: JsonOption = False) -> None:
+def status(
+    names: NamesArgument = None, file: FileOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
     """Print how far tables are. Exit code 1: a table waits at a hole, or fails."""
-    found, output = _open(file, names), Output(as_json)
+    found, output = _open(file, settings, names), Output(as_json)
     all_found = [found.status(name) for name in names or found.names]
     rows: list[Sequence[Any]] = []
     for each in all_found:
@@ -128,7 +148,8 @@ def status(names: NamesArgument = None, file: FileOption = Path("tables.yaml"), 
 @tables.command("verify")
 def verify(
     names: NamesArgument = None,
-    file: FileOption = Path("tables.yaml"),
+    file: FileOption = None,
+    settings: SetOption = None,
     evidence: Annotated[
         Path | None,
         typer.Option("--evidence", help="Write snapshots, claims and checksums to a JSON file; it must not exist."),
@@ -139,7 +160,7 @@ def verify(
     """Compare tables with the archive, row by row. Exit code 1: a row differs, or a claim cannot be compared."""
     from tsctl.results import complete_file  # noqa: PLC0415  (pyarrow)
 
-    found, output = _open(file, names, workers), Output(as_json)
+    found, output = _open(file, settings, names, workers), Output(as_json)
     documents = []
     with nullcontext() if evidence is None else complete_file(evidence) as temporary:
         for name in names or found.names:
@@ -161,7 +182,8 @@ def verify(
 @tables.command("adopt")
 def adopt(
     name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
-    file: FileOption = Path("tables.yaml"),
+    file: FileOption = None,
+    settings: SetOption = None,
     workers: WorkersOption = None,
 ) -> None:
     """Continue a table that was rolled back, or whose tag was moved. Its rows are compared with its claims first.
@@ -169,7 +191,7 @@ def adopt(
     Exit code 1: they differ, and nothing was changed.
     """
     output = Output(as_json=False)
-    result = _open(file, [name], workers).adopt(name)
+    result = _open(file, settings, [name], workers).adopt(name)
     for sentence in (*map(str, result.differences), *result.notes):
         output.warn(f"{name}: {sentence}")
     if result.differences:
@@ -181,13 +203,14 @@ def adopt(
 @tables.command("drop")
 def drop(
     name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
-    file: FileOption = Path("tables.yaml"),
+    file: FileOption = None,
+    settings: SetOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove the table from the catalog; its files stay.")] = False,
     purge: Annotated[bool, typer.Option("--purge", help="With --yes: delete its files too.")] = False,
 ) -> None:
     """Print what a table has. With --yes remove it."""
     output = Output(as_json=False)
-    found = _open(file, [name])
+    found = _open(file, settings, [name])
     has = found.contents(name)
     shown = f"{name}: {has.rows:,} rows in {has.files:,} files, {has.bytes:,} bytes, in {has.location}"
     if not yes:
@@ -205,17 +228,24 @@ def schema() -> None:
     Output(as_json=True).line(json_schema())
 
 
-def _open(file: Path, names: Sequence[str] | None, workers: int | None = None) -> "Tables":
+def _open(
+    file: Path | None, settings: Sequence[str] | None, names: Sequence[str] | None, workers: int | None = None
+) -> "Tables":
     try:
         from ts_tables import Tables  # noqa: PLC0415  (pyiceberg and pyarrow, only for these commands)
+        from ts_tables.definition.tables_file import read_content, with_settings  # noqa: PLC0415  (the same)
     except ModuleNotFoundError as error:
         if (message := missing_package(error, "tables")) is None:
             raise
         raise OperatorError(message) from error
-    found = Tables(file, workers=workers)
+    path = file or _FILE
+    content: Any = {} if settings and file is None and not path.exists() else read_content(path)
+    if settings and isinstance(content, Mapping):
+        content = with_settings(content, settings, names[0] if names and len(names) == 1 else None, "--set")
+    found = Tables(content, workers=workers, source=str(path))
     if unknown := [name for name in names or () if name not in found.names]:
         raise ConfigurationError(
-            str(file), [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
+            str(path), [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
         )
     return found
 

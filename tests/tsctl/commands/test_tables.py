@@ -180,6 +180,38 @@ def test_a_mistake_is_one_message(
     assert reason in ran.err
 
 
+def test_a_table_is_described_by_options(
+    archive: MadeArchive, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a file; with one they are further values."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    values = {
+        "archive.url": archive.location,
+        "archive.cluster": "prod",
+        "catalog.type": "sql",
+        "catalog.uri": f"sqlite:///{tmp_path}/other.db",
+        "catalog.warehouse": f"file://{tmp_path}/other",
+        "topics": "[t, u]",
+        "partition_by": "[topic, 'bucket(4, key)']",
+    }
+    options = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    assert run("tables", "create", "backup.one", *options).out == "backup.one: created\n"
+    ran = run("tables", "run", "backup.one", "--workers", "1", *options)
+    assert "backup.one: 120 records in 8 files" in ran.out
+    file = tmp_path / "tables.yaml"
+    ran = run("tables", "create", "backup.t", "--file", file, "--set", "topics=nothing")
+    assert (ran.code, "topic nothing" in ran.err) == (ExitCode.REFUSED, True)
+    for setting, reason in (
+        ("topics", "KEY=VALUE is expected"),
+        ("topics=[", "the value is no YAML"),
+        ("topic=t", "did you mean topics?"),
+    ):
+        ran = run("tables", "status", "backup.t", "--file", file, "--set", setting)
+        assert (ran.code, reason in ran.err) == (ExitCode.REFUSED, True), ran.err
+    assert "name one table" in run("tables", "status", "--file", file, "--set", "topics=t").err
+
+
 def test_a_missing_file_is_named(run: Run) -> None:
     """By every command."""
     for command in ("create", "run", "status"):
