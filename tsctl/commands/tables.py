@@ -35,7 +35,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         help="Set a value in addition to the file, or without one: archive.KEY=VALUE, catalog.KEY=VALUE, or KEY=VALUE of "
-        "the named table; VALUE is YAML.",
+        "of the named table; VALUE is YAML.",
         metavar="KEY=VALUE",
         show_default=False,
     ),
