@@ -34,8 +34,8 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Set a value in addition to the file, or without one: archive.KEY=VALUE, catalog.KEY=VALUE, or KEY=VALUE of "
-        "of the named table; VALUE is YAML.",
+        help="Set a value, with or without a file: archive.KEY=VALUE, catalog.KEY=VALUE, or KEY=VALUE of the named "
+        "table; VALUE is YAML.",
         metavar="KEY=VALUE",
         show_default=False,
     ),
