@@ -177,6 +177,10 @@ class TableState:
 
     def encode(self) -> bytes:
         """Return the JSON text; equal states have equal text."""
+        return json.dumps(self.fields(), separators=(",", ":")).encode()
+
+    def fields(self) -> dict[str, Any]:
+        """Return JSON values."""
         topics = {
             name: [
                 {
@@ -189,8 +193,7 @@ class TableState:
             for name, incarnations in sorted(self.topics.items())
         }
         isolation = "read_committed" if self.read_committed else "read_uncommitted"
-        fields = {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
 
 
 def decode_state(data: bytes, what: str) -> TableState:
