@@ -112,7 +112,7 @@ def held(logs: list[Path]) -> int:
 def dropped(logs: list[Path]) -> bool:
     """Drop all pages of these files, and return whether the kernel did: it keeps pages in use.
 
-    Pages that the disk still reads, for an upload that was cut, are not cached yet, and would be dropped by nobody.
+    Pages that the disk still reads, for an upload that was cut, are not cached yet, and nothing would drop them.
     """
     for log in logs:
         log.read_bytes()
