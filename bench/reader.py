@@ -96,12 +96,17 @@ def bare(root: Path, topic: str) -> Callable[[], int]:
 
 
 class Halves:
-    """Two processes that scan one partition each, again and again."""
+    """Two processes of a benchmark that read one partition of a topic each, again and again.
 
-    def __init__(self, location: str) -> None:
+    Args:
+        module: of the benchmark; its `--half` reads topics from standard input, and answers each with a line.
+        location: of the topics.
+    """
+
+    def __init__(self, module: str, location: str) -> None:
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "bench.reader", "--half", str(partition), "--location", location],
+                [sys.executable, "-m", module, "--half", str(partition), "--location", location],
                 cwd=Path(__file__).parents[1],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -111,7 +116,7 @@ class Halves:
         ]
 
     def run(self, topic: str) -> None:
-        """Scan a topic, and wait for both."""
+        """Give both a topic, and wait for them."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{topic}\n")
@@ -119,7 +124,7 @@ class Halves:
         for process in self._processes:
             assert process.stdout is not None
             if not process.stdout.readline():
-                raise RuntimeError("a process that scans half ended")
+                raise RuntimeError("a process that reads half ended")
 
     def end(self) -> None:
         """End both."""
@@ -163,7 +168,7 @@ def measure(root: Path, url: str, repeat: int) -> list[Goal]:
         Archive(location, CLUSTER, workers=2),
         Archive(url, CLUSTER, workers=2),
     )
-    halves = Halves(location)
+    halves = Halves("bench.reader", location)
     table = []
     try:
         for codec in CODECS:

@@ -14,7 +14,6 @@ import argparse
 import io
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -29,7 +28,7 @@ import pyarrow.parquet as pq
 
 from bench.measuring.made_archives import CLUSTER
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
-from bench.reader import BUCKET, CODECS, PARTITIONS, fill, seconds
+from bench.reader import BUCKET, CODECS, Halves, fill, seconds
 from ts_common.decode.arrow import to_arrow
 from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
 from ts_common.decode.columns import BufferPool, Projection
@@ -42,38 +41,6 @@ from ts_tables import Tables
 RATIO = 0.85
 TABLE, PARTS = "tsctl tables run", "fetch, decode, write_table, put"
 _CHUNK_BYTES = 4 << 20
-
-
-class Parts:
-    """Two processes that do the parts for one partition each, again and again."""
-
-    def __init__(self, location: str) -> None:
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "bench.tables", "--half", str(partition), "--location", location],
-                cwd=Path(__file__).parents[1],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for partition in range(PARTITIONS)
-        ]
-
-    def run(self, topic: str) -> None:
-        """Write a topic, and wait for both."""
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(f"{topic}\n")
-            process.stdin.flush()
-        for process in self._processes:
-            assert process.stdout is not None
-            if not process.stdout.readline():
-                raise RuntimeError("a process that writes half ended")
-
-    def end(self) -> None:
-        """End both."""
-        for process in self._processes:
-            process.communicate()
 
 
 def write_half(location: str, partition: int) -> None:
@@ -124,7 +91,7 @@ class NewTables:
 def measure(url: str, catalog: dict[str, str], repeat: int) -> list[Goal]:
     """Print the seconds of both for each codec; return the goals."""
     goals, table = [], []
-    new, parts = NewTables(url, catalog), Parts(url)
+    new, parts = NewTables(url, catalog), Halves("bench.tables", url)
     try:
         for codec in CODECS:
             things: dict[str, Callable[[], float]] = {
