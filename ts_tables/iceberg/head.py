@@ -158,8 +158,9 @@ def check(table: Table, head: Head | None) -> Check:
         ours = next((each for each in metadata.snapshots if _is_ours(each)), None)
         if ours is None and main is None:
             return Check(Finding.NO_HEAD, detail="the table has no commit of this program yet")
-        removed = f"tag {HEAD} was removed" if ours is not None else "no run of this program made it"
-        return Check(Finding.NO_HEAD, detail=f"{removed}; `tsctl tables adopt` begins from its rows")
+        if ours is None:
+            return Check(Finding.NO_HEAD, detail="no run of this program made it; create a table of another name")
+        return Check(Finding.NO_HEAD, detail=f"tag {HEAD} was removed; `tsctl tables adopt` begins from its rows")
     current = None if main is None else metadata.snapshot_by_id(main.snapshot_id)
     foreign: list[Snapshot] = []
     maintained = False

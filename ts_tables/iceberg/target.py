@@ -135,7 +135,8 @@ class IcebergTarget:
 
     Args:
         table: where it is.
-        layout: columns, partition key and sort order of a new table; of one that exists, sizes only.
+        layout: columns, partition key, sort order and file sizes. A table that exists must have the same partition key
+            and sort order.
         required: columns that are never NULL.
         on_foreign: what a run does if others wrote rows.
 
@@ -170,10 +171,7 @@ class IcebergTarget:
                 check_layout(table, self._layout)
                 return False
             if table.metadata.snapshots:
-                raise OperatorError(
-                    f"table {self._name} exists, and this program did not make it; choose another name, or "
-                    "`tsctl tables adopt`"
-                )
+                raise OperatorError(f"table {self._name} exists, and this program did not make it; choose another name")
             check_layout(table, self._layout)
             summary = summary_of(state, table.io, table.location(), _FIRST_PLAN)
         commit(self._catalog, self._name.name, Change((), (), summary, _FIRST_PLAN), None, lambda _: None)
@@ -257,15 +255,6 @@ class IcebergTarget:
             if purge:
                 TableFiles.of(table).remove_all()
 
-    def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
-        check_layout(table, self._layout)
-        describer = FileDescriber(
-            table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
-        )
-        given = self._layout
-        layout = Layout(describer.arrow_schema, given.terms, given.sort, given.target_bytes, given.compression)
-        return Opened(state, head, layout, describer, table)
-
     def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> None:
         """Commit the files of a plan with the state after it.
 
@@ -303,6 +292,15 @@ class IcebergTarget:
             log.warning("table_cleanup_failed", table=str(self._name), error=str(error))
             return 0
 
+    def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
+        check_layout(table, self._layout)
+        describer = FileDescriber(
+            table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
+        )
+        given = self._layout
+        layout = Layout(describer.arrow_schema, given.terms, given.sort, given.target_bytes, given.compression)
+        return Opened(state, head, layout, describer, table)
+
     def _accept(self, found: Check) -> None:
         """Check that a commit may follow what happened to the table.
 
@@ -318,7 +316,7 @@ class IcebergTarget:
 
 _FIRST_PLAN: Final = "0" * 16
 _WAYS_OUT: Final[Mapping[Finding, str]] = {
-    Finding.FOREIGN: "; `foreign: keep` keeps their rows beside ours",
+    Finding.FOREIGN: "; `foreign: keep` keeps their rows too",
     Finding.ROLLED_BACK: "; set main back, or `tsctl tables adopt` begins from the rows that it has",
     Finding.MOVED: "; set the tag to that snapshot, or `tsctl tables adopt`",
     Finding.UNKNOWN: "; `tsctl tables verify` compares the rows, then `tsctl tables adopt` goes on",
