@@ -106,7 +106,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class TakenBackTask:
-    """Finds the rows of a file that were taken back; writes its other rows anew, or counts those. It can be pickled.
+    """Finds the rows of a file that were taken back; writes its other rows again, or counts those. It can be pickled.
 
     Attributes:
         open_file: opens the file for reading.
@@ -151,7 +151,7 @@ class TakenBackTask:
             written = writer.close()
         except OSError as error:
             writer.abort()
-            raise StoreUnavailable(f"a file of the table cannot be written anew: {error}") from error
+            raise StoreUnavailable(f"a file of the table cannot be written again: {error}") from error
         except BaseException:
             writer.abort()
             raise

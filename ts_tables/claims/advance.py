@@ -5,7 +5,7 @@ claims                the archive                                  next
 ====================  ===========================================  =====================================================
 none                  any                                          from the start of the log, or where the table begins
 up to `end`           its epochs agree up to `end`                 up to its stable end
-up to `end`           its epochs part at D < `end`: *taken back*   fail; delete the rows from D on and claim anew; or
+up to `end`           its epochs part at D < `end`: *taken back*   fail; delete the rows from D on and claim again; or
                                                                    keep the rows, and claim from D on too
 up to `end`           the log starts above `end`: *lost*           fail; or note the offsets, and go on
 up to `end`           a hole                                       wait below it; or pass it, and note it
@@ -16,7 +16,6 @@ With `read_committed` a hole can have markers. So transactions that are open whe
 (reading rule 4), and a table that waits, waits below the first of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -285,8 +284,3 @@ def _seen_again(hole: PassedHole, seen: Seen) -> PassedHole:
             for producer, offset in each.withheld:
                 first[producer] = min(offset, first.get(producer, offset))
     return replace(hole, withheld=tuple(sorted(first.items())))
-
-
-def total(ranges: Sequence[tuple[int, int]]) -> int:
-    """Return the number of offsets in disjoint ranges."""
-    return sum(high - low for low, high in ranges)

@@ -143,6 +143,7 @@ class Planner:
             is_first: whether the table begins: topics that it names must exist.
 
         Raises:
+            OperatorError: the table has the records of another cluster, or of another isolation level.
             QueryError: the store does not hold the cluster, or a topic that a new table names.
             DataLoss: the table fails: rows were taken back, offsets are lost, a topic was created again, or a commit is
                 missing; with every case.

@@ -1,7 +1,8 @@
 """Commits to a real REST catalog, that of SeaweedFS: the server enforces what a change asserts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -65,8 +66,8 @@ def test_a_commit_whose_answer_is_a_conflict_is_found(table: MadeTable) -> None:
     """It has landed; a proxy repeated the request."""
     target = table.target()
 
-    def commit(_: int, real: object) -> None:
-        real()  # type: ignore[operator]
+    def commit(_: int, real: Callable[[], Any]) -> None:
+        real()
         raise CommitFailedException("409")
 
     Faulty(target, commit)
@@ -79,10 +80,10 @@ def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
     """Both planned from the same head."""
     other, target = table.target(), table.target()
 
-    def commit(call: int, real: object) -> object:
+    def commit(call: int, real: Callable[[], Any]) -> Any:
         if call == 1:
             run(table, other)
-        return real()  # type: ignore[operator]
+        return real()
 
     Faulty(target, commit)
     with pytest.raises(HeadMoved):
