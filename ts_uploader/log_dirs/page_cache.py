@@ -7,9 +7,13 @@ read, not between reads. (`mincore` reports the same, but only to a user who may
 
 The kernel's own read-ahead is switched off on these descriptors (`POSIX_FADV_RANDOM`), since its pages could not be
 distinguished from the broker's. Instead the next block is requested with `POSIX_FADV_WILLNEED`, so that the disk works
-in parallel. A query of a missing page makes the kernel read it, and a query costs as much as a read. So only one page
-in `_SAMPLE_PAGES` is queried, and ever fewer while all are cached, as those of a new segment are. If two sampled pages
-agree, those between count the same; if they differ, each is queried.
+in parallel. The kernel does not drop a page that is being read, so the last requests are waited for before pages are
+dropped: after a cut upload or a short look, nobody has read what they asked for.
+
+A query of a missing page makes the kernel read it, and a fast disk may answer within the query. So a page also counts
+as missing if the thread made a disk read meanwhile, which the kernel counts (getrusage(2), `ru_inblock`). A query costs
+as much as a read. So only one page in `_SAMPLE_PAGES` is queried, and ever fewer while all are cached, as those of a
+new segment are. If two sampled pages agree, those between count the same; if they differ, each is queried.
 
 Consequences: ranges of 32 KiB or more that the broker cached stay to the page. Smaller ranges amid the agent's pages
 may be dropped, and holes of less than `_MOST_SAMPLE_PAGES` amid cached pages may be filled. A page that was cached at
@@ -19,7 +23,10 @@ its first query is not queried again; if it is evicted meanwhile, reading restor
 import errno
 import os
 import re
+import resource
 import threading
+from collections import deque
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -31,6 +38,7 @@ log = structlog.get_logger()
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_PAGES: Final = 8
 _MOST_SAMPLE_PAGES: Final = 64
+_UNDER_WAY: Final = 2  # the most requests that the disk may still work on: a block of the reader's may begin in another
 # State of a page.
 _UNKNOWN: Final = 0
 _OURS: Final = 1
@@ -58,6 +66,8 @@ class PulledPages:
         self._known = bytearray(self._pages)
         self._byte = bytearray(1)
         self._tells = True
+        self._blocks = 0  # that the thread has read from disks
+        self._requests: deque[tuple[int, int]] = deque(maxlen=_UNDER_WAY)  # pages, both ends included
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def expect(self, start: int, end: int) -> None:
@@ -68,6 +78,7 @@ class PulledPages:
         if last < page or self._known.find(_UNKNOWN, page, last + 1) < 0:
             return
         wanted: list[list[int]] = []
+        self._blocks = _blocks_read()
         stride = _SAMPLE_PAGES
         missing = self._is_missing(page)
         while page <= last and self._tells:
@@ -90,9 +101,15 @@ class PulledPages:
             page, missing = following, missing_next
         for begin, behind in wanted:
             self._advise(begin, behind + 1, os.POSIX_FADV_WILLNEED)
+        self._requests.append((first, last))
 
     def hand_back(self) -> None:
         """Drop the agent's pages; the kernel keeps pages that another process maps or writes."""
+        for begin, last in self._requests:
+            for run in _RUN_OF_OURS.finditer(self._known, begin, last + 1):
+                with suppress(OSError):  # a disk that cannot read the pages adds none
+                    os.pread(self._descriptor, (run.end() - run.start()) * PAGE_BYTES, run.start() * PAGE_BYTES)
+        self._requests.clear()
         for run in _RUN_OF_OURS.finditer(self._known):
             self._advise(run.start(), run.end(), os.POSIX_FADV_DONTNEED)
         self._known = bytearray(self._pages)
@@ -106,12 +123,15 @@ class PulledPages:
         if not self._known[page] and self._tells:
             try:
                 os.preadv(self._descriptor, [self._byte], page * PAGE_BYTES, os.RWF_NOWAIT)
-                self._known[page] = _CACHED
+                missing = False
             except BlockingIOError:
-                self._known[page] = _OURS
+                missing = True
             except OSError as error:
                 if error.errno in _UNTOLD:
-                    self._do_without(error)  # for other errors, the read itself fails with the reason
+                    self._do_without(error)
+                return False  # for other errors, the read itself fails with the reason
+            before, self._blocks = self._blocks, _blocks_read()
+            self._known[page] = _OURS if missing or self._blocks > before else _CACHED
         return self._known[page] == _OURS
 
     def _do_without(self, error: OSError) -> None:
@@ -128,3 +148,8 @@ class PulledPages:
 
     def _advise(self, begin: int, behind: int, advice: int) -> None:
         os.posix_fadvise(self._descriptor, begin * PAGE_BYTES, (behind - begin) * PAGE_BYTES, advice)
+
+
+def _blocks_read() -> int:
+    """Return how many blocks of 512 bytes this thread has made disks read."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock

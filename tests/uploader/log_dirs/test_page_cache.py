@@ -7,6 +7,7 @@ A host that is short of memory evicts pages at any time, and keeps one for a mom
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -160,6 +161,39 @@ def test_a_look_at_one_place_reads_little_else(cold: LocalDirectory) -> None:
         opened.read_at(700 * PAGE_BYTES, 61)
         assert 1 <= sum(cached_pages(log_of(cold))) <= 2 * page_cache._SAMPLE_PAGES + 1
     assert sum(cached_pages(log_of(cold))) <= 2
+
+
+def test_a_disk_that_answers_within_the_query_does_not_make_pages_the_brokers(
+    cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel reads a missing page that is queried; each query here returns after that."""
+
+    def patient(descriptor: int, buffers: Sequence[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            with suppress(BlockingIOError):
+                return preadv(descriptor, buffers, position, flags)
+        return preadv(descriptor, buffers, position)
+
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", patient)
+    with open_log(cold.path, 0) as opened:
+        opened.reader().read()
+    assert sum(cached_pages(log_of(cold))) <= NOISE
+
+
+def test_what_the_disk_still_reads_for_a_cut_upload_does_not_stay(local: LocalDirectory) -> None:
+    """Forty files are closed at their first byte, each while the kernel reads the block ahead."""
+    block = random.Random(7).randbytes(1 << 20)
+    bases = range(40)
+    for base in bases:
+        local.write(base, block)
+    logs = [local.path / f"{base:020d}.log" for base in bases]
+    for log in logs:
+        uncache(log)
+    for base in bases:
+        with open_log(local.path, base) as opened:
+            opened.reader().read(1)
+    assert sum(sum(cached_pages(log)) for log in logs) <= len(logs)
 
 
 @pytest.mark.parametrize(
