@@ -112,7 +112,7 @@ class MadeTable:
         """
         paths = self.paths()
         tables = [pq.read_table(path, partitioning=None).select(RAW_SCHEMA.names).cast(RAW_SCHEMA) for path in paths]
-        order = [(name, "ascending") for name in ("topic", "_partition", "_offset")]
+        order = [(name, "ascending") for name in ("topic", "_partition_id", "_offset")]
         return pa.concat_tables([RAW_SCHEMA.empty_table(), *tables]).sort_by(order)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ class MadeTable:
         return [task.file.file_path.removeprefix("file://") for task in self.table.scan().plan_files()]
 
     def offsets(self, partition: int = 0) -> list[int]:
-        return [row["_offset"] for row in self.rows() if row["_partition"] == partition]
+        return [row["_offset"] for row in self.rows() if row["_partition_id"] == partition]
 
     def files(self) -> set[str]:
         """Return the paths of data files and of what `_ts` has."""

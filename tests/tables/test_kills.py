@@ -67,8 +67,8 @@ class Lake:
         found: list[tuple[int, int]] = []
         for task in loaded.scan().plan_files():
             with io.new_input(task.file.file_path).open() as stream:
-                rows = pq.read_table(stream, columns=["_partition", "_offset"], partitioning=None).to_pylist()
-            found += [(row["_partition"], row["_offset"]) for row in rows]
+                rows = pq.read_table(stream, columns=["_partition_id", "_offset"], partitioning=None).to_pylist()
+            found += [(row["_partition_id"], row["_offset"]) for row in rows]
         assert sorted(found) == [(number, offset) for number in range(PARTITIONS) for offset in range(self.end)]
         client = s3.client()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.directory.name}/")

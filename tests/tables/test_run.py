@@ -56,7 +56,7 @@ def test_each_run_adds_what_is_new(archive: MadeArchive, table: MadeTable) -> No
     assert [{name: row[name] for name in COLUMNS} for row in rows] == expected.sort_by(
         [("partition", "ascending"), ("offset", "ascending")]
     ).to_pylist()
-    assert [(row["_topic_id"], row["_partition"], row["_offset"], row["_ordinal"]) for row in rows] == [
+    assert [(row["_topic_id"], row["_partition_id"], row["_offset"], row["_ordinal"]) for row in rows] == [
         (None, row["partition"], row["offset"], 0) for row in rows
     ]
     assert table.files() == table.committed_files()
@@ -168,7 +168,7 @@ def test_rows_that_were_taken_back_are_replaced(archive: MadeArchive, table: Mad
     elected(archive)
     assert table.run().records == 30
     assert len(table.table.snapshots()) == before + 1
-    rows = [row for row in table.rows() if row["_partition"] == 0]
+    rows = [row for row in table.rows() if row["_partition_id"] == 0]
     assert [row["_offset"] for row in rows] == list(range(90))
     assert {row["value"] for row in rows[60:]} == {b"later"}
     assert table.offsets(1) == list(range(100))

@@ -59,7 +59,7 @@ def test_a_whole_table_has_no_difference(archive: MadeArchive, table: MadeTable)
 def rewrite(table: MadeTable, change: Any) -> None:
     """Change the rows of the file of partition 0 where it is, as a program that bypasses the table."""
     files = {path: pq.read_table(path) for path in table.paths()}
-    first = {path: (rows["_partition"][0].as_py(), rows["_offset"][0].as_py()) for path, rows in files.items()}
+    first = {path: (rows["_partition_id"][0].as_py(), rows["_offset"][0].as_py()) for path, rows in files.items()}
     (path,) = [path for path, place in first.items() if place == (0, 0)]
     rows = files[path]
     pq.write_table(change(rows), path, store_schema=False)
@@ -104,7 +104,7 @@ def test_a_row_outside_of_the_claims_is_named(table: MadeTable) -> None:
     """Of another program, whose rows the table keeps."""
     table.on_foreign = OnForeign.KEEP
     loaded = table.table
-    row = {"topic": "t", "partition": 0, "offset": 500, "_partition": 0, "_offset": 500, "_ordinal": 0}
+    row = {"topic": "t", "partition": 0, "offset": 500, "_partition_id": 0, "_offset": 500, "_ordinal": 0}
     kinds = loaded.schema().as_arrow()
     loaded.append(pa.Table.from_pylist([{name: row.get(name) for name in kinds.names}], kinds))
     assert differences(table) == ["t-0: offset 500: the table has a row, the archive has no such record"]
@@ -220,7 +220,7 @@ def test_a_hole_above_the_claims_hides_rows_below_it(archive: MadeArchive, table
     assert found.notes == ("t-0: offsets 100 to 129 are missing in the archive, or hidden by what is missing",)
 
 
-@pytest.mark.parametrize("column", ["_offset", "_ordinal", "_partition"])
+@pytest.mark.parametrize("column", ["_offset", "_ordinal", "_partition_id"])
 def test_a_row_with_another_position_is_named(table: MadeTable, column: str) -> None:
     """An election would delete the wrong rows by it."""
 

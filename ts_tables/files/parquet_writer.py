@@ -21,7 +21,7 @@ TARGET_BYTES: Final = 256 << 20
 # Numbers that rise along a log, and columns of few values; dictionaries of the others are dropped by the writer, late.
 _RISING: Final = ("offset", "_offset", "timestamp")
 _HEADER_NAMES: Final = ("headers.list.element.key",)
-_FEW_VALUES: Final = ("topic", "partition", "timestampType", "_topic_id", "_partition", "_ordinal")
+_FEW_VALUES: Final = ("topic", "partition", "timestampType", "_topic_id", "_partition_id", "_ordinal")
 
 
 @dataclass(frozen=True, slots=True)

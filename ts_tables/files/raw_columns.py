@@ -12,7 +12,7 @@ from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, TYPES
 from ts_common.model import TopicPartition
 
 TOPIC_ID: Final = "_topic_id"
-PARTITION: Final = "_partition"
+PARTITION: Final = "_partition_id"
 OFFSET: Final = "_offset"
 ORDINAL: Final = "_ordinal"
 POSITION_TYPES: Final = {TOPIC_ID: pa.string(), PARTITION: pa.int32(), OFFSET: pa.int64(), ORDINAL: pa.int32()}

@@ -226,7 +226,7 @@ def replace(table: MadeTable) -> None:
 def append(table: MadeTable) -> None:
     """Write a row of another program."""
     loaded = table.table
-    row = {"topic": "x", "partition": 0, "offset": 0, "_partition": 0, "_offset": 0, "_ordinal": 0}
+    row = {"topic": "x", "partition": 0, "offset": 0, "_partition_id": 0, "_offset": 0, "_ordinal": 0}
     kinds = loaded.schema().as_arrow()
     loaded.append(pa.Table.from_pylist([{name: row.get(name) for name in kinds.names}], kinds))
 
