@@ -35,6 +35,9 @@ class RunSummary:
         removed: leftover files of earlier runs that were removed.
         waits: sentences about holes that the table waits at.
         lag: offsets of each topic that are shipped and not claimed.
+        conflicts: attempts to commit that the commit of another run or program refused.
+        valid_through: as `Added.valid_through`, of the last commit with rows; None without one.
+        seconds: of the run; `ts_tables.Tables.run` measures them.
     """
 
     commits: int = 0
@@ -44,15 +47,19 @@ class RunSummary:
     removed: int = 0
     waits: tuple[str, ...] = ()
     lag: dict[str, int] = field(default_factory=dict)
+    conflicts: int = 0
+    valid_through: int | None = None
+    seconds: float = 0.0
 
 
-def run_once(target: Target, plans: Plans, engine: Engine) -> RunSummary:
+def run_once(target: Target, plans: Plans, engine: Engine, summary: RunSummary | None = None) -> RunSummary:
     """Add to a table what the archive has for it, in one commit or several; return what was done.
 
     Args:
         target: the table.
         plans: plans its commits.
         engine: runs tasks, and returns their results in their order.
+        summary: a new one, filled while the run works: after an error it has what was done before.
 
     Raises:
         HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
@@ -60,7 +67,7 @@ def run_once(target: Target, plans: Plans, engine: Engine) -> RunSummary:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied, OutcomeUnknown: as the tasks and the
             target raise them.
     """
-    summary = RunSummary()
+    summary = RunSummary() if summary is None else summary
     while True:
         opened: OpenedTable = target.open()
         plan = plans.plan(opened.state)
@@ -99,10 +106,11 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
             valid_through=_valid_through(results),
         )
         sent = True
-        target.commit(opened, identity, _keeping(plan, affected, results), added)
+        summary.conflicts += target.commit(opened, identity, _keeping(plan, affected, results), added)
     except OutcomeUnknown:
         raise  # it can still land: a later run removes its files, or finds them committed
     except HeadMoved:
+        summary.conflicts += 1
         target.clean(unsent=identity)  # what was sent was refused
         raise
     except BaseException:
@@ -113,6 +121,7 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
     summary.records += sum(result.rows for result in results[: len(plan.work)])
     summary.files += len(added.files)
     summary.bytes += sum(each["size"] for each in added.files)
+    summary.valid_through = summary.valid_through if added.valid_through is None else added.valid_through
     summary.removed += target.clean()
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from ts_common.errors import ConfigurationError, DataLoss
@@ -114,16 +115,21 @@ class Tables:
         self._planner(definition).plan(state, is_first=True)  # topics that are named must exist
         return self._target(name).create(state)
 
-    def run(self, name: str) -> RunSummary:
+    def run(self, name: str, summary: RunSummary | None = None) -> RunSummary:
         """Add to a table what the archive has for it; raise as `ts_tables.run.run_once`.
 
         Args:
             name: of the table.
+            summary: a new one, filled while the run works: after an error it has what was done before.
         """
-        target, planner = self._target(name), self._planner(self._definition(name))
-        summary = run_once(target, planner, self._engine)
-        opened = target.open()
-        publish(planner.stores(opened.state), name, opened.snapshot)
+        summary, began = summary or RunSummary(), monotonic()
+        try:
+            target, planner = self._target(name), self._planner(self._definition(name))
+            run_once(target, planner, self._engine, summary)
+            opened = target.open()
+            publish(planner.stores(opened.state), name, opened.snapshot)
+        finally:
+            summary.seconds = monotonic() - began
         return summary
 
     def plan(self, name: str) -> TablePlan:

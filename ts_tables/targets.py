@@ -80,8 +80,11 @@ class Target(Protocol):
         """Return the table as it is now, after a check of what happened to it: an `OpenedTable`."""
         ...
 
-    def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> None:
-        """Commit the files of a plan with the state after it."""
+    def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> int:
+        """Commit the files of a plan with the state after it.
+
+        Return the number of attempts that others' commits refused before one landed.
+        """
         ...
 
     def clean(self, unsent: str | None = None) -> int:

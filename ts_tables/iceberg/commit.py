@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -54,7 +55,7 @@ def commit(
     *,
     keeps_main: bool = False,
 ) -> int:
-    """Commit a change, and return the id of its snapshot.
+    """Commit a change, and return the number of attempts that the catalog refused because of others' commits.
 
     Args:
         catalog: of the table.
@@ -72,11 +73,13 @@ def commit(
     """
     label = f"table {'.'.join(name)}"
     tried: set[int] = set()
+    refused, was_refused = 0, False
     for _ in range(_TRIES):
         with calling(label):
             table = catalog.load_table(name)
-            if (landed := _landed(table, tried)) is not None:
-                return landed
+            if _has_landed(table, tried):
+                return refused
+            refused += was_refused
             found = read_head(table)
             if (None if found is None else found.snapshot_id) != head:
                 raise HeadMoved(f"{label}: another run has committed since this one was planned")
@@ -90,11 +93,11 @@ def commit(
             catalog.commit_table(table, staged.requirements, staged.updates)
         except Exception as error:  # noqa: BLE001  (whatever it is: the table has the answer)
             log.info("table_commit_unanswered", table=label, error=f"{type(error).__name__}: {error}")
+            was_refused = isinstance(error, CommitFailedException)
             continue
-        return staged.snapshot_id
-    table = load(catalog, name)
-    if (landed := _landed(table, tried)) is not None:
-        return landed
+        return refused
+    if _has_landed(load(catalog, name), tried):
+        return refused
     raise OutcomeUnknown(f"{label}: {_TRIES} commits were refused or unanswered, and none has landed; run it again")
 
 
@@ -108,6 +111,6 @@ def load(catalog: Catalog, name: tuple[str, ...]) -> Table:
         return catalog.load_table(name)
 
 
-def _landed(table: Table, tried: set[int]) -> int | None:
-    """Return the snapshot of an attempt that landed, perhaps later than its error."""
-    return next((each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id in tried), None)
+def _has_landed(table: Table, tried: set[int]) -> bool:
+    """Return whether an attempt landed, perhaps later than its error."""
+    return any(each.snapshot_id in tried for each in table.metadata.snapshots)

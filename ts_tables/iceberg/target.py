@@ -255,8 +255,8 @@ class IcebergTarget:
             if purge:
                 TableFiles.of(table).remove_all()
 
-    def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> None:
-        """Commit the files of a plan with the state after it.
+    def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> int:
+        """Commit the files of a plan with the state after it; return the number of refused attempts.
 
         Args:
             opened: as the plan found the table.
@@ -277,7 +277,7 @@ class IcebergTarget:
             summary[_LATE] = str(added.late)
         removed = [opened.replaceable[path] for path in added.replaced]
         change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id)
-        commit(self._catalog, self._name.name, change, opened.head, self._accept)
+        return commit(self._catalog, self._name.name, change, opened.head, self._accept)
 
     def clean(self, unsent: str | None = None) -> int:
         """Remove files that no commit has, and return their number; errors are logged, because a later run repeats it.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.errors import ConfigurationError, OperatorError, TieredStorageError
+from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.installed import missing_package
 from tsctl.exit_codes import ExitCode
 from tsctl.output import NOTHING, Output
+from tsctl.table_runs import recording, run_all, with_progress
 
 if TYPE_CHECKING:
     from ts_tables import Tables
@@ -70,19 +71,29 @@ def run(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what a run would add, and add nothing.")] = False,
     workers: WorkersOption = None,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics-file",
+            help="Write metrics for the textfile collector of Prometheus' node_exporter; the name ends in .prom.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""
-    found, output = _open(file, settings, names, workers), Output(as_json)
+    output = Output(as_json)
+    found = _open(file, settings, names, workers, output)
     chosen = names or found.names
     if dry_run:
         _print_plans(found, chosen, output)
         return
     seconds = None if every is None else _seconds(every)
+    record = recording(metrics_file, output)
     with _stopping(seconds is not None) as stopped:
         while True:
             began = monotonic()
-            waiting, failed = _run_all(found, chosen, output)
+            waiting, failed = run_all(found, chosen, record, output)
             if seconds is None or stopped(max(0.0, seconds - (monotonic() - began))):
                 break
     if seconds is None:
@@ -160,7 +171,8 @@ def verify(
     """Compare tables with the archive, row by row. Exit code 1: a row differs, or a claim cannot be compared."""
     from tsctl.results import complete_file  # noqa: PLC0415  (pyarrow)
 
-    found, output = _open(file, settings, names, workers), Output(as_json)
+    output = Output(as_json)
+    found = _open(file, settings, names, workers, output)
     documents = []
     with nullcontext() if evidence is None else complete_file(evidence) as temporary:
         for name in names or found.names:
@@ -191,7 +203,7 @@ def adopt(
     Exit code 1: they differ, and nothing was changed.
     """
     output = Output(as_json=False)
-    result = _open(file, settings, [name], workers).adopt(name)
+    result = _open(file, settings, [name], workers, output).adopt(name)
     for sentence in (*map(str, result.differences), *result.notes):
         output.warn(f"{name}: {sentence}")
     if result.differences:
@@ -229,7 +241,11 @@ def schema() -> None:
 
 
 def _open(
-    file: Path | None, settings: Sequence[str] | None, names: Sequence[str] | None, workers: int | None = None
+    file: Path | None,
+    settings: Sequence[str] | None,
+    names: Sequence[str] | None,
+    workers: int | None = None,
+    output: Output | None = None,
 ) -> "Tables":
     try:
         from ts_tables import Tables  # noqa: PLC0415  (pyiceberg and pyarrow, only for these commands)
@@ -242,52 +258,13 @@ def _open(
     content: Any = {} if settings and file is None and not path.exists() else read_content(path)
     if settings and isinstance(content, Mapping):
         content = with_settings(content, settings, names[0] if names and len(names) == 1 else None, "--set")
-    found = Tables(content, workers=workers, source=str(path))
+    engine = None if output is None else with_progress(output, workers)
+    found = Tables(content, engine=engine, source=str(path))
     if unknown := [name for name in names or () if name not in found.names]:
         raise ConfigurationError(
             str(path), [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
         )
     return found
-
-
-def _run_all(found: "Tables", names: Sequence[str], output: Output) -> tuple[bool, TieredStorageError | None]:
-    """Run tables; return whether one waits, and the first error. An error of one does not stop the others."""
-    waiting, failed = False, None
-    for name in names:
-        try:
-            waiting |= _run_one(found, name, output)
-        except TieredStorageError as error:
-            output.warn(f"{name}: {error}")
-            failed = failed or error
-    return waiting, failed
-
-
-def _run_one(found: "Tables", name: str, output: Output) -> bool:
-    """Run a table, print one line, and return whether it waits."""
-    began = monotonic()
-    done = found.run(name)
-    seconds = monotonic() - began
-    output.text(
-        f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
-        f"{seconds:.1f} s; {sum(done.lag.values()):,} offsets behind"
-    )
-    if output.as_json:
-        output.line(
-            {
-                "table": name,
-                "records": done.records,
-                "files": done.files,
-                "bytes": done.bytes,
-                "commits": done.commits,
-                "removed_files": done.removed,
-                "seconds": round(seconds, 3),
-                "lag": done.lag,
-                "waits": list(done.waits),
-            }
-        )
-    for sentence in done.waits:
-        output.warn(f"{name}: {sentence}")
-    return bool(done.waits)
 
 
 def _print_plans(found: "Tables", names: Sequence[str], output: Output) -> None:

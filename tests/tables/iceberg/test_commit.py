@@ -64,8 +64,8 @@ class Faulty:
         catalog.commit_table = commit_table  # type: ignore[method-assign, assignment]
 
 
-def run(table: MadeTable, target: IcebergTarget) -> RunSummary:
-    return run_once(target, table.planner(), lambda tasks: [task() for task in tasks])
+def run(table: MadeTable, target: IcebergTarget, summary: RunSummary | None = None) -> RunSummary:
+    return run_once(target, table.planner(), lambda tasks: [task() for task in tasks], summary)
 
 
 def faulty(table: MadeTable, commit: Callable[[int, Callable[[], Any]], Any]) -> tuple[IcebergTarget, Faulty]:
@@ -90,7 +90,8 @@ def test_a_commit_whose_answer_is_lost_is_found(table: MadeTable, error: Excepti
         raise error
 
     target, calls = faulty(table, commit)
-    assert run(table, target).records == 50
+    done = run(table, target)
+    assert (done.records, done.conflicts) == (50, 0)
     assert calls.calls == 1
     is_whole(table)
 
@@ -104,7 +105,8 @@ def test_a_commit_that_did_not_land_is_repeated(table: MadeTable) -> None:
         return real()
 
     target, calls = faulty(table, commit)
-    assert run(table, target).records == 50
+    done = run(table, target)
+    assert (done.records, done.conflicts) == (50, 0)
     assert calls.calls == 2
     is_whole(table)
     assert manifests(table) == referenced(table)
@@ -154,7 +156,7 @@ def test_a_catalog_that_refuses_everything_loses_nothing(table: MadeTable) -> No
 
 
 def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
-    """Both planned from the same head; the files of the second are removed."""
+    """Both planned from the same head; the files of the second are removed, and it is a conflict."""
     other = table.target()
 
     def commit(call: int, real: Callable[[], Any]) -> Any:
@@ -163,8 +165,10 @@ def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
         return real()
 
     target, _ = faulty(table, commit)
+    summary = RunSummary()
     with pytest.raises(HeadMoved, match="another run has committed"):
-        run(table, target)
+        run(table, target, summary)
+    assert (summary.commits, summary.conflicts) == (0, 1)
     is_whole(table)
 
 
@@ -189,8 +193,8 @@ def test_many_runs_at_once_add_each_record_once(archive: MadeArchive, table: Mad
     is_whole(table)
 
 
-def test_a_compaction_between_plan_and_commit_is_no_conflict(table: MadeTable) -> None:
-    """The files are committed on the new `main`."""
+def test_a_compaction_between_plan_and_commit_ends_no_run(table: MadeTable) -> None:
+    """The catalog refuses the first attempt, and the files are committed on the new `main`."""
 
     def commit(call: int, real: Callable[[], Any]) -> Any:
         if call == 1:
@@ -198,7 +202,8 @@ def test_a_compaction_between_plan_and_commit_is_no_conflict(table: MadeTable) -
         return real()
 
     target, calls = faulty(table, commit)
-    assert run(table, target).records == 50
+    done = run(table, target)
+    assert (done.records, done.conflicts) == (50, 1)
     assert calls.calls == 2
     operations = [each.summary.operation for each in table.table.snapshots() if each.summary is not None]
     assert operations[-2:] == [Operation.REPLACE, Operation.APPEND]

@@ -1,0 +1,171 @@
+"""Metrics of runs, in a file for the textfile collector of Prometheus' node_exporter.
+
+A run can end before Prometheus scrapes it. So each run of a table reads the former file, changes the series of its
+table, and replaces the file by a rename. Counters continue from the former file. The series of other tables stay.
+"""
+
+import fcntl
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from ts_common.errors import OperatorError
+from ts_tables.run import RunSummary
+
+PREFIX: Final = "ts_tables"
+_TABLE: Final = "table"
+_TOPIC: Final = "topic"
+# Each has the name of an attribute of RunSummary.
+_COUNTERS: Final = {
+    "records": "Records added.",
+    "files": "Files added.",
+    "bytes": "Bytes of these files.",
+    "commits": "Commits.",
+    "conflicts": "Attempts to commit that the commit of another run or program refused.",
+}
+_LAG: Final = "lag_offsets"
+_HOLES: Final = "waiting_holes"
+_VALID_THROUGH: Final = "valid_through_timestamp_seconds"
+_SUCCESS: Final = "last_success_timestamp_seconds"
+_FAILURE: Final = "last_failure_timestamp_seconds"
+_GAUGES: Final = {
+    _LAG: "Offsets of a topic that are shipped and that the table lacks, after the last run without an error.",
+    _HOLES: "Holes that the table waits at, after the last run without an error.",
+    _VALID_THROUGH: "The least, over the partitions of the last commit with rows, of their greatest timestamp.",
+    _SUCCESS: "End of the last run without an error; 0 before the first. A run that waits at a hole is one.",
+    _FAILURE: "End of the last run with an error; 0 before the first.",
+}
+
+_Series = tuple[str, str, str]  # name of the metric without the prefix, table, topic or ""
+
+
+class MetricsFile:
+    """The metrics of the runs of tables.
+
+    Args:
+        path: of the file. The collector reads names that end in `.prom`.
+        warn: called with a sentence if the former file is replaced, or the file cannot be written.
+
+    Raises:
+        OperatorError: the directory cannot be written, or the file has metrics of another program.
+    """
+
+    def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
+        self._path = path
+        self._warn = warn
+        if not os.access(path.parent, os.R_OK | os.W_OK | os.X_OK):
+            raise OperatorError(f"{path}: metrics cannot be written: {path.parent} is no directory that can be written")
+        self._read(lambda _: None)
+
+    @contextmanager
+    def recording(self, table: str) -> Iterator[RunSummary]:
+        """Yield a summary for one run of a table; write its metrics after the run, also after an error.
+
+        Args:
+            table: its name.
+        """
+        summary, outcome = RunSummary(), ""
+        try:
+            yield summary
+            outcome = _SUCCESS
+        except Exception:
+            outcome = _FAILURE
+            raise
+        finally:  # an interrupted run has neither outcome, but it can have made commits
+            try:
+                self._write(table, summary, outcome)
+            except (OSError, OperatorError) as error:
+                self._warn(f"{self._path}: metrics of {table} were not written: {error}")
+
+    def _write(self, table: str, summary: RunSummary, outcome: str) -> None:
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)  # runs of other tables can write the same file
+            series = self._read(self._warn)
+            _add(series, table, summary, outcome)
+            write_to_textfile(str(self._path), _Collected(series))
+        finally:
+            os.close(directory)
+
+    def _read(self, warn: Callable[[str], None]) -> defaultdict[_Series, float]:
+        """Return the series of the former file.
+
+        Raises:
+            OperatorError: it has metrics of another program, or cannot be read.
+        """
+        series: defaultdict[_Series, float] = defaultdict(float)
+        known = {_sample(name): name for name in (*_COUNTERS, *_GAUGES)}
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return series
+        except OSError as error:
+            raise OperatorError(f"{self._path}: the former metrics cannot be read: {error}") from error
+        try:
+            samples = [
+                sample for family in text_string_to_metric_families(content.decode()) for sample in family.samples
+            ]
+            for sample in samples:
+                if sample.name in known:
+                    series[known[sample.name], sample.labels[_TABLE], sample.labels.get(_TOPIC, "")] = sample.value
+        except Exception as error:  # noqa: BLE001  (the parser has no class of its own for its errors)
+            warn(f"{self._path}: the former metrics are replaced, and counters begin with 0: {error!r}")
+            return defaultdict(float)
+        if other := next((sample.name for sample in samples if not sample.name.startswith(PREFIX)), None):
+            raise OperatorError(f"{self._path}: the file has the metric {other} of another program; name another file")
+        return series
+
+
+class _Collected(Collector):
+    """The families of a file.
+
+    Args:
+        series: values by name, table and topic.
+    """
+
+    def __init__(self, series: Mapping[_Series, float]) -> None:
+        self._series = series
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family."""
+        by_name = {family.name.removeprefix(f"{PREFIX}_"): family for family in families()}
+        for (name, table, topic), value in sorted(self._series.items()):
+            by_name[name].add_metric([table, topic] if name == _LAG else [table], value)
+        yield from by_name.values()
+
+
+def families() -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    """Yield each family, without samples."""
+    for name, text in _COUNTERS.items():
+        yield CounterMetricFamily(f"{PREFIX}_{name}", text, labels=[_TABLE])
+    for name, text in _GAUGES.items():
+        yield GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[_TABLE, _TOPIC] if name == _LAG else [_TABLE])
+
+
+def _sample(name: str) -> str:
+    return f"{PREFIX}_{name}_total" if name in _COUNTERS else f"{PREFIX}_{name}"
+
+
+def _add(series: defaultdict[_Series, float], table: str, summary: RunSummary, outcome: str) -> None:
+    """Change the series of a table by one run."""
+    for name in _COUNTERS:
+        series[name, table, ""] += getattr(summary, name)
+    for name in (_SUCCESS, _FAILURE):
+        series[name, table, ""] = time.time() if name == outcome else series[name, table, ""]
+    if summary.valid_through is not None:
+        series[_VALID_THROUGH, table, ""] = summary.valid_through / 1000
+    if outcome == _SUCCESS:
+        series[_HOLES, table, ""] = len(summary.waits)
+        for one in [one for one in series if one[:2] == (_LAG, table)]:
+            del series[one]
+        for topic, offsets in summary.lag.items():
+            series[_LAG, table, topic] = offsets

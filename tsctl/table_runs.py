@@ -1,0 +1,107 @@
+"""The runs of `tsctl tables run`: one line for each, and metrics; on a terminal, progress."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ts_common.errors import OperatorError, TieredStorageError
+from ts_common.installed import missing_package
+from tsctl.output import Output, iso
+
+if TYPE_CHECKING:
+    from ts_tables import Tables
+    from ts_tables.run import Engine, RunSummary
+
+Recording = Callable[[str], AbstractContextManager["RunSummary"]]  # of a run of the named table
+
+
+def with_progress(output: Output, workers: int | None) -> "Engine":
+    """Return worker processes that show on a terminal how many tasks have ended.
+
+    Args:
+        output: of the command.
+        workers: the number of processes; None for the number of processors.
+    """
+    from ts_tables.engines.processes import run_in_processes  # noqa: PLC0415  (pyiceberg, as of all tables)
+
+    def engine(tasks: Sequence[Callable[[], Any]]) -> Sequence[Any]:
+        if output.as_json or not tasks:
+            return run_in_processes(tasks, workers=workers)
+        with output.progress("tasks", len(tasks)) as advance:
+            return run_in_processes(tasks, lambda _: advance(), workers)
+
+    return engine
+
+
+def recording(path: Path | None, output: Output) -> Recording:
+    """Return what records a run in a file of metrics; without a path, it only yields a summary.
+
+    Args:
+        path: of the file.
+        output: of warnings.
+
+    Raises:
+        OperatorError: the file cannot be written, or the Prometheus client is not installed.
+    """
+    from ts_tables.run import RunSummary  # noqa: PLC0415  (numpy)
+
+    if path is None:
+        return lambda _: nullcontext(RunSummary())
+    try:
+        from ts_tables.metrics import MetricsFile  # noqa: PLC0415  (only for this option)
+    except ModuleNotFoundError as error:
+        if (message := missing_package(error, "tables")) is None:
+            raise
+        raise OperatorError(message) from error
+    return MetricsFile(path, output.warn).recording
+
+
+def run_all(
+    found: "Tables", names: Sequence[str], record: Recording, output: Output
+) -> tuple[bool, TieredStorageError | None]:
+    """Run tables; return whether one waits, and the first error. An error of one does not stop the others.
+
+    Args:
+        found: the tables.
+        names: of those to run.
+        record: records each run.
+        output: of the command.
+    """
+    waiting, failed = False, None
+    for name in names:
+        try:
+            with record(name) as summary:
+                found.run(name, summary)
+        except TieredStorageError as error:
+            output.warn(f"{name}: {error}")
+            failed = failed or error
+        else:
+            _print(name, summary, output)
+            waiting |= bool(summary.waits)
+    return waiting, failed
+
+
+def _print(name: str, done: "RunSummary", output: Output) -> None:
+    output.text(
+        f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
+        f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind"
+    )
+    if output.as_json:
+        output.line(
+            {
+                "table": name,
+                "records": done.records,
+                "files": done.files,
+                "bytes": done.bytes,
+                "commits": done.commits,
+                "conflicts": done.conflicts,
+                "removed_files": done.removed,
+                "valid_through": iso(done.valid_through),
+                "seconds": round(done.seconds, 3),
+                "lag": done.lag,
+                "waits": list(done.waits),
+            }
+        )
+    for sentence in done.waits:
+        output.warn(f"{name}: {sentence}")
