@@ -74,6 +74,11 @@ class MemoryStore(ObjectStore):
         self.objects[key] = (data, info)
         return info
 
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Check that the source exists and the target does not, then write."""
+        data, info = self.get(source)
+        return self.put(target, data, metadata=info.metadata, condition=IfAbsent())
+
     @contextmanager
     def open(self, key: str, byte_range: ByteRange | None = None) -> Iterator[ObjectStream]:
         """Return a stream over a copy of the bytes."""

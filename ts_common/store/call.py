@@ -29,11 +29,13 @@ class Call:
         operation: its name in the store's API.
         target: the object's URL, such as `s3://bucket/key`.
         writes: whether a retry could have another effect than one request, so that a lost response matters.
+        copies: whether it writes a copy, so that "not found" means the source.
     """
 
     operation: str
     target: str
     writes: bool = False
+    copies: bool = False
 
     @property
     def no_answer(self) -> type[TieredStorageError]:

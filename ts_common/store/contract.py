@@ -176,6 +176,28 @@ class ObjectStore(ABC):
         """
 
     @abstractmethod
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Give an object a second name, if that name has none. The store copies; no byte passes through this process.
+
+        The source stays, except on HDFS, which renames it. Metadata is not part of the promise, and neither is the
+        time of modification: a directory keeps that of the source.
+
+        Args:
+            source: key of the object.
+            target: another key, of the copy.
+
+        Returns:
+            Size, ETag and time of the target.
+
+        Raises:
+            PreconditionFailed: the target exists; nothing was written.
+            ObjectNotFound: the source does not exist; nothing was written.
+            OutcomeUnknown: no response, or a conflict that the store did not order.
+            OperatorError: the store cannot copy the object: it is above S3's 5 GiB, for example.
+            ValueError: source and target are the same key.
+        """
+
+    @abstractmethod
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Open a streaming get. A range ends at the object's end; beyond it the stream is empty.
 

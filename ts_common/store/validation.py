@@ -42,6 +42,17 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_copy(source: str, target: str) -> None:
+    """Check the keys of a copy.
+
+    Raises:
+        KeyRefused: as `check_key`.
+        ValueError: they are the same key.
+    """
+    if check_key(source) == check_key(target):
+        raise ValueError(f"a copy of {source!r} to itself; expected another key")
+
+
 def check_prefix(prefix: str) -> str:
     """Return the prefix if keys can begin with it; its last part may be the beginning of a name.
 

@@ -64,6 +64,10 @@ class Account:
     sas: str = field(default="", repr=False)
     token: Callable[[], str] | None = field(default=None, repr=False)
 
+    def source(self, url: str) -> str:
+        """Return the URL of a blob of this account as the source of a copy: a SAS applies to the source too."""
+        return f"{url}?{self.sas}" if self.key is None and self.sas else url
+
     def authorize(self, request: Request) -> Request:
         """Return the request with credentials.
 

@@ -39,8 +39,10 @@ from ts_common.store.byte_ranges import range_header
 from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.http.client import Request, Response
-from ts_common.store.http.service import Operations, Page, Put, Service
+from ts_common.store.http.service import Copying, Operations, Page, Put, Service
 
+_ACCEPTED = 202
+_NOT_FOUND = 404
 _PAGE = "5000"  # the largest page of the service
 _METADATA = "x-ms-meta-"
 _READ = "Storage Blob Data Reader on the container (List and Read of a SAS)"
@@ -48,6 +50,7 @@ _WRITE = "Storage Blob Data Contributor on the container (Create and Write of a 
 _OPERATIONS = Operations(
     check="List Blobs",
     put="Put Blob",
+    copy="Copy Blob",
     get="Get Blob",
     head="Get Blob Properties",
     list="List Blobs",
@@ -99,6 +102,7 @@ _WAYS_OUT = {
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
+    _OPERATIONS.copy: "Storage Blob Data Contributor on the container (Read, Create and Write of a SAS)",
     _OPERATIONS.get: _READ,
     _OPERATIONS.head: _READ,
     _OPERATIONS.list: _READ,
@@ -158,6 +162,26 @@ class AzureService(Service):
         """Read the headers of the response."""
         return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
 
+    def copy(self, source: str, target: str) -> Request:
+        """Return Copy Blob."""
+        headers = {"x-ms-copy-source": self._account.source(self._of(source)), "if-none-match": "*"}
+        return self._request("PUT", self._of(target), headers)
+
+    def copied(self, key: str, source: str, target: str, answer: Response) -> ObjectInfo | Copying:
+        """Read the state of the copy: Copy Blob does not return the size, and may return before the copy ends."""
+        del source
+        if answer.status == _ACCEPTED:
+            state = answer.headers["x-ms-copy-status"]
+        else:
+            state = answer.headers.get("x-ms-copy-status", "success")  # absent if the target was overwritten since
+        if state not in {"success", "pending"}:
+            reason = answer.headers.get("x-ms-copy-status-description", "")
+            left = self._request("DELETE", self._of(target), {"if-match": _quoted(_etag(answer))})
+            return Copying(left, failure=f"{state} {reason}".rstrip())
+        if state == "pending" or answer.status == _ACCEPTED:
+            return Copying(self.head(target), reads=True, waits=state == "pending")
+        return ObjectInfo(key, size_of(answer.headers["content-length"]), _etag(answer), _modified(answer))
+
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
         """Return Get Blob."""
         headers = {}
@@ -203,7 +227,10 @@ class AzureService(Service):
     def code_of(self, answer: Response) -> tuple[str, str]:
         """Return the code in the headers, which a response without a body has too, and the message in the body."""
         message = re.search(rb"<Message>([^<]*)", answer.body)
-        return answer.headers.get("x-ms-error-code", ""), message[1].decode(errors="replace") if message else ""
+        code = answer.headers.get("x-ms-error-code", "")
+        if code == "CannotVerifyCopySource" and answer.status == _NOT_FOUND:
+            code = "BlobNotFound"
+        return code, message[1].decode(errors="replace") if message else ""
 
     def _of(self, name: str) -> str:
         return f"{self._url}/{quote(name)}"

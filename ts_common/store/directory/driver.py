@@ -51,6 +51,7 @@ from ts_common.store.directory.objects import (
     META,
     FileStream,
     info_of,
+    link_object,
     open_object,
     publish,
     remove,
@@ -63,6 +64,7 @@ from ts_common.store.validation import (
     KeyRefused,
     SizedBody,
     body_size,
+    check_copy,
     check_directory,
     check_key,
     check_metadata,
@@ -138,13 +140,27 @@ class FileStore(ObjectStore):
                 if sidecar is not None:
                     sidecar.unlink(missing_ok=True)
                 temporary.unlink(missing_ok=True)
-        try:
-            sync_directory(path.parent)
-        except OSError as error:
-            raise OutcomeUnknown(
-                f"put {self._name(key)}: written, but the sync of its directory failed: {error}"
-            ) from error
+        self._sync("put", key, path.parent)
         return info_of(key, written, dict(metadata))
+
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Link the file to a second name, and sync the directory. Both names have one inode, so one ETag and time."""
+        check_copy(source, target)
+        original, path = self._path(source), self._path(target)
+        with self._translated("copy to", target):
+            try:
+                file, info = open_object(original, source)
+            except _ABSENT as error:
+                self._require_root()
+                raise ObjectNotFound(f"{self._name(source)}: no such object") from error
+            with file:
+                self._make_directories(path.parent)
+                try:
+                    linked = link_object(original, path, os.fstat(file.fileno()).st_ino, info.metadata)
+                except FileNotFoundError as error:
+                    raise ObjectNotFound(f"{self._name(source)}: the object no longer exists") from error
+        self._sync("copy to", target, path.parent)
+        return info_of(target, linked)
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Open the file; a replacement does not change an open file."""
@@ -266,6 +282,19 @@ class FileStore(ObjectStore):
         if directory not in self._tidied:
             remove_left_behind(directory)
             self._tidied.add(directory)
+
+    def _sync(self, operation: str, key: str, directory: Path) -> None:
+        """Make the name of an object durable.
+
+        Raises:
+            OutcomeUnknown: it may be lost if the host crashes.
+        """
+        try:
+            sync_directory(directory)
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"{operation} {self._name(key)}: written, but the sync of its directory failed: {error}"
+            ) from error
 
     def _require_root(self) -> None:
         if not self._root.is_dir():

@@ -111,6 +111,11 @@ def write_beside(path: Path, temporary: Path, body: Body, metadata: Mapping[str,
         os.utime(file.fileno(), ns=(now, now))
         os.fsync(file.fileno())
         inode = os.fstat(file.fileno()).st_ino
+    return _write_metadata(path, inode, metadata)
+
+
+def _write_metadata(path: Path, inode: int, metadata: Mapping[str, str]) -> Path:
+    """Write the metadata of an object durably, and return the path of its file."""
     sidecar = metadata_path(path, inode)
     if metadata:
         sidecar.parent.mkdir(exist_ok=True)
@@ -148,6 +153,43 @@ def publish(temporary: Path, path: Path, condition: Condition, key: str) -> None
             # Readers ignore metadata of an inode without a name, so a failure here has no effect.
             with suppress(OSError):
                 metadata_path(path, replaced.st_ino).unlink(missing_ok=True)
+
+
+def link_object(source: Path, path: Path, inode: int, metadata: Mapping[str, str]) -> os.stat_result:
+    """Link an object to a second name, with its metadata.
+
+    The lock excludes another link to the same name, whose metadata would have the same file.
+
+    Args:
+        source: of the object.
+        path: the second name, in an existing directory.
+        inode: of the object, which the caller has open: so no other file has this inode.
+        metadata: of that inode.
+
+    Returns:
+        The properties of the linked file.
+
+    Raises:
+        PreconditionFailed: the second name exists.
+        FileNotFoundError: the object no longer exists.
+    """
+    with locked(path.parent):
+        sidecar = None if os.path.lexists(path) else _write_metadata(path, inode, metadata)
+        try:
+            os.link(source, path, follow_symlinks=False)
+            linked = path.stat()
+        except BaseException as error:
+            if sidecar is not None:
+                sidecar.unlink(missing_ok=True)
+            if not isinstance(error, FileExistsError):
+                raise
+            if path.is_dir():
+                raise IsADirectoryError(f"{path} is a directory") from None
+            raise PreconditionFailed(f"copy to {path}: the object exists; expected none") from None
+        if linked.st_ino != inode:  # the source was overwritten since, and the metadata is not of the new content
+            for each in (inode, linked.st_ino):
+                metadata_path(path, each).unlink(missing_ok=True)
+        return linked
 
 
 def open_object(path: Path, key: str) -> tuple[FileIO, ObjectInfo]:

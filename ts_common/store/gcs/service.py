@@ -42,7 +42,7 @@ from ts_common.store.byte_ranges import range_header
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.gcs.tokens import GIVE, default_tokens
 from ts_common.store.http.client import Request, Response
-from ts_common.store.http.service import Operations, Page, Put, Service
+from ts_common.store.http.service import Copying, Operations, Page, Put, Service
 
 _PUBLIC = "https://storage.googleapis.com"
 _METADATA = "x-goog-meta-"
@@ -55,6 +55,7 @@ _WRITE = "roles/storage.objectUser on the bucket (storage.objects.create, and de
 _OPERATIONS = Operations(
     check="objects.list",
     put="objects.insert",
+    copy="objects.rewrite",
     get="GET Object",
     head="HEAD Object",
     list="objects.list",
@@ -85,6 +86,7 @@ _WAYS_OUT = {
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
+    _OPERATIONS.copy: f"{_READ}, and {_WRITE}",
     _OPERATIONS.get: _READ,
     _OPERATIONS.head: _READ,
     _OPERATIONS.list: _READ,
@@ -155,6 +157,23 @@ class GcsService(Service):
         """Read the JSON of the response."""
         resource = parse_json(answer.body)
         return ObjectInfo(key, size, resource["generation"], _seconds(resource["updated"]), metadata)
+
+    def copy(self, source: str, target: str) -> Request:
+        """Return objects.rewrite."""
+        return self._rewrite(source, target, {})
+
+    def copied(self, key: str, source: str, target: str, answer: Response) -> ObjectInfo | Copying:
+        """Read the JSON of the response; a large copy requires several requests."""
+        found = parse_json(answer.body)
+        if not found["done"]:
+            return Copying(self._rewrite(source, target, {"rewriteToken": text_of(found["rewriteToken"])}))
+        resource = found["resource"]
+        return ObjectInfo(key, size_of(resource["size"]), resource["generation"], _seconds(resource["updated"]))
+
+    def _rewrite(self, source: str, target: str, query: Mapping[str, str]) -> Request:
+        objects = f"{self.base_url}/storage/v1/b/{self._bucket}/o"
+        path = f"{quote(source, safe='')}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
+        return Request("POST", f"{objects}/{path}?{urlencode({'ifGenerationMatch': '0', **query})}")
 
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
         """Return GET Object of the XML API."""

@@ -63,7 +63,15 @@ from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, p
 from ts_common.store.hdfs.namenode import NameNode, Status
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.response_body import EmptyBody, ResponseBody
-from ts_common.store.validation import SizedBody, body_size, check_directory, check_key, check_metadata, check_prefix
+from ts_common.store.validation import (
+    SizedBody,
+    body_size,
+    check_copy,
+    check_directory,
+    check_key,
+    check_metadata,
+    check_prefix,
+)
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
 _Found = TypeVar("_Found")
@@ -236,6 +244,28 @@ class WebHdfsStore(ObjectStore):
             return False
         return True
 
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Send RENAME, which overwrites nothing: the source has its new name only, and its ETag."""
+        check_copy(source, target)
+        path, destination = self._path(source), self._path(target)
+        self._require_object(path, source)
+        try:
+            try:
+                self._namenode.rename(path, destination, overwrite=False)
+            except ObjectNotFound:
+                self._require_object(path, source)
+                self._make(destination.rpartition("/")[0])
+                self._namenode.rename(path, destination, overwrite=False)
+        except ObjectNotFound as error:
+            self._require_object(path, source)  # else a part of the path is an object
+            name = self._name(target)
+            raise OperatorError(f"copy to {name}: a directory store cannot store this key: {error}") from error
+        try:
+            status = self._namenode.status(destination)
+        except (ObjectNotFound, StoreUnavailable) as error:
+            raise OutcomeUnknown(f"RENAME {self._name(target)}: renamed, but not read since: {error}") from error
+        return ObjectInfo(target, status.size, str(status.id), status.modified)
+
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Send GETFILESTATUS, GETXATTRS and OPEN."""
         check_key(key)
@@ -336,6 +366,19 @@ class WebHdfsStore(ObjectStore):
                 metadata = self._namenode.metadata(status.inode)
                 return use(status, ObjectInfo(key, status.size, str(status.id), status.modified, metadata))
         raise StoreUnavailable(f"{self._name(key)}: the object changed {_LOOKS} times while it was read")
+
+    def _require_object(self, path: str, key: str) -> None:
+        """Check that a path is an object's.
+
+        Raises:
+            ObjectNotFound: it is not.
+        """
+        try:
+            if not self._namenode.status(path).is_directory:
+                return
+        except ObjectNotFound:
+            self.check()
+        raise ObjectNotFound(f"{self._name(key)}: no such object")
 
     def _tidy(self, directory: str) -> None:
         """Remove old files of killed writers from a directory, or create it."""

@@ -38,13 +38,15 @@ from ts_common.store.contract import (
 )
 from ts_common.store.deletions import Deletions
 from ts_common.store.http.bodies import RequestBody
-from ts_common.store.http.client import HttpClient, Response
+from ts_common.store.http.client import HttpClient, Request, Response
+from ts_common.store.http.copies import copy_object
 from ts_common.store.http.service import Page, Service
 from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.validation import (
     SizedBody,
     body_size,
+    check_copy,
     check_directory,
     check_key,
     check_metadata,
@@ -131,6 +133,18 @@ class HttpStore(ObjectStore):
         self._raise_for(answer, call)
         with call.understood():
             return checked(self._service.info_of_put(key, length, dict(metadata), answer))
+
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Send the service's request once, and more until the copy ends."""
+        check_copy(source, target)
+        from_url, to_url = (f"{self._service.bucket_url}/{self._base}{key}" for key in (source, target))
+        call = Call(self._service.operations.copy, f"{from_url} to {to_url}", writes=True, copies=True)
+        return copy_object(self._service, self._sent, call, target, self._base + source, self._base + target)
+
+    def _sent(self, call: Call, request: Request) -> Response:
+        answer = self._client.send(call, request)
+        self._raise_for(answer, call)
+        return answer
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Send one request; the body of its response is streamed."""

@@ -43,6 +43,7 @@ class Operations:
 
     check: str
     put: str
+    copy: str
     get: str
     head: str
     list: str
@@ -62,6 +63,24 @@ class Put:
     request: Request
     before: bytes = b""
     after: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """A copy that the service has begun and not ended.
+
+    Attributes:
+        following: the next request: one that reads the state of the copy, or another one that copies.
+        reads: whether it reads.
+        waits: whether to wait before it.
+        failure: why the copy ended without a target, in words of the service; None if it continues. With a failure,
+            `following` removes what is left of the copy.
+    """
+
+    following: Request
+    reads: bool = False
+    waits: bool = False
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +150,18 @@ class Service(ABC):
         """
 
     @abstractmethod
+    def copy(self, source: str, target: str) -> Request:
+        """Return a request that copies one object if the target does not exist."""
+
+    @abstractmethod
+    def copied(self, key: str, source: str, target: str, answer: Response) -> ObjectInfo | Copying:
+        """Return the properties of the target, with this key, from a response to `copy` or to `Copying.following`.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is not such a response.
+        """
+
+    @abstractmethod
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
         """Return a request that reads one object; with an ETag, only the object with that ETag."""
 
@@ -174,7 +205,7 @@ class Service(ABC):
         kind = self.codes.get(code) or (None if status in _UNDECIDED else _BY_STATUS.get(status))
         if kind is None and (status in _UNDECIDED or status >= 500):
             return call.no_answer(failed)
-        if kind is ObjectNotFound and call.writes:
+        if kind is ObjectNotFound and call.writes and not call.copies:
             return PreconditionFailed(failed)  # the object of the condition does not exist
         if kind is AccessDenied:
             return self._denial(answer, call, code, failed)

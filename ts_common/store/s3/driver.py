@@ -22,6 +22,7 @@ from ts_common.errors import (
     BucketMissing,
     ObjectNotFound,
     OperatorError,
+    OutcomeUnknown,
     StoreUnavailable,
     TieredStorageError,
     WrongClock,
@@ -45,6 +46,7 @@ from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.response_body import EmptyBody, ResponseBody
+from ts_common.store.s3.copies import copy_object
 from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
 from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.s3.shared_clients import SharedClients
@@ -52,6 +54,7 @@ from ts_common.store.s3.writes import check_encrypted, storing_arguments
 from ts_common.store.validation import (
     SizedBody,
     body_size,
+    check_copy,
     check_directory,
     check_key,
     check_metadata,
@@ -166,6 +169,23 @@ class S3Store(ObjectStore):
             info = checked(ObjectInfo(key, length, strong(answer["ETag"]), _date(headers), dict(metadata)))
         check_encrypted(self._storing, answer, call.target)
         return info
+
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Send CopyObject once, then HeadObject for the size."""
+        check_copy(source, target)
+        from_url, to_url = (f"s3://{self._bucket}/{self._base}{key}" for key in (source, target))
+        call = Call("CopyObject", f"{from_url} to {to_url}", writes=True, copies=True)
+        try:
+            copy_object(self._writes, call, self._bucket, self._base + source, self._base + target, self._storing)
+        except (AccessDenied, ObjectNotFound):
+            # Some stores answer so if the bucket does not exist.
+            if not self._bucket_seen:
+                self._raise_if_bucket_missing()
+            raise
+        try:
+            return self.head(target)
+        except (ObjectNotFound, StoreUnavailable) as error:
+            raise OutcomeUnknown(f"{call.operation} {call.target}: copied, but not read since: {error}") from error
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Send GetObject."""

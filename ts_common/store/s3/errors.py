@@ -33,6 +33,7 @@ from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, wi
 READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without it S3 answers 403 for missing keys"
 NEEDED_PERMISSION = {
     "PutObject": "s3:PutObject",
+    "CopyObject": f"s3:PutObject on the target, and of the source {READ}",
     "GetObject": READ,
     "HeadObject": READ,
     "HeadBucket": "s3:ListBucket on the bucket",
@@ -56,6 +57,7 @@ WAY_OUT = {
     "ExpiredToken": "the credentials have expired: renew them",
     "InvalidToken": "the session token is invalid: renew the credentials",
     "InvalidObjectState": "the object is in an archive storage class: restore it first",
+    "InvalidRequest": "S3 copies an object of at most 5 GiB",
     "NotImplemented": "this store does not support the request (conditional writes?)",
     "PermanentRedirect": "the bucket is in another region: " + SET_REGION,
     "AuthorizationHeaderMalformed": "the bucket is in another region: " + SET_REGION,
@@ -97,6 +99,9 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
 # S3 did not complete the request, or could not order it against another one: 408, 409, and 400 RequestTimeout.
 UNDECIDED_STATUS = {408, 409}
 UNDECIDED_CODES = {"RequestTimeout", "ConditionalRequestConflict", "OperationAborted"}
+
+# The SDK's status for an error in a response with status 200, which S3 sends if a copy fails after it began.
+_EMBEDDED = 500
 
 _SKEWED = "RequestTimeTooSkewed"
 
@@ -228,7 +233,9 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
         kind = StoreThrottled  # a response to HEAD has no body with the code
     if kind is None and status >= 500:
         return call.no_answer(failed)
-    if kind is ObjectNotFound and call.writes:
+    if kind is StoreThrottled and call.copies and status == _EMBEDDED:
+        return call.no_answer(failed)  # S3 had begun the copy
+    if kind is ObjectNotFound and call.writes and not call.copies:
         # S3 answers so if the object of an If-Match does not exist.
         return PreconditionFailed(failed)
     if kind is AccessDenied:

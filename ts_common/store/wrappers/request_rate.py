@@ -159,6 +159,10 @@ class PacedStore(WrappedStore):
             )
         )
 
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Copy in the inner store, in turn."""
+        return self._pace.request(lambda: self._inner.copy_if_absent(source, target))
+
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Open in the inner store, in turn."""
         return self._open(key, byte_range)

@@ -17,6 +17,7 @@ from ts_common.store.contract import (
     IfMatch,
     ObjectInfo,
 )
+from ts_common.store.validation import check_copy
 from ts_common.store.wrappers.wrapped import WrappedStore
 
 WHAT_IS_LOST = (
@@ -43,6 +44,12 @@ class UnconditionalStore(WrappedStore):
         if condition is not None:
             self._check(key, condition)
         return super().put(key, body, size=size, metadata=metadata, crc32c=crc32c, archived=archived)
+
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Check first that the target does not exist: the store may ignore the condition of the copy."""
+        check_copy(source, target)
+        self._check(target, IfAbsent())
+        return super().copy_if_absent(source, target)
 
     def _check(self, key: str, condition: IfAbsent | IfMatch) -> None:
         try:

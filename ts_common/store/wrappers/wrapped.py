@@ -47,6 +47,10 @@ class WrappedStore(ObjectStore):
             key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
         )
 
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Call the inner store."""
+        return self._inner.copy_if_absent(source, target)
+
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """Call the inner store."""
         return self._inner.open(key, byte_range)

@@ -103,6 +103,8 @@ def test_a_sas_of_the_container_is_enough(azure: AzuriteServer, monkeypatch: pyt
             store.put("key", b"content", condition=IfMatch(etag))
             assert store.get("key")[0] == b"content"
             assert [info.key for info in store.list()] == ["key"]
+            store.copy_if_absent("key", "copy")
+            assert store.get("copy")[0] == b"content"
 
 
 def raises(expected: type[Exception] | None) -> AbstractContextManager[object]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,6 +215,87 @@ def test_a_put_whose_name_may_not_be_on_disk_is_undecided(
     with pytest.raises(OutcomeUnknown, match="the sync of its directory failed"):
         store.put("a", b"after")
     assert store.get("a")[0] == b"after"
+
+
+def test_a_copy_whose_name_may_not_be_on_disk_is_undecided(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target exists, but a crash might remove it."""
+    store.put("a", b"x")
+    monkeypatch.setattr(os, "fsync", fails_with(errno.EIO))
+    with pytest.raises(OutcomeUnknown, match=f"copy to file://{tmp_path}/b: written, but the sync"):
+        store.copy_if_absent("a", "b")
+    assert store.get("b")[0] == b"x"
+
+
+def test_a_copy_has_the_metadata_of_its_source_and_keeps_it(store: ObjectStore, tmp_path: Path) -> None:
+    """Each name has its own file of metadata; a rejected copy and a delete change no other one."""
+    store.put("a", b"x", metadata={"n": "1"})
+    first = store.copy_if_absent("a", "d/b")
+    assert dict(store.head("d/b").metadata) == {"n": "1"}
+    with pytest.raises(PreconditionFailed):
+        store.copy_if_absent("a", "d/b")
+    store.delete(["a"])
+    assert store.get("d/b") == (b"x", store.head("d/b"))
+    assert (store.head("d/b").etag, dict(store.head("d/b").metadata)) == (first.etag, {"n": "1"})
+    store.delete(["d/b"])
+    assert names(tmp_path / ".meta") | names(tmp_path / "d" / ".meta") == set()
+
+
+def test_metadata_that_a_killed_process_left_is_not_that_of_a_copy(store: ObjectStore, tmp_path: Path) -> None:
+    """A removed object of the target's name may have had the inode that the source has now."""
+    store.put("a", b"x")
+    (tmp_path / ".meta").mkdir()
+    (tmp_path / ".meta" / f"b.{(tmp_path / 'a').stat().st_ino}.json").write_text('{"left": "behind"}')
+    store.copy_if_absent("a", "b")
+    assert dict(store.head("b").metadata) == {}
+
+
+def test_a_copy_of_a_source_that_is_overwritten_meanwhile_has_no_foreign_metadata(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata that the driver read is that of the former content."""
+    store.put("a", b"former", metadata={"n": "former"})
+    real = os.link
+
+    def overwrite_first(*arguments: Any, **named: Any) -> None:
+        monkeypatch.setattr(os, "link", real)
+        store.put("a", b"newer", metadata={"n": "newer"})
+        real(*arguments, **named)
+
+    monkeypatch.setattr(os, "link", overwrite_first)
+    store.copy_if_absent("a", "d/b")
+    content, info = store.get("d/b")
+    assert (content, dict(info.metadata)) == (b"newer", {})
+
+
+def test_a_copy_of_a_source_that_is_removed_meanwhile_is_not_found(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left at the target, its metadata included."""
+    store.put("a", b"x", metadata={"n": "1"})
+    real = os.link
+
+    def remove_first(*arguments: Any, **named: Any) -> None:
+        store.delete(["a"])
+        real(*arguments, **named)
+
+    monkeypatch.setattr(os, "link", remove_first)
+    with pytest.raises(ObjectNotFound, match="no longer exists"):
+        store.copy_if_absent("a", "d/b")
+    assert [info.key for info in store.list()] == []
+    assert names(tmp_path / "d" / ".meta") == set()
+
+
+def test_a_copy_to_or_from_a_link_or_to_a_directory_is_an_error(store: ObjectStore, tmp_path: Path) -> None:
+    """A link could lead out of the root."""
+    store.put("a", b"x")
+    store.put("d/a", b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for source, target in (("link", "b"), ("a", "link"), ("a", "d"), ("a", "a/b")):
+        with pytest.raises(OperatorError):
+            store.copy_if_absent(source, target)
+    assert sorted(names(tmp_path) - {".lock"}) == ["a", "d", "link"]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])

@@ -16,7 +16,7 @@ from ts_common.store.contract import Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.factory import open_store
 from ts_common.store.gcs.service import GcsService, gcs_service
 from ts_common.store.http.client import Request, Response
-from ts_common.store.http.service import Page
+from ts_common.store.http.service import Copying, Page
 from ts_local.stores.fake_gcs import GcsServer
 
 
@@ -42,6 +42,19 @@ def test_no_cache_may_keep_what_is_written_over() -> None:
     """Google caches public objects for an hour unless they forbid it."""
     put = GcsService("bucket", "http://host", None).put("name", {}, None, None, None)
     assert b'"cacheControl": "no-store"' in put.before
+
+
+def test_a_copy_requests_that_no_object_has_the_name() -> None:
+    """Each request of a copy has the condition, and both names are encoded whole."""
+    service = GcsService("box", "http://host", None)
+    request = service.copy("base/a b%/ü", "base/c+d")
+    path = "http://host/storage/v1/b/box/o/base%2Fa%20b%25%2F%C3%BC/rewriteTo/b/box/o/base%2Fc%2Bd"
+    assert (request.method, request.url) == ("POST", f"{path}?ifGenerationMatch=0")
+    begun = service.copied("k", "base/a b%/ü", "base/c+d", page(done=False, rewriteToken="t/1"))
+    assert begun == Copying(Request("POST", f"{path}?ifGenerationMatch=0&rewriteToken=t%2F1"))
+    resource = {"generation": "7", "size": "5", "updated": "2026-11-22T02:33:34Z"}
+    done = service.copied("k", "base/a b%/ü", "base/c+d", page(done=True, resource=resource))
+    assert done == ObjectInfo("k", 5, "7", 1795314814.0)
 
 
 SERVICE = GcsService("box", "http://host", lambda: "t0ken")

@@ -20,6 +20,7 @@ from ts_common.errors import (
     PreconditionFailed,
     StoreThrottled,
     StoreUnavailable,
+    TieredStorageError,
     WrongClock,
 )
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
@@ -88,6 +89,37 @@ def test_u14_a_put_whose_response_is_lost_is_sent_once_and_its_outcome_is_unknow
         with pytest.raises(OutcomeUnknown, match=r"base/key"):
             told.store.put("key", b"x", condition=condition)
         assert len(told.server.requests) == 1
+
+
+def test_a_copy_whose_response_is_lost_is_sent_once_and_its_outcome_is_unknown(told: Told) -> None:
+    """The service may have copied; so may one that fails with 500, or sends something else."""
+    for lost in (b"", answer("500 Internal Server Error"), answer("409 Conflict"), answer("202 Accepted", b"{}")):
+        told.server.answers = [lost]
+        told.server.requests.clear()
+        with pytest.raises(OutcomeUnknown, match=r"base/key to .*base/copy"):
+            told.store.copy_if_absent("key", "copy")
+        assert len(told.server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "azure", "google", "kind"),
+    [
+        ("404 Not Found", "BlobNotFound", "notFound", ObjectNotFound),
+        ("404 Not Found", "CannotVerifyCopySource", "notFound", ObjectNotFound),
+        ("409 Conflict", "BlobAlreadyExists", "conditionNotMet", PreconditionFailed),
+        ("412 Precondition Failed", "ConditionNotMet", "conditionNotMet", PreconditionFailed),
+        ("403 Forbidden", "AuthorizationPermissionMismatch", "forbidden", AccessDenied),
+        ("503 Busy", "ServerBusy", "rateLimitExceeded", StoreThrottled),
+    ],
+)
+def test_what_a_refused_copy_means(
+    told: Told, status: str, azure: str, google: str, kind: type[TieredStorageError]
+) -> None:
+    """A "not found" is about the source, where that of a put is about its condition."""
+    told.server.answers = [told.refusal(status, azure, google), told.listing_of_nothing]
+    with pytest.raises(TieredStorageError, match=r"base/key to .*base/copy") as raised:
+        told.store.copy_if_absent("key", "copy")
+    assert type(raised.value) is kind
 
 
 def test_u14_a_server_that_fails_leaves_a_put_unknown_and_a_read_to_be_repeated(told: Told) -> None:

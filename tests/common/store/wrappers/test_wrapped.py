@@ -80,7 +80,8 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     assert [info.key for info in outer.list("d/", start_after="d/a")] == ["d/b"]
     assert list(outer.list_directories()) == ["d/", "e/"]
     assert outer.lifecycle_rules() == (RULE,)
-    outer.delete(["d/a", "e/a"])
+    assert outer.copy_if_absent("d/a", "c") == inner.head("c")
+    outer.delete(["c", "d/a", "e/a"])
     assert [info.key for info in inner.list()] == ["d/b"]
     with pytest.raises(ObjectNotFound):
         outer.head("d/a")
