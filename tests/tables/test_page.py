@@ -1,7 +1,11 @@
 """docs/tables.md: its file and commands run on a small archive, and its tables list every key."""
 
+import ast
+import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,23 +13,42 @@ import pytest
 from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.running import runner
+from ts_tables import Tables
 from ts_tables.definition.tables_file import TableDefinition
+from ts_tables.metrics import families
+from tsctl.exit_codes import ExitCode
 
 PAGE = CHECKOUT / "docs/tables.md"
+DAGS = CHECKOUT / "deploy/airflow/tables.py"
+_LOAD = """
+import json, pathlib, sys
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[1])
+dags = {
+    name: {"catchup": dag.catchup, "max_active_runs": dag.max_active_runs, "tasks": list(dag.task_ids)}
+    for name, dag in bag.dags.items()
+}
+pathlib.Path(sys.argv[2]).write_text(json.dumps({"errors": bag.import_errors, "dags": dags}))
+"""
+
+
+def write_file(directory: Path) -> None:
+    """Write the page's file, `tables.yaml`, for an archive and a lake in this directory."""
+    archive = MadeArchive(directory / "store")
+    archive.put_segment("page_views", 0, batches((0, 50)))
+    archive.commit("page_views", 50, last_stable_offset=50)
+    (file,) = blocks(PAGE, language="yaml")
+    text = file.text.replace("s3://bucket/base/prefix", archive.location)
+    text = text.replace("/var/lib/ts-uploader", str(directory)).replace("s3://lake", f"file://{directory}")
+    (directory / "tables.yaml").write_text(text)
 
 
 def test_the_pages_file_and_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """From top to bottom, with an archive and a lake of this test."""
-    archive = MadeArchive(tmp_path / "store")
-    archive.put_segment("page_views", 0, batches((0, 50)))
-    archive.commit("page_views", 50, last_stable_offset=50)
+    write_file(tmp_path)
     monkeypatch.chdir(tmp_path)
-    (file,) = blocks(PAGE, language="yaml")
-    text = file.text.replace("s3://bucket/base/prefix", archive.location)
-    text = text.replace("/var/lib/ts-uploader", str(tmp_path)).replace("s3://lake", f"file://{tmp_path}")
-    Path("tables.yaml").write_text(text)
     shell = [block for block in blocks(PAGE, language="sh") if block.text.startswith("tsctl")]
     ran = [command for block in shell for command in commands(block)]
     assert len(ran) == 5
@@ -40,6 +63,67 @@ def test_the_pages_file_and_commands_run(
     python, _ = blocks(PAGE, language="python")  # tests/tables/spark runs what the second one does
     exec(compile(python.text, str(PAGE), "exec"), {})
     assert capfd.readouterr().out == "0 {'page_views': 0}\n"
+
+
+def written(command: str, directory: Path) -> list[str]:
+    """Return the arguments of a command of `tsctl`, with a created table in the place of the page's file."""
+    write_file(directory)
+    Tables(directory / "tables.yaml").create("backup.page_views")
+    program, *arguments = shlex.split(command)
+    assert program == "/opt/tables/bin/tsctl"
+    places = {"/etc/ts-uploader": directory, "/var/lib/prometheus/node-exporter": directory}
+    for place, there in places.items():
+        arguments = [argument.replace(place, str(there)) for argument in arguments]
+    return arguments
+
+
+def test_the_line_of_the_crontab_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Five fields of times, then a command that adds rows and writes metrics."""
+    (line,) = blocks(PAGE, language="cron")
+    *times, flock, option, lock, command = line.text.split(maxsplit=8)
+    assert all(re.fullmatch(r"[\d*/,-]+", field) for field in times)
+    assert (len(times), flock, option, lock) == (5, "flock", "-n", "/var/lib/ts-uploader/tables.lock")
+    assert "50 records in 1 files" in runner(capfd)(*written(command, tmp_path)).out
+    assert 'ts_tables_records_total{table="backup.page_views"} 50.0' in (tmp_path / "tables.prom").read_text()
+
+
+def test_the_command_of_the_airflow_file_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A file without Airflow: it is Python, and its command adds rows and writes metrics."""
+    text = DAGS.read_text()
+    compile(text, str(DAGS), "exec")
+    (command,) = [
+        ast.literal_eval(each.value)
+        for each in ast.parse(text).body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "RUN"
+    ]
+    assert runner(capfd)(*written(command, tmp_path)).document["records"] == 50
+    assert 'ts_tables_records_total{table="backup.page_views"} 50.0' in (tmp_path / "tables.prom").read_text()
+
+
+@pytest.mark.full
+def test_airflow_loads_the_file(tmp_path: Path) -> None:
+    """In an environment of its own; no earlier interval is run, and no two runs overlap."""
+    python = tmp_path / "airflow" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "uv", "venv", "-q", "-p", sys.executable, python.parents[1]], check=True)
+    packages = ("apache-airflow==3.3.2", "apache-airflow-providers-standard==1.21.0")
+    subprocess.run([sys.executable, "-m", "uv", "pip", "install", "-q", "-p", str(python), *packages], check=True)
+    environment = {"AIRFLOW_HOME": str(tmp_path), "PATH": f"{python.parent}:/usr/bin:/bin"}
+    loading = [str(python), "-c", _LOAD, str(DAGS.parent), str(tmp_path / "loaded.json")]
+    subprocess.run(loading, env=environment, check=True)
+    assert json.loads((tmp_path / "loaded.json").read_text()) == {
+        "errors": {},
+        "dags": {"tables": {"catchup": False, "max_active_runs": 1, "tasks": ["run"]}},
+    }
+
+
+def test_the_page_lists_every_exit_code_and_metric() -> None:
+    """With the descriptions that the file of metrics has, and no other."""
+    section = PAGE.read_text().partition("## Schedulers and metrics")[2].partition("\n## ")[0]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \| ", section, re.MULTILINE)] == [*ExitCode]
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", section, re.MULTILINE)
+    assert rows == [
+        (each.name + "_total" * (each.type == "counter"), each.type, each.documentation) for each in families()
+    ]
 
 
 def test_the_page_lists_every_key_of_a_table() -> None:

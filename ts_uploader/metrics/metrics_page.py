@@ -37,6 +37,7 @@ def reference_page() -> str:
         "The agent serves them at `/metrics` in Prometheus' text format, with those of the process (`process_*`).",
         "[Monitoring](monitoring.md) describes how to collect them, or to send them to Graphite or StatsD. The",
         "[runbook](runbook.md) describes what to do when an alert fires.",
+        "[Tables](tables.md#schedulers-and-metrics) have metrics of their own.",
         "",
         "| metric | type | meaning |",
         "| --- | --- | --- |",
