@@ -57,7 +57,6 @@ WAY_OUT = {
     "ExpiredToken": "the credentials have expired: renew them",
     "InvalidToken": "the session token is invalid: renew the credentials",
     "InvalidObjectState": "the object is in an archive storage class: restore it first",
-    "InvalidRequest": "S3 copies an object of at most 5 GiB",
     "NotImplemented": "this store does not support the request (conditional writes?)",
     "PermanentRedirect": "the bucket is in another region: " + SET_REGION,
     "AuthorizationHeaderMalformed": "the bucket is in another region: " + SET_REGION,
@@ -100,6 +99,9 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
 UNDECIDED_STATUS = {408, 409}
 UNDECIDED_CODES = {"RequestTimeout", "ConditionalRequestConflict", "OperationAborted"}
 
+_IN_VAIN = "the store will reject the same request again"
+# https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
+_TOO_LARGE = "S3 copies an object of at most 5 GiB: is the source larger?"
 # The SDK's status for an error in a response with status 200, which S3 sends if a copy fails after it began.
 _EMBEDDED = 500
 
@@ -243,7 +245,8 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     if kind is BucketMissing:
         return BucketMissing(f"{failed}; {CHECK_BUCKET}")
     if kind is None or kind is OperatorError:
-        return OperatorError(f"{failed}; {WAY_OUT.get(code, 'the store will reject the same request again')}")
+        way_out = _TOO_LARGE if call.copies and code == "InvalidRequest" else WAY_OUT.get(code, _IN_VAIN)
+        return OperatorError(f"{failed}; {way_out}")
     return kind(failed)
 
 

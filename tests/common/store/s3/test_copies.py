@@ -74,6 +74,8 @@ def test_a_source_above_the_limit_is_named_as_such(far: ObjectStore, fake: FakeS
     fake.answers = [error("400 Bad Request", "InvalidRequest")]
     with pytest.raises(OperatorError, match="S3 copies an object of at most 5 GiB"):
         far.copy_if_absent("a", "b")
+    with pytest.raises(OperatorError, match="will reject the same request again"):
+        far.put("a", b"x")
 
 
 @pytest.mark.parametrize(
