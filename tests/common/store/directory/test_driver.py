@@ -252,9 +252,9 @@ def test_metadata_that_a_killed_process_left_is_not_that_of_a_copy(store: Object
 
 
 def test_a_copy_of_a_source_that_is_overwritten_meanwhile_has_no_foreign_metadata(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metadata that the driver read is that of the former content."""
+    """The metadata that the driver read is that of the former content, and its file is removed."""
     store.put("a", b"former", metadata={"n": "former"})
     real = os.link
 
@@ -267,6 +267,7 @@ def test_a_copy_of_a_source_that_is_overwritten_meanwhile_has_no_foreign_metadat
     store.copy_if_absent("a", "d/b")
     content, info = store.get("d/b")
     assert (content, dict(info.metadata)) == (b"newer", {})
+    assert names(tmp_path / "d" / ".meta") == set()
 
 
 def test_a_copy_of_a_source_that_is_removed_meanwhile_is_not_found(

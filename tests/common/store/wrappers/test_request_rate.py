@@ -120,3 +120,22 @@ def test_a_paced_store_is_the_store_behind_it(tmp_path: Path) -> None:
         with pytest.raises(StoreThrottled):
             store.head("d/a")
     assert pace.refused == 2
+
+
+def test_u14_a_throttled_copy_is_repeated_in_its_next_turn(tmp_path: Path) -> None:
+    """The store rejected it before it began."""
+
+    class Throttling(WrappedStore):
+        attempts = 0
+
+        def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+            self.attempts += 1
+            if self.attempts == 1:
+                raise StoreThrottled("SlowDown")
+            return super().copy_if_absent(source, target)
+
+    pace = Pace()
+    with PacedStore(Throttling(open_store(tmp_path.as_uri()), threads=1), pace, threads=1) as store:
+        store.put("a", b"x")
+        assert store.copy_if_absent("a", "b") == store.head("b")
+    assert pace.refused == 1
