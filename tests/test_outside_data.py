@@ -20,7 +20,7 @@ LOADS_COMMANDS = {"tsctl/cli.py"}
 # protoc in a process of its own, without a shell; no text of a schema is an argument. And Python itself, as a worker.
 RUNS_PROGRAMS = {"ts_common/schemas/protobuf/compiler.py", "ts_common/execution/process_pool.py"}
 # Between a process and the workers that it started, on a socket pair without a name; and a Spark driver and executors.
-PICKLES = {"ts_common/execution/messages.py", "ts_tables/engines/spark.py"}
+PICKLES = {"ts_common/execution/messages.py", "ts_tables/engines/spark/engine.py"}
 # The function around a kernel, from numbers and the types of its annotations.
 MAKES_FUNCTIONS = {"ts_common/decode/compilation.py"}
 

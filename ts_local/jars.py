@@ -1,8 +1,9 @@
-"""Jars of Kafka, ZooKeeper, Hadoop, Apicurio and Avro for Spark, and the oracle's class, fetched and built once.
+"""Jars of Kafka, ZooKeeper, Hadoop, Apicurio, Avro and Iceberg for Spark, and the oracle's class: fetched, built once.
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
     spark_avro_jar()  -> build/jars/spark-avro   `from_avro` and `to_avro`, which pyspark does not ship
+    iceberg_jars()    -> build/jars/spark-iceberg   Iceberg, with S3 and SQLite
     hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
     apicurio_jar()    -> build/jars/apicurio-2.6 Apicurio Registry
     oracle_classes()  -> build/oracle            DumpRecords.class
@@ -65,6 +66,15 @@ def spark_avro_jar() -> Path:
     """
     (jar,) = _fetched("spark-avro", _pom("spark-avro")).glob("*.jar")
     return jar
+
+
+def iceberg_jars() -> list[Path]:
+    """Return the jars for `spark.jars` that maintain Iceberg tables, fetched if needed.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    return sorted(_fetched("spark-iceberg", _pom("spark-iceberg")).glob("*.jar"))
 
 
 def hadoop_jars() -> Path:
@@ -214,7 +224,8 @@ def print_fetched(*things: tuple[str, Callable[[], Path]]) -> int:
 def main() -> int:
     """Fetch and build everything, and print the directories."""
     kafka = [(f"Kafka {line}", partial(kafka_jars, line)) for line in LINES]
-    return print_fetched(*kafka, ("Avro for Spark", spark_avro_jar), ("oracle", oracle_classes))
+    spark = [("Avro for Spark", spark_avro_jar), ("Iceberg for Spark", lambda: iceberg_jars()[0].parent)]
+    return print_fetched(*kafka, *spark, ("oracle", oracle_classes))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
+from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.tables_file import TableDefinition, TablesFile, parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.parquet_writer import Layout
@@ -191,6 +192,31 @@ class Tables:
         if not found.differences:
             target.adopt(opened)
         return found
+
+    def compact(
+        self, name: str, *, expire_after: float = EXPIRE_AFTER, retain_last: int = 1, spark: Any = None
+    ) -> Compaction:
+        """Rewrite the small files of a table by Spark, then expire snapshots; return what was done.
+
+        Args:
+            name: of the table.
+            expire_after: age in seconds of the snapshots that expire.
+            retain_last: so many snapshots stay, however old they are.
+            spark: a Spark session with the jars of Iceberg; None for that of this process. If it has none, one is
+                started with the settings of the file, and stays until it is stopped.
+
+        Raises:
+            as `ts_tables.compaction.compact`; ConfigurationError: the file has no such table; ModuleNotFoundError:
+                pyspark is missing.
+        """
+        from ts_tables.engines.spark.procedures import SparkProcedures  # noqa: PLC0415  (pyspark)
+        from ts_tables.engines.spark.session import open_session  # noqa: PLC0415  (pyspark)
+
+        self._definition(name)
+        target, settings = self._target(name), self._file.spark
+        session = open_session(settings) if spark is None else spark
+        procedures = SparkProcedures(session, CATALOG, target.catalog_properties, settings, name.split("."))
+        return compact(target, procedures, expire_after, retain_last)
 
     def contents(self, name: str) -> TableContents:
         """Return what a table has; raise as `drop`.

@@ -1,7 +1,8 @@
-"""The runs of `tsctl tables run`: one line for each, and metrics; on a terminal, progress."""
+"""Runs and compactions of several tables: one line for each, and metrics of runs; on a terminal, progress."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,43 @@ def run_all(
             _print(name, summary, output)
             waiting |= bool(summary.waits)
     return waiting, failed
+
+
+def compact_all(
+    found: "Tables", names: Sequence[str], expire_after: float, retain_last: int, output: Output
+) -> TieredStorageError | None:
+    """Compact tables; return the first error. An error of one does not stop the others.
+
+    Args:
+        found: the tables.
+        names: of those to compact.
+        expire_after: age in seconds of the snapshots that expire.
+        retain_last: so many snapshots stay, however old they are.
+        output: of the command.
+
+    Raises:
+        OperatorError: pyspark is missing.
+    """
+    failed = None
+    for name in names:
+        try:
+            done = found.compact(name, expire_after=expire_after, retain_last=retain_last)
+        except ModuleNotFoundError as error:
+            if (message := missing_package(error, "pyspark")) is None:
+                raise
+            raise OperatorError(message) from error
+        except TieredStorageError as error:
+            output.warn(f"{name}: {error}")
+            failed = failed or error
+            continue
+        output.text(
+            f"{name}: {done.rewritten.files:,} files became {done.rewritten.written:,}, "
+            f"{done.rewritten.manifests:,} manifests were rewritten, {done.expired.files:,} files were deleted; "
+            f"{done.files:,} data files, {done.bytes:,} bytes"
+        )
+        if output.as_json:
+            output.line({"table": name, **asdict(done)})
+    return failed
 
 
 def _print(name: str, done: "RunSummary", output: Output) -> None:

@@ -45,6 +45,7 @@ class MadeTable:
         begins: where it begins, by partition.
         warehouse: of the catalog; None for a directory.
         further: properties of the catalog.
+        catalog_name: of the catalog.
     """
 
     archive: MadeArchive
@@ -59,6 +60,7 @@ class MadeTable:
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     warehouse: str | None = None
     further: Mapping[str, str] = field(default_factory=dict)
+    catalog_name: str = "lake"
 
     @property
     def properties(self) -> dict[str, str]:
@@ -72,7 +74,7 @@ class MadeTable:
 
     @property
     def catalog(self) -> Catalog:
-        return open_catalog("lake", self.properties)
+        return open_catalog(self.catalog_name, self.properties)
 
     @property
     def table(self) -> Table:
@@ -87,7 +89,7 @@ class MadeTable:
     def target(self) -> IcebergTarget:
         terms = tuple(parse_term(text, RAW_SCHEMA) for text in self.partition_by)
         layout = Layout(RAW_SCHEMA, terms, self.sort_by)
-        return IcebergTarget(TableName("lake", self.properties, NAME), layout, REQUIRED, self.on_foreign)
+        return IcebergTarget(TableName(self.catalog_name, self.properties, NAME), layout, REQUIRED, self.on_foreign)
 
     def planner(self) -> Planner:
         query = Query(

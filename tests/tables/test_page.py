@@ -37,10 +37,10 @@ def write_file(directory: Path) -> None:
     archive = MadeArchive(directory / "store")
     archive.put_segment("page_views", 0, batches((0, 50)))
     archive.commit("page_views", 50, last_stable_offset=50)
-    (file,) = blocks(PAGE, language="yaml")
+    file, spark = blocks(PAGE, language="yaml")
     text = file.text.replace("s3://bucket/base/prefix", archive.location)
     text = text.replace("/var/lib/ts-uploader", str(directory)).replace("s3://lake", f"file://{directory}")
-    (directory / "tables.yaml").write_text(text)
+    (directory / "tables.yaml").write_text(text + spark.text)
 
 
 def test_the_pages_file_and_commands_run(

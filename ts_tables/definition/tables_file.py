@@ -82,6 +82,14 @@ def _texts(value: Any) -> Any:
     }
 
 
+def _spark_settings(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not str(key).startswith("spark.") or isinstance(item, Mapping | list):
+                raise ValueError(f"{key}: a setting of Spark is expected, as spark.master: local[4]")
+    return _texts(value)
+
+
 Names = Annotated[tuple[Annotated[str, AfterValidator(_topic)], ...], BeforeValidator(_listed)]
 
 
@@ -184,6 +192,9 @@ class TablesFile(BaseModel):
     catalog: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(
         description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse.", min_length=1
     )
+    spark: Annotated[dict[str, str], BeforeValidator(_spark_settings)] = Field(
+        {}, description="Settings of the Spark session that compacts tables, as spark.master and spark.jars.packages."
+    )
     tables: dict[Annotated[str, AfterValidator(_table_name)], TableDefinition] = Field(
         description="By namespace and name.", min_length=1
     )
@@ -203,7 +214,8 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
 
     Args:
         content: of the file.
-        settings: each `archive.KEY=VALUE`, `catalog.KEY=VALUE` or, of a table, `KEY=VALUE`; a value is YAML.
+        settings: each `archive.KEY=VALUE`, `catalog.KEY=VALUE`, `spark.KEY=VALUE` or, of a table, `KEY=VALUE`; a value
+            is YAML.
         table: the one that is named; None if none is, or several are.
         source: for messages.
 
@@ -224,8 +236,10 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
             problems.append(f"{setting}: KEY=VALUE is expected")
         elif dot and part in {"archive", "catalog"} and inner:
             found[part] = {**(found.get(part) or {}), inner: value}
+        elif part == "spark" and inner:
+            found["spark"] = {**(found.get("spark") or {}), key: value}  # each name of Spark's begins so
         elif table is None:
-            problems.append(f"{setting}: name one table, or begin the key with archive. or catalog.")
+            problems.append(f"{setting}: name one table, or begin the key with archive., catalog. or spark.")
         else:
             tables = dict(found.get("tables") or {})
             tables[table] = {**(tables.get(table) or {}), key: value}

@@ -153,6 +153,11 @@ class IcebergTarget:
         self._on_foreign = on_foreign
         self._catalog: Catalog = open_catalog(table.catalog, table.properties)
 
+    @property
+    def catalog_properties(self) -> dict[str, str]:
+        """The properties of the catalog, with those of pyiceberg's own file and of the catalog's server."""
+        return {key: str(value) for key, value in self._catalog.properties.items()}
+
     def create(self, state: TableState) -> bool:
         """Create the table with its first commit, which has a state and no rows; return whether it was created.
 

@@ -15,7 +15,7 @@ from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.installed import missing_package
 from tsctl.exit_codes import ExitCode
 from tsctl.output import NOTHING, Output
-from tsctl.table_runs import recording, run_all, with_progress
+from tsctl.table_runs import compact_all, recording, run_all, with_progress
 
 if TYPE_CHECKING:
     from ts_tables import Tables
@@ -35,8 +35,8 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Set a value, with or without a file: archive.KEY=VALUE, catalog.KEY=VALUE, or KEY=VALUE of the named "
-        "table; VALUE is YAML.",
+        help="Set a value, with or without a file: archive.KEY=VALUE, catalog.KEY=VALUE, spark.KEY=VALUE, or "
+        "KEY=VALUE of the named table; VALUE is YAML.",
         metavar="KEY=VALUE",
         show_default=False,
     ),
@@ -88,7 +88,7 @@ def run(
     if dry_run:
         _print_plans(found, chosen, output)
         return
-    seconds = None if every is None else _seconds(every)
+    seconds = None if every is None else _seconds(every, "--every")
     record = recording(metrics_file, output)
     with _stopping(seconds is not None) as stopped:
         while True:
@@ -191,6 +191,27 @@ def verify(
         raise typer.Exit(ExitCode.FOUND)
 
 
+@tables.command("compact")
+def compact(
+    names: NamesArgument = None,
+    file: FileOption = None,
+    settings: SetOption = None,
+    expire_after: Annotated[
+        str, typer.Option("--expire-after", help="Age of the snapshots that expire, as in 12h.", metavar="AGE")
+    ] = "5d",
+    retain_last: Annotated[
+        int, typer.Option("--retain-last", min=1, help="So many snapshots stay, however old they are.")
+    ] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Rewrite small files of Iceberg tables by Spark, then expire snapshots. It needs pyspark and Iceberg's jars."""
+    age = _seconds(expire_after, "--expire-after")
+    found, output = _open(file, settings, names), Output(as_json)
+    failed = compact_all(found, names or found.names, age, retain_last, output)
+    if failed is not None:
+        raise failed
+
+
 @tables.command("adopt")
 def adopt(
     name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
@@ -278,13 +299,13 @@ def _print_plans(found: "Tables", names: Sequence[str], output: Output) -> None:
             output.warn(f"{name}: {sentence}")
 
 
-def _seconds(every: str) -> int:
+def _seconds(text: str, option: str) -> int:
     from ts_tables.definition.sizes import parse_seconds  # noqa: PLC0415  (pydantic)
 
     try:
-        return parse_seconds(every)
+        return parse_seconds(text)
     except ValueError as error:
-        raise ConfigurationError("command line", [f"--every={every}: {error}"]) from error
+        raise ConfigurationError("command line", [f"{option}={text}: {error}"]) from error
 
 
 @contextmanager

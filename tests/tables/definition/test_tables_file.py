@@ -7,7 +7,7 @@ import pytest
 from ts_common.errors import ConfigurationError
 from ts_tables.claims.advance import OnHole
 from ts_tables.definition.sizes import parse_seconds, parse_size
-from ts_tables.definition.tables_file import json_schema, read_tables_file
+from ts_tables.definition.tables_file import json_schema, parse_tables, read_tables_file, with_settings
 
 GOOD = """
 archive: {url: s3://bucket/base, cluster: prod}
@@ -77,6 +77,16 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
         assert part in text, text
 
 
+def test_settings_of_spark_are_texts_by_their_own_names(tmp_path: Path) -> None:
+    """By the file, and by settings of a command."""
+    content = {"archive": {"config": "/a"}, "catalog": {"uri": "u"}, "tables": {"b.t": {"topics": "t"}}}
+    given = with_settings(content, ["spark.master=local[2]", "spark.ui.enabled=false"], None, "--set")
+    assert parse_tables(given, "file").spark == {"spark.master": "local[2]", "spark.ui.enabled": "false"}
+    for wrong in ({"master": "local"}, {"spark.jars": ["a.jar"]}, {"spark.sql": {"catalog": "x"}}):
+        with pytest.raises(ConfigurationError, match=r"spark: .*: a setting of Spark is expected"):
+            parse_tables({**content, "spark": wrong}, "file")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -117,4 +127,4 @@ def test_sizes_and_times_are_read_as_people_write_them() -> None:
 
 def test_editors_get_a_json_schema() -> None:
     """Of the whole file."""
-    assert {"archive", "catalog", "tables"} == {*json_schema()["properties"]}
+    assert {"archive", "catalog", "spark", "tables"} == {*json_schema()["properties"]}

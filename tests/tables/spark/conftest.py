@@ -1,8 +1,25 @@
-"""What PySpark leaves behind in every test."""
+"""A Spark session with Iceberg's jars, and what PySpark leaves behind in every test."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark_sessions import local_session
+from ts_local.jars import iceberg_jars
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores; a task that fails is tried again."""
+    settings = {"spark.jars": ",".join(map(str, iceberg_jars()))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
+        with local_session(tmp_path_factory.mktemp("warehouse"), "local[2, 4]", settings) as session:
+            yield session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,8 +2,7 @@
 
 import os
 import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,22 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.made_archive import MadeArchive, batches, steps
-from tests.spark_sessions import local_session
 from tests.tables.made_tables import MadeTable
 from ts_common.errors import CorruptData
 from ts_tables.engines.spark import SparkEngine
 from ts_tables.run import run_once
 from ts_tables.verify.run import verify
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores; a task that fails is tried again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
-        with local_session(tmp_path_factory.mktemp("warehouse"), "local[2, 4]") as session:
-            yield session
 
 
 @pytest.fixture

@@ -1,0 +1,5 @@
+"""Spark: its engine, and the maintenance of Iceberg tables by its procedures. Only this room imports pyspark."""
+
+from ts_tables.engines.spark.engine import SparkEngine
+
+__all__ = ["SparkEngine"]
