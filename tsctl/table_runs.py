@@ -98,7 +98,7 @@ def compact_all(
     Raises:
         OperatorError: pyspark is missing.
     """
-    failed = None
+    failed: TieredStorageError | None = None
     for name in names:
         try:
             done = found.compact(name, expire_after=expire_after, retain_last=retain_last)
@@ -107,8 +107,10 @@ def compact_all(
                 raise
             raise OperatorError(message) from error
         except TieredStorageError as error:
-            output.warn(f"{name}: {error}")
-            failed = failed or error
+            if failed is None:
+                failed = error  # the command ends with it
+            else:
+                output.warn(f"{name}: {error}")
             continue
         output.text(
             f"{name}: {done.rewritten.files:,} files became {done.rewritten.written:,}, "

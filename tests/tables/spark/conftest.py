@@ -14,7 +14,10 @@ from ts_local.jars import iceberg_jars
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores; a task that fails is tried again."""
-    settings = {"spark.jars": ",".join(map(str, iceberg_jars()))}
+    settings = {
+        "spark.driver.extraClassPath": ":".join(map(str, iceberg_jars())),  # `spark.jars` copies them
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # its code runs once
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))

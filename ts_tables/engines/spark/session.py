@@ -65,4 +65,5 @@ def _line_of(error: Exception) -> str:
     """Return the first line of an error that has a text; py4j's own message is only that there was one."""
     java = getattr(error, "java_exception", None)
     text = str(error if java is None else java)
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:_ERROR_CHARACTERS]
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return first[:_ERROR_CHARACTERS].removesuffix(".")
