@@ -160,7 +160,7 @@ def place_of_arguments(
         )
     if entropy_bits is not None and not is_whole(entropy_bits, 0, MAX_ENTROPY_BITS):
         problems.append(f"prefix_entropy_bits={entropy_bits!r}: a number from 0 to {MAX_ENTROPY_BITS} is expected")
-    connection = _connection(options, problems)
+    connection = connection_of(options, problems)
     if parsed is not None and parsed.scheme is not Scheme.S3 and connection != BY_ENVIRONMENT:
         problems.append(f"storage_options: they apply to S3 only, and {parsed} is not S3; drop them")
     if problems or parsed is None or not isinstance(cluster, str):
@@ -168,8 +168,13 @@ def place_of_arguments(
     return Place(cluster, entropy_bits, (Endpoint(str(parsed), StorageOptions(connection)),))
 
 
-def _connection(options: Mapping[str, Any] | None, problems: list[str]) -> Connection:
-    """Return the connection of `storage_options`, named as the attributes of `Connection` and `Credentials`."""
+def connection_of(options: Mapping[str, Any] | None, problems: list[str]) -> Connection:
+    """Return the connection of `storage_options`, named as the attributes of `Connection` and `Credentials`.
+
+    Args:
+        options: names and values; None for the environment's.
+        problems: one sentence is appended for each mistake.
+    """
     given: Any = {} if options is None else options
     if not isinstance(given, Mapping):
         problems.append("storage_options: names and values are expected, as in {'region': 'eu-west-1'}")

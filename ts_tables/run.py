@@ -1,16 +1,17 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from ts_common.errors import OutcomeUnknown
 from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
+from ts_tables.files.reading import TableFile
 from ts_tables.planning.plan import TablePlan, TakenBack
 from ts_tables.targets import Added, HeadMoved, OpenedTable, Target
-from ts_tables.tasks import TakenBackTask, Task, TaskResult, WriteTask
+from ts_tables.tasks import MergeTask, TakenBackTask, Task, TaskResult, WriteTask
 
 Engine = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]  # runs tasks; returns their results in their order
 
@@ -72,7 +73,7 @@ def run_once(target: Target, plans: Plans, engine: Engine, summary: RunSummary |
         opened: OpenedTable = target.open()
         plan = plans.plan(opened.state)
         summary.waits, summary.lag = plan.waits, dict(plan.lag)
-        if plan.is_empty:
+        if plan.is_empty and not opened.is_due:
             break
         _commit(target, opened, plan, engine, summary)
         if not plan.has_more:
@@ -87,23 +88,36 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
     try:
         affected = _affected(opened, plan)
         tasks: list[Task] = [
-            WriteTask(work, opened.layout, opened.files(identity, number), opened.describer)
+            WriteTask(work, opened.layout, opened.files(identity, number, [work.covered]))
             for number, work in enumerate(plan.work)
         ]
         tasks += [
             TakenBackTask(
-                open_file, entries, plan.keeps, opened.layout, opened.files(identity, number), opened.describer
+                file,
+                entries,
+                plan.keeps,
+                opened.layout,
+                opened.files(identity, number, opened.covered(file)),
             )
-            for number, (open_file, entries) in enumerate(affected.values(), len(tasks))
+            for number, (file, entries) in enumerate(affected, len(tasks))
         ]
-        results: Sequence[TaskResult] = engine(tasks)
-        if len(results) != len(tasks):
-            raise AssertionError(f"{len(tasks)} tasks have {len(results)} results")
+        results = _results(engine, tasks)
+        replaced = () if plan.keeps else [file.path for file, _ in affected]
+        arranged = opened.arrange([each for result in results for each in result.files], replaced)
+        merges = [
+            MergeTask(
+                tuple(files),
+                opened.layout,
+                opened.files(identity, number, [each for file in files for each in opened.covered(file)]),
+            )
+            for number, files in enumerate(arranged.merges, len(tasks))
+        ]
         added = Added(
-            files=[each for result in results for each in result.files],
-            replaced=() if plan.keeps else [*affected],
+            files=[*arranged.shown, *(each for result in _results(engine, merges) for each in result.files)],
+            replaced=replaced,
             late=plan.late,
             valid_through=_valid_through(results),
+            held=arranged.held,
         )
         sent = True
         summary.conflicts += target.commit(opened, identity, _keeping(plan, affected, results), added)
@@ -125,21 +139,28 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
     summary.removed += target.clean()
 
 
-def _affected(opened: OpenedTable, plan: TablePlan) -> dict[str, tuple[Callable[[], BinaryIO], tuple[TakenBack, ...]]]:
-    """Return the files that can have rows that were taken back, by path, each with the entries of the plan."""
-    affected: dict[str, tuple[Callable[[], BinaryIO], tuple[TakenBack, ...]]] = {}
+def _results(engine: Engine, tasks: Sequence[Task]) -> Sequence[TaskResult]:
+    results: Sequence[TaskResult] = engine(tasks) if tasks else []
+    if len(results) != len(tasks):
+        raise AssertionError(f"{len(tasks)} tasks have {len(results)} results")
+    return results
+
+
+def _affected(opened: OpenedTable, plan: TablePlan) -> list[tuple[TableFile, tuple[TakenBack, ...]]]:
+    """Return the files that can have rows that were taken back, each with the entries of the plan."""
+    affected: dict[str, tuple[TableFile, tuple[TakenBack, ...]]] = {}
     for entry in plan.taken_back:
-        for path, open_file in opened.files_with(entry):
-            affected[path] = (open_file, (*affected.get(path, (open_file, ()))[1], entry))
-    return affected
+        for file in opened.files_with(entry):
+            affected[file.path] = (file, (*affected.get(file.path, (file, ()))[1], entry))
+    return list(affected.values())
 
 
-def _keeping(plan: TablePlan, affected: Mapping[str, Any], results: Sequence[TaskResult]) -> TableState:
+def _keeping(plan: TablePlan, affected: Sequence[Any], results: Sequence[TaskResult]) -> TableState:
     """Return the plan's state with the rows that were taken back and stay."""
     if not plan.keeps or not affected:
         return plan.state
     sums: dict[tuple[TakenBack, int], DigestSum] = {}
-    for (_, entries), result in zip(affected.values(), results[-len(affected) :], strict=True):
+    for (_, entries), result in zip(affected, results[-len(affected) :], strict=True):
         for entry, by_block in zip(entries, result.found, strict=True):
             for number, found in by_block.items():
                 sums[entry, number] = sums.get((entry, number), DigestSum()) + found

@@ -9,25 +9,30 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from ts_common.errors import ConfigurationError, DataLoss
+from ts_common.errors import ConfigurationError, DataLoss, OperatorError
 from ts_common.model import TopicPartition
 from ts_common.query.locations import by_location
 from ts_common.query.query import Query
+from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
+from ts_reader.place import connection_of
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.tables_file import TableDefinition, TablesFile, parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
-from ts_tables.files.parquet_writer import Layout
+from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
 from ts_tables.holds import publish, withdraw
-from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableContents, TableName
+from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.plain.staging import Place
+from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
 from ts_tables.run import Engine, RunSummary, run_once
+from ts_tables.targets import TableContents, Target
 from ts_tables.verify.run import Verification, verify
 
 CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
@@ -206,17 +211,43 @@ class Tables:
                 started with the settings of the file, and stays until it is stopped.
 
         Raises:
-            as `ts_tables.compaction.compact`; ConfigurationError: the file has no such table; ModuleNotFoundError:
-                pyspark is missing.
+            as `ts_tables.compaction.compact`; ConfigurationError: the file has no such table; OperatorError: it is of
+                plain files; ModuleNotFoundError: pyspark is missing.
         """
         from ts_tables.engines.spark.procedures import SparkProcedures  # noqa: PLC0415  (pyspark)
         from ts_tables.engines.spark.session import open_session  # noqa: PLC0415  (pyspark)
 
         self._definition(name)
         target, settings = self._target(name), self._file.spark
+        if not isinstance(target, IcebergTarget):
+            raise OperatorError(f"table {name} has plain files: Spark does not compact them")
         session = open_session(settings) if spark is None else spark
         procedures = SparkProcedures(session, CATALOG, target.catalog_properties, settings, name.split("."))
         return compact(target, procedures, expire_after, retain_last)
+
+    def is_plain(self, name: str) -> bool:
+        """Return whether a table has plain files.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            ConfigurationError: the file has no such table.
+        """
+        return self._definition(name).format != "iceberg"
+
+    def show_held(self, name: str) -> RunSummary:
+        """Merge and show the plain files of a table that are held, whatever their age; return what was done.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            as `run`; OperatorError: it is an Iceberg table.
+        """
+        if not self.is_plain(name):
+            raise OperatorError(f"table {name} is an Iceberg table: no file of it is held")
+        return run_once(self._target(name, max_age=0), _NothingNew(), self._engine)
 
     def contents(self, name: str) -> TableContents:
         """Return what a table has; raise as `drop`.
@@ -280,17 +311,46 @@ class Tables:
         scan = self._archive.scan(topics, isolation_level=definition.isolation, include_headers=True)
         return list(by_location(scan.query))
 
-    def _target(self, name: str) -> IcebergTarget:
+    def _target(self, name: str, max_age: int | None = None) -> Target:
         definition = self._definition(name)
         layout = Layout(
             RAW_SCHEMA,
             tuple(parse_term(text, RAW_SCHEMA) for text in definition.partition_by),
             definition.sort_by,
             definition.target_size,
-            definition.compression,
+            definition.codec,
+            FileFormat.JSON_LINES if definition.format == "json" else FileFormat.PARQUET,
         )
-        place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
-        return IcebergTarget(place, layout, REQUIRED, OnForeign(definition.foreign))
+        if definition.format == "iceberg":
+            place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
+            return IcebergTarget(place, layout, REQUIRED, OnForeign(definition.foreign))
+        age = definition.max_age if max_age is None else max_age
+        return PlainTarget(name, self._place(name, definition), layout, age)
+
+    def _place(self, name: str, definition: TableDefinition) -> Place:
+        """Return where the plain files of a table are.
+
+        Raises:
+            ConfigurationError: the location or an option is wrong.
+        """
+        location = parse_location(definition.location or "")
+        options = definition.storage_options
+        if options is None and location.scheme is Scheme.S3:
+            options = self._file.archive.storage_options
+        problems: list[str] = []
+        connection = connection_of(options, problems)
+        if problems:
+            raise ConfigurationError(f"tables.{name}", problems)
+        return Place(str(location), connection)
+
+
+class _NothingNew:
+    """Plans commits without new rows."""
+
+    def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
+        """Return a plan that adds nothing."""
+        del is_first
+        return TablePlan(state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
 
 
 def _partitions(state: TableState) -> Iterator[PartitionStatus]:

@@ -1,14 +1,16 @@
 """What a run needs of a table, whatever its format is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from ts_common.errors import StaleStateError
 from ts_tables.claims.state import TableState
-from ts_tables.files.parquet_writer import Layout
+from ts_tables.files.layout import Layout
+from ts_tables.files.reading import TableFile
 from ts_tables.planning.plan import TakenBack
-from ts_tables.tasks import Describer, NewFiles
+from ts_tables.planning.work import Covered
+from ts_tables.tasks import NewFiles
 
 
 class HeadMoved(StaleStateError):
@@ -16,11 +18,27 @@ class HeadMoved(StaleStateError):
 
 
 @dataclass(frozen=True, slots=True)
+class Arranged:
+    """What a commit does with new files.
+
+    Attributes:
+        shown: files that the commit shows as they are.
+        held: files whose rows it claims, and that wait to be merged; those that waited before among them.
+        merges: files that are merged first, each into one that the commit shows.
+    """
+
+    shown: Sequence[Mapping[str, Any]]
+    held: Sequence[Mapping[str, Any]] = ()
+    merges: Sequence[Sequence[TableFile]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
     """What a commit adds to a table.
 
     Attributes:
-        files: as `ts_tables.tasks.Describer.describe` returns them.
+        files: as `ts_tables.tasks.NewFiles.describe` returns them.
+        held: as of `Arranged`.
         replaced: paths of files whose rows `files` has as far as they stay.
         late: the number of passed holes that it claims.
         valid_through: the least, over the partitions that moved, of the greatest timestamp of their rows, ms; None
@@ -31,6 +49,24 @@ class Added:
     replaced: Sequence[str]
     late: int
     valid_through: int | None
+    held: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """What a table has.
+
+    Attributes:
+        location: of its files.
+        rows: their number.
+        files: their number.
+        bytes: of these.
+    """
+
+    location: str
+    rows: int
+    files: int
+    bytes: int
 
 
 class OpenedTable(Protocol):
@@ -46,13 +82,14 @@ class OpenedTable(Protocol):
         """The layout of its files."""
         ...
 
-    @property
-    def describer(self) -> Describer:
-        """What describes its files."""
-        ...
+    def files(self, plan: str, number: int, covered: Sequence[Covered]) -> NewFiles:
+        """Return what opens and describes the files of one part of a plan.
 
-    def files(self, plan: str, number: int) -> NewFiles:
-        """Return what opens the files of one part of a plan."""
+        Args:
+            plan: its id.
+            number: of the part.
+            covered: offsets that contain those of the rows.
+        """
         ...
 
     def begin(self, plan: str) -> None:
@@ -64,20 +101,62 @@ class OpenedTable(Protocol):
         """What names the version of the table that was opened."""
         ...
 
-    def all_files(self) -> Sequence[tuple[str, Callable[[], BinaryIO]]]:
-        """Return the path of each file of the table, and what opens it for reading."""
+    @property
+    def is_due(self) -> bool:
+        """Whether files have waited long enough: a commit shows them, also without new rows."""
         ...
 
-    def files_with(self, taken_back: TakenBack) -> Sequence[tuple[str, Callable[[], BinaryIO]]]:
-        """Return the path of each file that can have rows of an entry, and what opens it for reading."""
+    def all_files(self) -> Sequence[TableFile]:
+        """Return each file of the table."""
+        ...
+
+    def files_with(self, taken_back: TakenBack) -> Sequence[TableFile]:
+        """Return each file that can have rows of an entry."""
+        ...
+
+    def covered(self, file: TableFile) -> Sequence[Covered]:
+        """Return offsets that contain those of a file's rows; nothing if the table does not need them."""
+        ...
+
+    def arrange(self, files: Sequence[Mapping[str, Any]], replaced: Sequence[str]) -> Arranged:
+        """Return what a commit does with new files.
+
+        Args:
+            files: as they were described.
+            replaced: paths of files that the commit removes.
+        """
         ...
 
 
 class Target(Protocol):
     """A table that runs add to; `ts_tables.iceberg.target` says what each call raises."""
 
+    def create(self, state: TableState) -> bool:
+        """Create the table with a state without claims; return whether it did not exist."""
+        ...
+
     def open(self) -> Any:
         """Return the table as it is now, after a check of what happened to it: an `OpenedTable`."""
+        ...
+
+    def open_any(self) -> Any:
+        """Return the table with the claims of our last commit that it has, whatever happened to it since."""
+        ...
+
+    def problem(self, opened: Any) -> str | None:
+        """Return what is wrong with a table that `open_any` returned; None if nothing is."""
+        ...
+
+    def adopt(self, opened: Any) -> None:
+        """Commit the claims of a table that `open_any` returned, so that runs continue from there."""
+        ...
+
+    def contents(self) -> TableContents:
+        """Return what the table has, whatever happened to it."""
+        ...
+
+    def drop(self, *, purge: bool) -> None:
+        """Remove the table, and its files if told."""
         ...
 
     def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> int:

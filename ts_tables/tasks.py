@@ -1,44 +1,38 @@
 """What a task does: it reads the rows of one part of a plan, and writes them to files."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ts_common.decode.memory import RecycledMemory
-from ts_common.errors import CorruptData, StoreUnavailable
+from ts_common.errors import StoreUnavailable
 from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, sum_of
-from ts_tables.files.parquet_writer import FileWriter, Layout, WrittenFile
+from ts_tables.files.file_writer import FileWriter
+from ts_tables.files.layout import Layout, WrittenFile
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
+from ts_tables.files.reading import TableFile
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
-
-_ID: Final = b"PARQUET:field_id"
-_REWRITTEN_ROWS: Final = 1 << 15
 
 Task = Callable[[], "TaskResult"]
 
 
 class NewFiles(Protocol):
-    """Opens the files of a task."""
+    """Opens the files of a task, and describes them for the commit."""
 
     def open(self, key: Key, /) -> tuple[str, BinaryIO]:
         """Return the path of a new file for rows of a partition key, and a stream to write it."""
         ...
 
-
-class Describer(Protocol):
-    """Describes a file for the commit."""
-
-    def describe(self, written: WrittenFile) -> dict[str, Any]:
-        """Return JSON values."""
+    def describe(self, written: WrittenFile, /) -> dict[str, Any]:
+        """Return JSON values for a complete file."""
         ...
 
 
@@ -48,7 +42,7 @@ class TaskResult:
 
     Attributes:
         partition: prefix of the keys of its partition.
-        files: as `Describer.describe` returns them.
+        files: as `NewFiles.describe` returns them.
         rows: their number.
         last_timestamp: the greatest of the rows, ms; None without rows, or if none has one.
         found: for each entry of a `TakenBackTask`, the sums of its rows by the number of their block.
@@ -68,14 +62,12 @@ class WriteTask:
     Attributes:
         work: what to read.
         layout: of the files.
-        files: opens them.
-        describer: describes them.
+        files: opens and describes them.
     """
 
     work: Work
     layout: Layout
     files: NewFiles
-    describer: Describer
 
     def __call__(self) -> TaskResult:
         """Read the rows, and write them.
@@ -101,7 +93,7 @@ class WriteTask:
             writer.abort()
             raise
         prefix = split.ranges[0].copies[0].keys.prefix
-        return TaskResult(prefix, tuple(self.describer.describe(each) for each in written), rows, last)
+        return TaskResult(prefix, tuple(self.files.describe(each) for each in written), rows, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +101,18 @@ class TakenBackTask:
     """Finds the rows of a file that were taken back; writes its other rows again, or counts those. It can be pickled.
 
     Attributes:
-        open_file: opens the file for reading.
+        file: of the table.
         taken_back: entries of the plan.
         keeps: whether the rows stay: then nothing is written.
         layout: of the files.
-        files: opens new ones.
-        describer: describes them.
+        files: opens and describes new ones.
     """
 
-    open_file: Callable[[], BinaryIO]
+    file: TableFile
     taken_back: tuple[TakenBack, ...]
     keeps: bool
     layout: Layout
     files: NewFiles
-    describer: Describer
 
     def __call__(self) -> TaskResult:
         """Read the file, and write the rows that stay.
@@ -131,43 +121,65 @@ class TakenBackTask:
             CorruptData: the file lacks a column of the table.
             StoreUnavailable: a file cannot be read or written.
         """
-        writer = FileWriter(self.layout, self.files.open)
         found: list[dict[int, DigestSum]] = [{} for _ in self.taken_back]
-        rows = 0
-        try:
-            with self.open_file() as stream:
-                file = pq.ParquetFile(stream)
-                _check_ids(file.schema_arrow, self.layout.schema)
-                for batch in file.iter_batches(_REWRITTEN_ROWS):
-                    is_taken = pa.array(np.zeros(batch.num_rows, bool))
-                    for at, each in enumerate(self.taken_back):
-                        is_one = _is_of(batch, each)
-                        _add_by_block(found[at], batch.filter(is_one))
-                        is_taken = pc.or_(is_taken, is_one)
-                    staying = batch.filter(pc.invert(is_taken))
-                    rows += staying.num_rows
-                    if not self.keeps and staying.num_rows:
-                        writer.add(staying)
-            written = writer.close()
-        except OSError as error:
-            writer.abort()
-            raise StoreUnavailable(f"a file of the table cannot be written again: {error}") from error
-        except BaseException:
-            writer.abort()
-            raise
-        return TaskResult("", tuple(self.describer.describe(each) for each in written), rows, None, tuple(found))
+
+        def staying() -> Iterator[pa.RecordBatch]:
+            for batch in self.file.rows(self.layout.schema):
+                is_taken = pa.array(np.zeros(batch.num_rows, bool))
+                for at, each in enumerate(self.taken_back):
+                    is_one = _is_of(batch, each)
+                    _add_by_block(found[at], batch.filter(is_one))
+                    is_taken = pc.or_(is_taken, is_one)
+                if not self.keeps:
+                    yield batch.filter(pc.invert(is_taken))
+
+        rows, written = _written_again(self.layout, self.files, staying())
+        return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None, tuple(found))
 
 
-def _check_ids(found: pa.Schema, expected: pa.Schema) -> None:
-    """Check that a file has the columns of a table under their own names.
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Writes the rows of several files to one. It can be pickled.
+
+    Attributes:
+        sources: files of one partition key.
+        layout: of the files.
+        files: opens and describes new ones.
+    """
+
+    sources: tuple[TableFile, ...]
+    layout: Layout
+    files: NewFiles
+
+    def __call__(self) -> TaskResult:
+        """Read the files, and write their rows; raise as `TakenBackTask`."""
+        all_rows = (batch for each in self.sources for batch in each.rows(self.layout.schema))
+        rows, written = _written_again(self.layout, self.files, all_rows)
+        return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None)
+
+
+def _written_again(
+    layout: Layout, files: NewFiles, batches: Iterable[pa.RecordBatch]
+) -> tuple[int, Sequence[WrittenFile]]:
+    """Write rows of files to new ones; return their number and the files.
 
     Raises:
-        CorruptData: a column is missing, or has the name of another one.
+        CorruptData, StoreUnavailable: as the rows raise them, or a file cannot be written.
     """
-    for field in expected:
-        at = found.get_field_index(field.name)
-        if at < 0 or (found.field(at).metadata or {}).get(_ID) != (field.metadata or {}).get(_ID):
-            raise CorruptData(f"a file of the table has no column {field.name}, or another one of that name")
+    writer = FileWriter(layout, files.open)
+    rows = 0
+    try:
+        for batch in batches:
+            rows += batch.num_rows
+            if batch.num_rows:
+                writer.add(batch)
+        return rows, writer.close()
+    except OSError as error:
+        writer.abort()
+        raise StoreUnavailable(f"a file of the table cannot be written again: {error}") from error
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def _add_by_block(sums: dict[int, DigestSum], rows: pa.RecordBatch) -> None:

@@ -86,7 +86,7 @@ def run_all(
 def compact_all(
     found: "Tables", names: Sequence[str], expire_after: float, retain_last: int, output: Output
 ) -> TieredStorageError | None:
-    """Compact tables; return the first error. An error of one does not stop the others.
+    """Compact tables; return the first error. An error of one does not stop the others. Of plain files show the held.
 
     Args:
         found: the tables.
@@ -101,6 +101,9 @@ def compact_all(
     failed: TieredStorageError | None = None
     for name in names:
         try:
+            if found.is_plain(name):
+                _print(name, found.show_held(name), output)
+                continue
             done = found.compact(name, expire_after=expire_after, retain_last=retain_last)
         except ModuleNotFoundError as error:
             if (message := missing_package(error, "pyspark")) is None:

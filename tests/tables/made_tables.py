@@ -1,4 +1,4 @@
-"""Tables that a test makes of a made archive, on an SQL catalog in a directory."""
+"""Tables that a test makes of a made archive: on an SQL catalog in a directory, or of plain files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,31 +6,49 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from tests.made_archive import CLUSTER, MadeArchive
+from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from ts_common.model import TopicPartition
 from ts_common.query.query import Query, Subscription
+from ts_common.query.shared_stores import shared_store
+from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes
-from ts_tables.files.parquet_writer import Layout
-from ts_tables.files.partitioning import parse_term
+from ts_tables.files.layout import TARGET_BYTES, FileFormat, Layout
+from ts_tables.files.partitioning import Term, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
+from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.head import Head, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.plain.staging import Place
+from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.plan import Planner
 from ts_tables.run import RunSummary, run_once
+from ts_tables.targets import Target
+from ts_tables.verify.run import Verification, verify
 
 NAME = ("backup", "t")
 
 
+def put(archive: MadeArchive, start: int, end: int, partition: int = 0, time: int = 1000) -> None:
+    """Archive a segment of topic `t`; the record at offset `o` has the timestamp `time + o`."""
+    archive.put_segment("t", start, batches(*steps(start, end), time=time), partition=partition)
+    archive.commit("t", end, partition=partition, highest_base=start, last_stable_offset=end)
+
+
+def verified(table: "MadeTable") -> Verification:
+    """Compare a table with its archive."""
+    opened = table.target().open_any()
+    return verify(opened, table.planner().claimed(opened.state), lambda tasks: [task() for task in tasks])
+
+
 @dataclass
 class MadeTable:
-    """An Iceberg table of topics of a made archive.
+    """A table of topics of a made archive.
 
     Attributes:
         archive: of its topics.
@@ -45,6 +63,11 @@ class MadeTable:
         begins: where it begins, by partition.
         warehouse: of the catalog; None for a directory.
         further: properties of the catalog.
+        format: of plain files; None for an Iceberg table.
+        location: of plain files; empty for a directory.
+        connection: to their store.
+        max_age: seconds that they are held.
+        target_bytes: of a file.
         catalog_name: of the catalog.
     """
 
@@ -60,6 +83,11 @@ class MadeTable:
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     warehouse: str | None = None
     further: Mapping[str, str] = field(default_factory=dict)
+    format: FileFormat | None = None
+    location: str = ""
+    connection: Connection = BY_ENVIRONMENT
+    max_age: int = 0
+    target_bytes: int = TARGET_BYTES
     catalog_name: str = "lake"
 
     @property
@@ -86,10 +114,26 @@ class MadeTable:
         assert found is not None
         return found
 
-    def target(self) -> IcebergTarget:
-        terms = tuple(parse_term(text, RAW_SCHEMA) for text in self.partition_by)
-        layout = Layout(RAW_SCHEMA, terms, self.sort_by)
+    def target(self) -> Target:
+        return self.iceberg() if self.format is None else self.plain()
+
+    def iceberg(self) -> IcebergTarget:
+        layout = Layout(RAW_SCHEMA, self._terms, self.sort_by, self.target_bytes)
         return IcebergTarget(TableName(self.catalog_name, self.properties, NAME), layout, REQUIRED, self.on_foreign)
+
+    def plain(self) -> PlainTarget:
+        assert self.format is not None
+        codec = "gzip" if self.format is FileFormat.JSON_LINES else "zstd"
+        layout = Layout(RAW_SCHEMA, self._terms, self.sort_by, self.target_bytes, codec, self.format)
+        return PlainTarget("backup.t", self.place, layout, self.max_age)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.location or f"file://{self.directory}/files", self.connection)
+
+    @property
+    def _terms(self) -> tuple[Term, ...]:
+        return tuple(parse_term(text, RAW_SCHEMA) for text in self.partition_by)
 
     def planner(self) -> Planner:
         query = Query(
@@ -108,12 +152,13 @@ class MadeTable:
         return run_once(self.target(), self.planner(), lambda tasks: run_in_processes(tasks, workers=1))
 
     def arrow(self) -> pa.Table:
-        """Return the rows by partition and offset, as pyarrow reads the table's files.
+        """Return the rows by partition and offset, as pyarrow reads the table's files; those that are held too.
 
         pyiceberg reads a NULL list as an empty one.
         """
-        paths = self.paths()
-        tables = [pq.read_table(path, partitioning=None).select(RAW_SCHEMA.names).cast(RAW_SCHEMA) for path in paths]
+        files: list[TableFile] = self.target().open_any().all_files()
+        read = [pa.Table.from_batches([batch]) for each in files for batch in each.rows(RAW_SCHEMA)]
+        tables = [each.select(RAW_SCHEMA.names).cast(RAW_SCHEMA) for each in read]
         order = [(name, "ascending") for name in ("topic", "_partition_id", "_offset")]
         return pa.concat_tables([RAW_SCHEMA.empty_table(), *tables]).sort_by(order)
 
@@ -123,21 +168,30 @@ class MadeTable:
         return rows
 
     def paths(self) -> list[str]:
-        """Return the paths of the table's data files."""
+        """Return the paths of the table's data files, as readers see them."""
+        if self.format is not None:
+            store = shared_store(self.place.location, self.place.connection)
+            return [each.key for each in store.list() if not each.key.startswith("_")]
         return [task.file.file_path.removeprefix("file://") for task in self.table.scan().plan_files()]
 
     def offsets(self, partition: int = 0) -> list[int]:
         return [row["_offset"] for row in self.rows() if row["_partition_id"] == partition]
 
     def files(self) -> set[str]:
-        """Return the paths of data files and of what `_ts` has."""
+        """Return the paths of data files and of what `_ts` has, without a ledger."""
+        if self.format is not None:
+            store = shared_store(self.place.location, self.place.connection)
+            return {each.key for each in store.list() if "/ledger/" not in each.key and each.key != "_ts/files.json"}
         root = Path(self.table.location().removeprefix("file://"))
         return {
             str(each.relative_to(root)) for each in root.rglob("*") if each.is_file() and "metadata/" not in str(each)
         }
 
     def committed_files(self) -> set[str]:
-        """Return the paths of data files that the table's snapshots refer to."""
+        """Return the paths of data files that the table's snapshots refer to, or its ledger."""
+        if self.format is not None:
+            contents = self.plain().open().contents
+            return {each.path for each in (*contents.files, *contents.held)}
         loaded = self.table
         found = {
             entry.data_file.file_path

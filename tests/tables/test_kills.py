@@ -8,20 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow.parquet as pq
 import pytest
 
-from tests.made_archive import MadeArchive, batches, steps
+from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.matrix import cases
 from tests.tables.made_tables import MadeTable
+from ts_common.store.options import AddressingStyle, Connection, Credentials
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_local.stores.s3 import REGION, S3Server
+from ts_tables.claims.state import TableState
+from ts_tables.files.layout import FileFormat
 
 BUCKET = "lake"
 PARTITIONS = 2
-_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,32}|snap-\d+|\d{5}")
+_NAMES = re.compile(
+    r"\d{8}-\d{5}-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,32}|snap-\d+|staging/\d+|\d{8}|\d{5}"
+)
 _CONTEXT = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.tables.made_tables"])
 
@@ -35,11 +40,15 @@ def s3() -> Iterator[S3Server]:
 
 @dataclass
 class Lake:
-    """A table on S3 of an archive in a directory."""
+    """A table on S3 of an archive in a directory.
+
+    Attributes:
+        format: of plain files; None for an Iceberg table.
+    """
 
     directory: Path
-    warehouse: str
-    properties: dict[str, str]
+    s3: S3Server
+    format: FileFormat | None
     archive: MadeArchive = field(init=False)
     end: int = 0
 
@@ -56,54 +65,77 @@ class Lake:
             )
         self.end += 10
 
-    def table(self, endpoint: str) -> MadeTable:
-        return _table(self.directory, self.warehouse, {**self.properties, "s3.endpoint": endpoint})
+    def arguments(self, endpoint: str) -> "tuple[Path, str, Keys, FileFormat | None]":
+        """Return the arguments of `_table`."""
+        keys = Keys(endpoint, self.s3.admin.access_key, self.s3.admin.secret_key)
+        return self.directory, f"s3://{BUCKET}/{self.directory.name}", keys, self.format
 
-    def check(self, s3: S3Server) -> None:
+    @property
+    def table(self) -> MadeTable:
+        return _table(*self.arguments(self.s3.endpoint))
+
+    def check(self) -> None:
         """Every record is there once, and no file is left over."""
-        table = self.table(s3.endpoint)
-        loaded = table.table
-        io = loaded.io
-        found: list[tuple[int, int]] = []
-        for task in loaded.scan().plan_files():
-            with io.new_input(task.file.file_path).open() as stream:
-                rows = pq.read_table(stream, columns=["_partition_id", "_offset"], partitioning=None).to_pylist()
-            found += [(row["_partition_id"], row["_offset"]) for row in rows]
-        assert sorted(found) == [(number, offset) for number in range(PARTITIONS) for offset in range(self.end)]
-        client = s3.client()
+        found = [(row["_partition_id"], row["_offset"]) for row in self.table.rows()]
+        assert found == [(number, offset) for number in range(PARTITIONS) for offset in range(self.end)]
+        client = self.s3.client()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.directory.name}/")
-        names = {f"s3://{BUCKET}/{each['Key']}" for page in pages for each in page.get("Contents", [])}
+        names = {each["Key"] for page in pages for each in page.get("Contents", [])}
         client.close()
-        root = loaded.location()
-        # A catalog's metadata of lost commits stays, and so do the objects that pyarrow puts for directories.
-        names = {name for name in names if not name.endswith((".metadata.json", "/data/", "/metadata/", "/_ts/plans/"))}
+        if self.format is None:
+            # A catalog's metadata of lost commits stays, and so do the objects that pyarrow puts for directories.
+            names = {
+                name for name in names if not name.endswith((".metadata.json", "/data/", "/metadata/", "/_ts/plans/"))
+            }
+            kept = self._committed()
+        else:
+            names = {name for name in names if "/ledger/" not in name and not name.endswith("/_ts/files.json")}
+            kept = {f"{self.directory.name}/{name}" for name in self.table.committed_files()}
+        assert names == kept
+
+    def _committed(self) -> set[str]:
+        loaded = self.table.table
         kept = {snapshot.manifest_list for snapshot in loaded.snapshots()}
         for snapshot in loaded.snapshots():
-            for manifest in snapshot.manifests(io):
+            for manifest in snapshot.manifests(loaded.io):
                 kept.add(manifest.manifest_path)
-                kept |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
-        assert names == kept, root
+                kept |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(loaded.io)}
+        return {each.removeprefix(f"s3://{BUCKET}/") for each in kept}
 
 
-def _table(directory: Path, warehouse: str, properties: dict[str, str]) -> MadeTable:
+class Keys(NamedTuple):
+    """Credentials at an endpoint."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+
+
+def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat | None) -> MadeTable:
+    properties = {
+        "s3.endpoint": keys.endpoint,
+        "s3.access-key-id": keys.access_key,
+        "s3.secret-access-key": keys.secret_key,
+        "s3.region": REGION,
+    }
+    credentials = Credentials(keys.access_key, keys.secret_key)
     return MadeTable(
-        MadeArchive(directory / "archive"), directory, warehouse=warehouse, further=properties, partition_by=("topic",)
+        MadeArchive(directory / "archive"),
+        directory,
+        warehouse=location,
+        further=properties,
+        format=file_format,
+        location=location,
+        connection=Connection(
+            endpoint_url=keys.endpoint, region=REGION, addressing_style=AddressingStyle.PATH, credentials=credentials
+        ),
+        partition_by=("topic",),
     )
 
 
-def _run(directory: Path, warehouse: str, properties: dict[str, str]) -> None:
+def _run(arguments: "tuple[Path, str, Keys, FileFormat | None]") -> None:
     """Run the table; the main function of a process that is killed."""
-    _table(directory, warehouse, properties).run()
-
-
-@pytest.fixture
-def lake(s3: S3Server, tmp_path: Path) -> Lake:
-    properties = {
-        "s3.access-key-id": s3.admin.access_key,
-        "s3.secret-access-key": s3.admin.secret_key,
-        "s3.region": REGION,
-    }
-    return Lake(tmp_path, f"s3://{BUCKET}/{tmp_path.name}", properties)
+    _table(*arguments).run()
 
 
 class Victim:
@@ -127,8 +159,7 @@ class Victim:
 
     def live(self, *, immortal: bool = False) -> int:
         """Run once, and return the exit code of the process."""
-        properties = {**self._lake.properties, "s3.endpoint": self._proxy.endpoint}
-        process = _CONTEXT.Process(target=_run, args=(self._lake.directory, self._lake.warehouse, properties))
+        process = _CONTEXT.Process(target=_run, args=(self._lake.arguments(self._proxy.endpoint),))
         process.start()
         with self._lock:
             self._pid = 0 if immortal else process.pid or 0
@@ -153,16 +184,24 @@ class Victim:
             raise DropRequest
 
 
-@pytest.mark.parametrize("moment", cases(["before", "after"], quick=["after"]))
-def test_a_run_that_is_killed_at_any_write_is_completed_by_the_next(s3: S3Server, lake: Lake, moment: str) -> None:
+CASES = [(form, moment) for form in (None, FileFormat.PARQUET) for moment in ("before", "after")]
+QUICK = [(None, "after"), (FileFormat.PARQUET, "after")]
+
+
+@pytest.mark.parametrize("case", cases(CASES, quick=QUICK), ids=str)
+def test_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
+    s3: S3Server, tmp_path: Path, case: tuple[FileFormat | None, str]
+) -> None:
     """Each run is killed at a write that no earlier one met, until no write is left."""
+    form, moment = case
+    lake = Lake(tmp_path, s3, form)
     lake.grow()
-    lake.table(s3.endpoint).create()
+    lake.table.target().create(TableState(CLUSTER, read_committed=True))
     with S3FaultProxy(s3) as proxy:
         victim = Victim(lake, proxy, moment)
         assert victim.live(immortal=True) == 0
         recorded = set(victim.seen)
-        assert len(recorded) >= 6, recorded
+        assert len(recorded) >= 5, recorded
         for _ in range(4 * len(recorded)):
             lake.grow()
             if victim.live() == 0:
@@ -170,4 +209,4 @@ def test_a_run_that_is_killed_at_any_write_is_completed_by_the_next(s3: S3Server
         assert victim.met >= recorded, recorded - victim.met
         lake.grow()
         assert victim.live(immortal=True) == 0
-    lake.check(s3)
+    lake.check()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.docs.commands import CHECKOUT, blocks, commands
@@ -37,7 +38,7 @@ def write_file(directory: Path) -> None:
     archive = MadeArchive(directory / "store")
     archive.put_segment("page_views", 0, batches((0, 50)))
     archive.commit("page_views", 50, last_stable_offset=50)
-    file, spark = blocks(PAGE, language="yaml")
+    file, spark, _ = blocks(PAGE, language="yaml")
     text = file.text.replace("s3://bucket/base/prefix", archive.location)
     text = text.replace("/var/lib/ts-uploader", str(directory)).replace("s3://lake", f"file://{directory}")
     (directory / "tables.yaml").write_text(text + spark.text)
@@ -63,6 +64,24 @@ def test_the_pages_file_and_commands_run(
     python, _ = blocks(PAGE, language="python")  # tests/tables/spark runs what the second one does
     exec(compile(python.text, str(PAGE), "exec"), {})
     assert capfd.readouterr().out == "0 {'page_views': 0}\n"
+
+
+def test_the_pages_plain_files_are_written_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They wait until they are compacted; then the page's statement counts their rows."""
+    write_file(tmp_path)
+    _, _, plain = blocks(PAGE, language="yaml")
+    archive = (tmp_path / "tables.yaml").read_text().partition("catalog:")[0]
+    tables = plain.text.replace("topics: orders", "topics: page_views").replace("s3://lake", f"file://{tmp_path}/lake")
+    (tmp_path / "tables.yaml").write_text(archive + tables)
+    monkeypatch.chdir(tmp_path)
+    for command in ("create", "run", "verify", "compact"):
+        ended = runner(capfd)("tables", command)
+        assert ended.code == 0, ended
+    (statement,) = blocks(PAGE, language="sql")
+    query = statement.text.replace("s3://lake", f"{tmp_path}/lake")
+    assert duckdb.execute(query).fetchall() == [(50,)]
 
 
 def written(command: str, directory: Path) -> list[str]:

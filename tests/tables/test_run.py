@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.expressions import And, EqualTo
 
 from tests.made_archive import MadeArchive, batches, steps
-from tests.tables.made_tables import MadeTable
+from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive
@@ -31,11 +31,6 @@ def archive(tmp_path: Path) -> MadeArchive:
 @pytest.fixture
 def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
     return MadeTable(archive, tmp_path / "lake")
-
-
-def put(archive: MadeArchive, start: int, end: int, partition: int = 0, time: int = 1000) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end), time=time), partition=partition)
-    archive.commit("t", end, partition=partition, highest_base=start, last_stable_offset=end)
 
 
 def test_each_run_adds_what_is_new(archive: MadeArchive, table: MadeTable) -> None:

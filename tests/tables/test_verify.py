@@ -9,12 +9,11 @@ import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import MadeArchive, batches, steps
-from tests.tables.made_tables import MadeTable
+from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import DataLoss
 from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
 from ts_tables.iceberg.target import OnForeign
-from ts_tables.verify.run import Verification, verify
 
 
 @pytest.fixture
@@ -31,16 +30,6 @@ def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
     made.create()
     made.run()
     return made
-
-
-def put(archive: MadeArchive, start: int, end: int, partition: int = 0) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end)), partition=partition)
-    archive.commit("t", end, partition=partition, highest_base=start, last_stable_offset=end)
-
-
-def verified(table: MadeTable) -> Verification:
-    opened = table.target().open()
-    return verify(opened, table.planner().claimed(opened.state), lambda tasks: [task() for task in tasks])
 
 
 def differences(table: MadeTable) -> list[str]:

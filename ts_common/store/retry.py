@@ -46,6 +46,14 @@ OPERATION_POLICY = Retrying(
     reraise=True,
 )
 
+# A put of an object whose name no other writer uses, so a second put does no harm; like `OPERATION_POLICY` else.
+OWN_OBJECT_POLICY = Retrying(
+    retry=retry_if_exception_type((StoreUnavailable, OutcomeUnknown)),
+    stop=stop_after_attempt(_OPERATION_ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE_SECONDS),
+    reraise=True,
+)
+
 # A put of an object that no reader uses, so a second put does no harm.
 PROBE_POLICY = Retrying(
     retry=retry_if_exception_type(OutcomeUnknown), stop=stop_after_attempt(PROBE_ATTEMPTS), reraise=True

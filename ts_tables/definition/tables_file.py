@@ -17,6 +17,11 @@ r"""The file that describes the tables of a cluster, `tables.yaml`.
         partition_by: [hour(timestamp), topic]
         sort_by: [offset]
         on_hole: pass
+      export.orders:
+        topics: [orders]
+        format: json                                # plain files: no catalog
+        location: s3://lake/export/orders
+        max_age: 1h
 """
 
 import re
@@ -32,7 +37,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
-from ts_tables.definition.sizes import Size
+from ts_tables.definition.sizes import Seconds, Size
+from ts_tables.files.json_lines import CODECS
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
 
@@ -123,6 +129,9 @@ class TableDefinition(BaseModel):
 
     model_config = _STRICT
 
+    format: Literal["iceberg", "parquet", "json"] = Field(
+        "iceberg", description="An Iceberg table, or plain files: Parquet, or JSON lines."
+    )
     topics: Names = Field((), description="Names of topics; one of topics and pattern is given.")
     pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
         None, description="A regular expression that matches any part of the name of a topic."
@@ -148,8 +157,22 @@ class TableDefinition(BaseModel):
         validate_default=True,
         description="Bytes of segments that one commit adds at most; a run makes as many commits as it needs.",
     )
-    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] = Field("zstd", description="Codec of Parquet.")
-    location: str | None = Field(None, description="Location of a new table; default: the catalog's choice.")
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None = Field(
+        None, description="Codec: of Parquet zstd by default; of JSON lines gzip by default, or zstd or none."
+    )
+    location: str | None = Field(
+        None, description="Location of a new table. An Iceberg table has the catalog's choice by default."
+    )
+    max_age: Seconds = Field(
+        "0s",
+        validate_default=True,
+        description="How long rows of plain files wait, so that a file has target_size. 0s: every run shows its files.",
+    )
+    storage_options: dict[str, Any] | None = Field(
+        None,
+        description="The connection to S3 of plain files, as in docs/reader.md. Default: the archive's, or the "
+        "environment.",
+    )
     on_hole: OnHole = Field(
         OnHole.WAIT, description="What a run does at offsets that the archive lacks: wait below them, or pass them."
     )
@@ -171,10 +194,35 @@ class TableDefinition(BaseModel):
             raise ValueError("topics or pattern is needed, and not both")
         if len({*self.topics}) < len(self.topics):
             raise ValueError("topics: a name is given twice")
+        self._check_format()
         names = [parse_term(text, RAW_SCHEMA).name for text in self.partition_by]
         if len({*names}) < len(names):
             raise ValueError(f"partition_by: two terms have the name {next(n for n in names if names.count(n) > 1)}")
         return self
+
+    def _check_format(self) -> None:
+        """Check what only one of the formats has.
+
+        Raises:
+            ValueError: the table has it, and another format.
+        """
+        if self.format == "json" and self.compression not in {None, *CODECS}:
+            raise ValueError(f"compression: JSON lines have {', '.join(CODECS)}, and not {self.compression}")
+        if self.format != "iceberg":
+            if self.location is None:
+                raise ValueError("location: plain files need one, as in s3://lake/orders")
+            if self.foreign != "fail":
+                raise ValueError("foreign: plain files have no such option; verify names files of others")
+            return
+        if self.max_age:
+            raise ValueError("max_age: an Iceberg table has none; compact merges its small files")
+        if self.storage_options is not None:
+            raise ValueError("storage_options: an Iceberg table has those of the catalog, as s3.endpoint")
+
+    @property
+    def codec(self) -> str:
+        """The compression, or the default of the format."""
+        return self.compression or ("gzip" if self.format == "json" else "zstd")
 
 
 def _table_name(value: str) -> str:
@@ -190,7 +238,7 @@ class TablesFile(BaseModel):
 
     archive: ArchiveDefinition = Field(description="Where the archive is.")
     catalog: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(
-        description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse.", min_length=1
+        {}, description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse."
     )
     spark: Annotated[dict[str, str], BeforeValidator(_spark_settings)] = Field(
         {}, description="Settings of the Spark session that compacts tables, as spark.master and spark.jars.packages."
@@ -198,6 +246,13 @@ class TablesFile(BaseModel):
     tables: dict[Annotated[str, AfterValidator(_table_name)], TableDefinition] = Field(
         description="By namespace and name.", min_length=1
     )
+
+    @model_validator(mode="after")
+    def _is_apart(self) -> "TablesFile":
+        locations = [table.location.rstrip("/") for table in self.tables.values() if table.location]
+        if twice := next((each for each in locations if locations.count(each) > 1), None):
+            raise ValueError(f"two tables have the location {twice}")
+        return self
 
 
 def read_tables_file(path: Path) -> TablesFile:
@@ -282,10 +337,25 @@ def parse_tables(content: Any, source: str) -> TablesFile:
     """
     if not isinstance(content, Mapping):
         raise ConfigurationError(source, ["archive, catalog and tables are expected"])
+    lacking = [] if _has_catalog(content) else ["catalog: it is missing, and there are Iceberg tables"]
     try:
-        return TablesFile.model_validate(content)
+        found = TablesFile.model_validate(content)
     except ValidationError as error:
-        raise ConfigurationError(source, sorted(_problems(error))) from error
+        raise ConfigurationError(source, sorted([*_problems(error), *lacking])) from error
+    if lacking:
+        raise ConfigurationError(source, lacking)
+    return found
+
+
+def _has_catalog(content: Mapping[str, Any]) -> bool:
+    """Return whether a file has a catalog, or needs none: all its tables have plain files."""
+    tables = content.get("tables")
+    formats = (
+        [table.get("format") for table in tables.values() if isinstance(table, Mapping)]
+        if isinstance(tables, Mapping)
+        else []
+    )
+    return bool(content.get("catalog")) or (bool(formats) and {*formats} <= {"parquet", "json"})
 
 
 def _problems(error: ValidationError) -> Iterator[str]:

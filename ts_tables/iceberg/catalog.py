@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from ts_common.errors import OperatorError
-from ts_tables.files.parquet_writer import Layout
+from ts_tables.files.layout import Layout
 from ts_tables.files.partitioning import Term, Transform
 from ts_tables.iceberg.errors import calling
 

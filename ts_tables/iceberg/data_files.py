@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
-from ts_tables.files.parquet_writer import WrittenFile
+from ts_tables.files.layout import WrittenFile
 
 _BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _MAPS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
@@ -53,17 +53,18 @@ class FileDescriber:
 
     def describe(self, written: WrittenFile) -> dict[str, Any]:
         """Return JSON values for `data_file`."""
+        assert written.footer is not None  # noqa: S101  (of Parquet)
         ids = parquet_path_to_id_mapping(self.schema)
         plan = compute_statistics_plan(self.schema, dict(self.properties))
         for number, collector in plan.items():
             if isinstance(collector.iceberg_type, TimestamptzType):  # Python has no time after the year 9999
                 plan[number] = replace(collector, mode=MetricsMode(MetricModeTypes.COUNTS))
         found = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=written.metadata, stats_columns=plan, parquet_column_mapping=ids
+            parquet_metadata=written.footer, stats_columns=plan, parquet_column_mapping=ids
         ).to_serialized_dict()
         lower, upper = (found[name] for name in _BOUNDS)
         for path, number in ids.items():
-            columns = _columns(written.metadata, path)
+            columns = _columns(written.footer, path)
             if any(each.statistics is None or _lacks_bounds(each) for each in columns):
                 # A value of more than 4 KiB leaves its row group without bounds; those of the others are none.
                 lower.pop(number, None)

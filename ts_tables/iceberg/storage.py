@@ -26,8 +26,10 @@ from pyiceberg.table import ALWAYS_TRUE, Table
 
 from ts_common.errors import OperatorError
 from ts_common.json_objects import decoding, optional_number, parse_fields
+from ts_tables.files.layout import WrittenFile
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION
+from ts_tables.iceberg.data_files import FileDescriber
 
 _PLANS: Final = "_ts/plans"
 _PLAN_BYTES: Final = 4096
@@ -36,25 +38,31 @@ _PLAN: Final = re.compile(r"[0-9a-f]{16}")  # an id is a part of paths
 
 @dataclass(frozen=True)
 class PlanFiles:
-    """Opens the data files of one part of a plan. It can be pickled.
+    """Opens and describes the data files of one part of a plan. It can be pickled.
 
     Attributes:
         properties: of the table's file system.
         location: of the table.
         plan: id of the plan.
         number: of the part.
+        describer: describes them.
     """
 
     properties: dict[str, str]
     location: str
     plan: str
     number: int
+    describer: FileDescriber
 
     def open(self, _key: Key) -> tuple[str, BinaryIO]:
         """Return the path of a new file, and a stream to write it."""
         path = f"{self.location}/data/{self.plan}/{self.number:05d}-{uuid4().hex}.parquet"
         io = load_file_io(self.properties, self.location)
         return path, cast("BinaryIO", io.new_output(path).create(overwrite=True))
+
+    def describe(self, written: WrittenFile) -> dict[str, Any]:
+        """Return JSON values for a data file."""
+        return self.describer.describe(written)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """An Iceberg table as the target of runs: where its state is read, its files written, and its commits made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from secrets import token_hex
-from typing import BinaryIO, Final
+from typing import Any, Final
 
 import structlog
 from pyiceberg.catalog import Catalog
@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 
 from ts_common.errors import CorruptData, OperatorError
 from ts_tables.claims.state import TableState
-from ts_tables.files.parquet_writer import Layout
+from ts_tables.files.layout import Layout
+from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import check_layout, create_table, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
 from ts_tables.iceberg.commit import Change, commit, load
@@ -23,7 +24,8 @@ from ts_tables.iceberg.head import Check, Finding, check, last_known, read_head,
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
 from ts_tables.iceberg.transaction import HEAD
 from ts_tables.planning.plan import TakenBack
-from ts_tables.targets import Added
+from ts_tables.planning.work import Covered
+from ts_tables.targets import Added, Arranged, TableContents
 from ts_tables.tasks import NewFiles
 
 _LATE: Final = "ts.late"
@@ -79,23 +81,28 @@ class Opened:
     table: Table = field(repr=False)
     replaceable: dict[str, DataFile] = field(default_factory=dict, repr=False)
 
-    def files(self, plan: str, number: int) -> NewFiles:
-        """Return what opens the files of one part of a plan."""
-        return PlanFiles(dict(self.table.io.properties), self.table.location(), plan, number)
+    def files(self, plan: str, number: int, covered: Sequence[Covered]) -> NewFiles:
+        """Return what opens the files of one part of a plan; their statistics tell which offsets they have."""
+        del covered
+        return PlanFiles(dict(self.table.io.properties), self.table.location(), plan, number, self.describer)
 
     @property
     def snapshot(self) -> str:
         """The id of the snapshot of `main`."""
         return str(self.table.metadata.current_snapshot_id)
 
-    def all_files(self) -> list[tuple[str, Callable[[], BinaryIO]]]:
-        """Return the path of each data file of `main`, and what opens it for reading."""
-        with calling(f"table {'.'.join(self.table.name())}"):
-            properties = dict(self.table.io.properties)
-            return [(each.file_path, ExistingFile(properties, each.file_path)) for each in files_of(self.table)]
+    @property
+    def is_due(self) -> bool:
+        """False: no file waits."""
+        return False
 
-    def files_with(self, taken_back: TakenBack) -> list[tuple[str, Callable[[], BinaryIO]]]:
-        """Return the path of each file that can have rows of an entry, and what opens it for reading."""
+    def all_files(self) -> list[TableFile]:
+        """Return each data file of `main`."""
+        with calling(f"table {'.'.join(self.table.name())}"):
+            return self._readable(files_of(self.table))
+
+    def files_with(self, taken_back: TakenBack) -> list[TableFile]:
+        """Return each file that can have rows of an entry."""
         with calling(f"table {'.'.join(self.table.name())}"):
             found = files_between(
                 self.table,
@@ -104,30 +111,26 @@ class Opened:
                 (taken_back.start, taken_back.end),
             )
             self.replaceable |= {each.file_path: each for each in found}
-            properties = dict(self.table.io.properties)
-            return [(each.file_path, ExistingFile(properties, each.file_path)) for each in found]
+            return self._readable(found)
+
+    def covered(self, file: TableFile) -> Sequence[Covered]:
+        """Return nothing: the statistics of files tell."""
+        del file
+        return ()
+
+    def arrange(self, files: Sequence[Mapping[str, Any]], replaced: Sequence[str]) -> Arranged:
+        """Return the files as they are: Spark merges small ones later."""
+        del replaced
+        return Arranged(files)
+
+    def _readable(self, files: Sequence[DataFile]) -> list[TableFile]:
+        properties = dict(self.table.io.properties)
+        return [TableFile(each.file_path, ExistingFile(properties, each.file_path)) for each in files]
 
     def begin(self, plan: str) -> None:
         """Note a plan before its first file."""
         with calling(f"table {'.'.join(self.table.name())}"):
             TableFiles.of(self.table).begin(plan, self.head)
-
-
-@dataclass(frozen=True, slots=True)
-class TableContents:
-    """What a table has.
-
-    Attributes:
-        location: of its files.
-        rows: their number, as the files' entries have it.
-        files: the number of data files of `main`.
-        bytes: of these.
-    """
-
-    location: str
-    rows: int
-    files: int
-    bytes: int
 
 
 class IcebergTarget:

@@ -18,6 +18,23 @@ _OFFSET = "offset"
 
 
 @dataclass(frozen=True, slots=True)
+class Covered:
+    """Offsets of one partition of which a file can have rows.
+
+    Attributes:
+        partition: topic and number.
+        topic_id: of the rows; None if the cluster has no topic ids.
+        start: first offset.
+        end: the offset after the last.
+    """
+
+    partition: TopicPartition
+    topic_id: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """A split of a plan. It can be pickled.
 
@@ -41,6 +58,12 @@ class Work:
     def offsets(self) -> int:
         """The number of its offsets; records are fewer where compaction removed some."""
         return sum(part.end - part.start for part in self.split.ranges)
+
+    @property
+    def covered(self) -> Covered:
+        """Offsets that contain those of its rows."""
+        ranges = self.split.ranges
+        return Covered(self.partition, self.topic_id, ranges[0].start, ranges[-1].end)
 
     def rows(self, store: ObjectStore, names: Sequence[str], memory: Memory = HEAP) -> Iterator[pa.RecordBatch]:
         """Yield its rows with the named columns, `offset` among them, in the order of offsets.

@@ -85,7 +85,7 @@ def verify(opened: OpenedTable, claimed: Claimed, run_tasks: Engine) -> Verifica
     """
     files = opened.all_files()
     archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
-    table = added(run_tasks([FileSums(path, open_file, claimed.skipped) for path, open_file in files]))
+    table = added(run_tasks([FileSums(file, claimed.skipped) for file in files]))
     kept = _kept(opened.state, claimed.skipped)
     kept_sums = {
         block: sum((parse_sums(each.rows, each.digest) for each in some), DigestSum()) for block, some in kept.items()
@@ -93,7 +93,7 @@ def verify(opened: OpenedTable, claimed: Claimed, run_tasks: Engine) -> Verifica
     found: list[Difference] = []
     for block in different_blocks(table, archive, kept_sums):
         theirs = run_tasks([ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)])
-        ours = run_tasks([FileRows(path, open_file, block, claimed.skipped) for path, open_file in files])
+        ours = run_tasks([FileRows(file, block, claimed.skipped) for file in files])
         found += differences(
             block, _together(ours), _together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
         )

@@ -1,25 +1,23 @@
 """Sums of digests by blocks of offsets, of rows in the archive or in a table's file; tasks of an engine."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ts_common.decode.memory import RecycledMemory
-from ts_common.errors import CorruptData, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, DigestSum, sum_of
-from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, READ, TOPIC_ID, RawColumns
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RAW_SCHEMA, READ, TOPIC_ID, RawColumns
+from ts_tables.files.reading import TableFile
 from ts_tables.planning.work import Work
 
-_ROWS: Final = 1 << 15
-_NEEDED: Final = (*COLUMNS, TOPIC_ID, PARTITION, OFFSET, ORDINAL)
+_NEEDED: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, TOPIC_ID, PARTITION, OFFSET, ORDINAL)])
 
 
 class Block(NamedTuple):
@@ -69,13 +67,11 @@ class FileSums:
     """Computes the sums of rows in a file. It can be pickled.
 
     Attributes:
-        path: of the file, for messages.
-        open_file: opens it.
+        file: of the table.
         skipped: by partition and topic id, ranges of offsets that are not compared.
     """
 
-    path: str
-    open_file: Callable[[], BinaryIO]
+    file: TableFile
     skipped: Skipped
 
     def __call__(self) -> Sums:
@@ -85,7 +81,7 @@ class FileSums:
             CorruptData: the file is no Parquet, or lacks a column.
             StoreUnavailable: it cannot be read.
         """
-        return _summed(_file_rows(self.path, self.open_file), self.skipped)
+        return _summed(self.file.rows(_NEEDED, tuple(_NEEDED.names)), self.skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +106,18 @@ class FileRows:
     """Returns the rows of a block in a file. It can be pickled.
 
     Attributes:
-        path: of the file, for messages.
-        open_file: opens it.
+        file: of the table.
         block: of the rows.
         skipped: by partition and topic id, ranges of offsets that are not compared.
     """
 
-    path: str
-    open_file: Callable[[], BinaryIO]
+    file: TableFile
     block: Block
     skipped: Skipped
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `FileSums`."""
-        return _counted(_file_rows(self.path, self.open_file), self.block, self.skipped)
+        return _counted(self.file.rows(_NEEDED, tuple(_NEEDED.names)), self.block, self.skipped)
 
 
 def added(sums: Iterable[Sums]) -> Sums:
@@ -140,19 +134,6 @@ def _archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
     store = shared_store(work.split.location, work.split.connection)
     for rows in work.rows(store, READ, RecycledMemory()):
         yield columns.complete(rows)
-
-
-def _file_rows(path: str, open_file: Callable[[], BinaryIO]) -> Iterator[pa.RecordBatch]:
-    try:
-        with open_file() as stream:
-            file = pq.ParquetFile(stream)
-            if missing := {*_NEEDED} - {*file.schema_arrow.names}:
-                raise CorruptData(f"{path} has no column {', '.join(sorted(missing))}")
-            yield from file.iter_batches(_ROWS, columns=list(_NEEDED))
-    except pa.ArrowInvalid as error:
-        raise CorruptData(f"{path}: {error}") from error
-    except OSError as error:
-        raise StoreUnavailable(f"{path}: {error}") from error
 
 
 def _summed(batches: Iterable[pa.RecordBatch], skipped: Skipped = NOTHING) -> Sums:

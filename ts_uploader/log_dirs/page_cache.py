@@ -8,7 +8,7 @@ read, not between reads. (`mincore` reports the same, but only to a user who may
 The kernel's own read-ahead is switched off on these descriptors (`POSIX_FADV_RANDOM`), since its pages could not be
 distinguished from the broker's. Instead the next block is requested with `POSIX_FADV_WILLNEED`, so that the disk works
 in parallel. The kernel does not drop a page that is being read, so the last requests are waited for before pages are
-dropped: after a cut upload or a short look, nobody has read what they asked for.
+dropped: after a cut upload or a short look, no read has waited for them.
 
 A query of a missing page makes the kernel read it, and a fast disk may answer within the query. So a page also counts
 as missing if the thread made a disk read meanwhile, which the kernel counts (getrusage(2), `ru_inblock`). A query costs

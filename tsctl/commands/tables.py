@@ -204,7 +204,10 @@ def compact(
     ] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite small files of Iceberg tables by Spark, then expire snapshots. It needs pyspark and Iceberg's jars."""
+    """Rewrite small files of Iceberg tables by Spark, then expire snapshots. It needs pyspark and Iceberg's jars.
+
+    Of tables of plain files, merge and show those that are held.
+    """
     age = _seconds(expire_after, "--expire-after")
     found, output = _open(file, settings, names), Output(as_json)
     failed = compact_all(found, names or found.names, age, retain_last, output)

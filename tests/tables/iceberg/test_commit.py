@@ -15,8 +15,8 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
-from tests.made_archive import MadeArchive, batches, steps
-from tests.tables.made_tables import NAME, MadeTable
+from tests.made_archive import MadeArchive
+from tests.tables.made_tables import NAME, MadeTable, put
 from ts_common.errors import CorruptData, OperatorError, OutcomeUnknown
 from ts_tables.iceberg.head import STATE, Finding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign
@@ -44,11 +44,6 @@ def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
     return made
 
 
-def put(archive: MadeArchive, start: int, end: int) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end)))
-    archive.commit("t", end, highest_base=start, last_stable_offset=end)
-
-
 class Faulty:
     """A catalog whose commits do something before or after they land."""
 
@@ -69,7 +64,7 @@ def run(table: MadeTable, target: IcebergTarget, summary: RunSummary | None = No
 
 
 def faulty(table: MadeTable, commit: Callable[[int, Callable[[], Any]], Any]) -> tuple[IcebergTarget, Faulty]:
-    target = table.target()
+    target = table.iceberg()
     return target, Faulty(target, commit)
 
 
@@ -157,7 +152,7 @@ def test_a_catalog_that_refuses_everything_loses_nothing(table: MadeTable) -> No
 
 def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
     """Both planned from the same head; the files of the second are removed, and it is a conflict."""
-    other = table.target()
+    other = table.iceberg()
 
     def commit(call: int, real: Callable[[], Any]) -> Any:
         if call == 1:
@@ -178,7 +173,7 @@ def test_many_runs_at_once_add_each_record_once(archive: MadeArchive, table: Mad
 
     def one() -> None:
         try:
-            run(table, table.target())
+            run(table, table.iceberg())
             outcomes.append("landed")
         except (HeadMoved, OutcomeUnknown) as error:
             outcomes.append(type(error).__name__)

@@ -11,11 +11,11 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
 from tests.common.log_format.build import batch, record
-from tests.made_archive import MadeArchive, batches, steps
-from tests.tables.made_tables import MadeTable
+from tests.made_archive import MadeArchive, batches
+from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
-from ts_tables.files import parquet_writer
+from ts_tables.files import file_writer
 from ts_tables.run import run_once
 
 equal_to: Any = EqualTo  # its types are those of its fields, not of its arguments
@@ -36,11 +36,6 @@ def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
     made.run()
     put(archive, 50, 100)
     return made
-
-
-def put(archive: MadeArchive, start: int, end: int) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end)))
-    archive.commit("t", end, highest_base=start, last_stable_offset=end)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +89,7 @@ def test_a_long_value_leaves_no_bounds_of_the_others(
     archive: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parquet has no bounds for its row group; those of another group are not those of the file."""
-    monkeypatch.setattr(parquet_writer, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(file_writer, "ROW_GROUP_BYTES", 1)
     long = b"z" * 5000
     archive.put_segment("t", 50, batch(50, [record(0, long), record(1, b"zz"), record(2, b"a")]))
     archive.commit("t", 53, highest_base=50, last_stable_offset=53)
@@ -120,7 +115,7 @@ def test_a_time_after_the_year_9999_is_written(archive: MadeArchive, tmp_path: P
 
 def test_a_run_that_begins_while_another_cleans_up_keeps_its_files(archive: MadeArchive, table: MadeTable) -> None:
     """The first has read the head before the second commits; the third begins from there, and has written its files."""
-    first, second, third = table.target(), table.target(), table.target()
+    first, second, third = table.iceberg(), table.iceberg(), table.iceberg()
     real, written, cleaned = first._catalog.load_table, threading.Event(), threading.Event()
 
     def slow(tasks: Any) -> list[Any]:

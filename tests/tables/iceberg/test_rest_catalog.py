@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from tests.made_archive import MadeArchive, batches, steps
+from tests.made_archive import MadeArchive
 from tests.tables.iceberg.test_commit import Faulty, run
-from tests.tables.made_tables import NAME, MadeTable
+from tests.tables.made_tables import NAME, MadeTable, put
 from ts_common.errors import OperatorError
 from ts_local.stores.s3 import S3Server
 from ts_tables.iceberg.transaction import stage
@@ -41,11 +41,6 @@ def table(server: S3Server, tmp_path: Path) -> MadeTable:
     return made
 
 
-def put(archive: MadeArchive, start: int, end: int) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end)))
-    archive.commit("t", end, highest_base=start, last_stable_offset=end)
-
-
 def offsets(table: MadeTable) -> list[int]:
     found = []
     loaded = table.table
@@ -64,7 +59,7 @@ def test_each_run_adds_what_is_new(table: MadeTable) -> None:
 
 def test_a_commit_whose_answer_is_a_conflict_is_found(table: MadeTable) -> None:
     """It has landed; a proxy repeated the request."""
-    target = table.target()
+    target = table.iceberg()
 
     def commit(_: int, real: Callable[[], Any]) -> None:
         real()
@@ -78,7 +73,7 @@ def test_a_commit_whose_answer_is_a_conflict_is_found(table: MadeTable) -> None:
 
 def test_the_second_of_two_runs_is_refused(table: MadeTable) -> None:
     """Both planned from the same head."""
-    other, target = table.target(), table.target()
+    other, target = table.iceberg(), table.iceberg()
 
     def commit(call: int, real: Callable[[], Any]) -> Any:
         if call == 1:

@@ -68,7 +68,7 @@ def test_small_files_become_one_and_the_next_run_continues(
     """By the commands, on an SQL catalog; every other snapshot expires."""
     monkeypatch.chdir(tmp_path)
     archive, tsctl = MadeArchive(tmp_path / "archive"), runner(capfd)
-    table = MadeTable(archive, tmp_path / "lake", catalog_name=CATALOG)
+    table = MadeTable(archive, tmp_path / "lake", catalog_name=CATALOG, sort_by=("offset",))
     content = {
         "archive": {"url": archive.location, "cluster": CLUSTER},
         "catalog": table.properties,

@@ -8,7 +8,11 @@ from pyspark.sql import SparkSession
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.iceberg.test_rest_catalog import offsets
+<<<<<<< worktree
+from tests.tables.made_tables import NAME, MadeTable, put
+=======
 from tests.tables.made_tables import NAME, MadeTable
+>>>>>>> compaction
 from ts_local.stores.s3 import S3Server
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.compaction import compact

@@ -222,7 +222,7 @@ def test_a_missing_file_is_named(run: Run) -> None:
 
 def test_the_schema_of_the_file_is_printed(run: Run) -> None:
     """For editors."""
-    assert {"archive", "catalog", "tables"} == {*run("tables", "schema").document["properties"]}
+    assert {"archive", "catalog", "spark", "tables"} == {*run("tables", "schema").document["properties"]}
 
 
 def test_a_loop_adds_what_comes_until_it_is_ended(archive: MadeArchive, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Writes rows to Parquet files, one or more for each partition key, within a memory budget.
+"""Writes rows to files, one or more for each partition key, within a memory budget.
 
 Rows wait until they are worth a row group. If all that wait is too much, the key with the most waiting rows is written.
 Few files are open at once: the least recently used one is closed, and rows of its key that follow begin another.
@@ -7,60 +7,19 @@ Few files are open at once: the least recently used one is closed, and rows of i
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ts_tables.files.partitioning import Key, Term, groups
+from ts_tables.files.json_lines import JsonLinesFile
+from ts_tables.files.layout import FileFormat, Layout, WrittenFile
+from ts_tables.files.parquet_files import ParquetFile
+from ts_tables.files.partitioning import Key, groups
 
 ROW_GROUP_BYTES: Final = 64 << 20  # of Arrow memory
 WAITING_BYTES: Final = 160 << 20  # of all keys of one task
 OPEN_FILES: Final = 64
-TARGET_BYTES: Final = 256 << 20
-# Numbers that rise along a log, and columns of few values; dictionaries of the others are dropped by the writer, late.
-_RISING: Final = ("offset", "_offset", "timestamp")
-_HEADER_NAMES: Final = ("headers.list.element.key",)
-_FEW_VALUES: Final = ("topic", "partition", "timestampType", "_topic_id", "_partition_id", "_ordinal")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How rows are laid out in files. It can be pickled.
-
-    Attributes:
-        schema: of the files; a field has its id in the metadata `PARQUET:field_id`, if the table format needs one.
-        terms: of the partition key.
-        sort: columns to sort each row group by, ascending.
-        target_bytes: a file is closed at this size.
-        compression: codec of Parquet.
-    """
-
-    schema: pa.Schema
-    terms: tuple[Term, ...] = ()
-    sort: tuple[str, ...] = ()
-    target_bytes: int = TARGET_BYTES
-    compression: str = "zstd"
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A complete file.
-
-    Attributes:
-        path: as `open_file` named it.
-        key: partition key of its rows.
-        size: bytes.
-        metadata: its footer.
-        is_sorted: whether all its rows are sorted, not only each row group.
-    """
-
-    path: str
-    key: Key
-    size: int
-    metadata: pq.FileMetaData
-    is_sorted: bool
-
 
 OpenFile = Callable[[Key], tuple[str, BinaryIO]]
 
@@ -111,7 +70,7 @@ class FileWriter:
     def abort(self) -> None:
         """Close the streams after an error; their files are not complete."""
         for each in self._open.values():
-            each.abort()
+            each.output.abort()
         self._open.clear()
         self._waiting.clear()
 
@@ -129,13 +88,14 @@ class FileWriter:
             file = self._open[key] = _OpenFile(self._layout, *self._open_file(key))
         self._open.move_to_end(key)
         file.write(table)
-        if file.size >= self._layout.target_bytes:
+        if file.output.size >= self._layout.target_bytes:
             self._close(key)
 
     def _close(self, key: Key) -> None:
         file = self._open.pop(key)
-        size, metadata, row_groups = file.close()
-        self._done.append(WrittenFile(file.path, key, size, metadata, bool(self._layout.sort) and row_groups == 1))
+        size, footer = file.output.close()
+        is_sorted = bool(self._layout.sort) and file.writes == 1
+        self._done.append(WrittenFile(file.path, key, size, file.rows, footer, is_sorted))
 
 
 @dataclass(slots=True)
@@ -150,40 +110,41 @@ class _Waiting:
         return size
 
 
-class _OpenFile:
-    def __init__(self, layout: Layout, path: str, stream: BinaryIO) -> None:
-        self.path = path
-        self._stream = stream
-        self._writer = pq.ParquetWriter(stream, layout.schema, **_properties(layout))
-        self._row_groups = 0
+class OutputFile(Protocol):
+    """A file of one format, open for writing."""
+
+    def write(self, rows: pa.Table, /) -> None:
+        """Write rows; of Parquet, one row group."""
+        ...
 
     @property
     def size(self) -> int:
         """The bytes so far."""
-        return self._stream.tell()
+        ...
 
-    def write(self, table: pa.Table) -> None:
-        """Write one row group."""
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-        self._row_groups += 1
-
-    def close(self) -> tuple[int, pq.FileMetaData, int]:
-        """Return the file's size, its footer and the number of its row groups."""
-        self._writer.close()
-        size = self._stream.tell()
-        self._stream.close()
-        return size, self._writer.writer.metadata, self._row_groups
+    def close(self) -> tuple[int, pq.FileMetaData | None]:
+        """Complete the file, close its stream, and return the size and the footer of Parquet."""
+        ...
 
     def abort(self) -> None:
         """Give up the file."""
-        self._writer.is_open = False
+        ...
 
 
-def _properties(layout: Layout) -> dict[str, Any]:
-    names = layout.schema.names
-    return {
-        "compression": layout.compression,
-        "store_schema": False,  # of Arrow: other engines have their own types
-        "use_dictionary": [*(name for name in _FEW_VALUES if name in names), *_HEADER_NAMES],
-        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _RISING if name in names},
-    }
+class _OpenFile:
+    def __init__(self, layout: Layout, path: str, stream: BinaryIO) -> None:
+        self.path = path
+        self.rows = 0
+        self.writes = 0
+        self.output: OutputFile = _OUTPUTS[layout.format](layout, stream)
+
+    def write(self, table: pa.Table) -> None:
+        self.output.write(table)
+        self.rows += table.num_rows
+        self.writes += 1
+
+
+_OUTPUTS: Final[dict[FileFormat, Callable[[Layout, BinaryIO], OutputFile]]] = {
+    FileFormat.PARQUET: ParquetFile,
+    FileFormat.JSON_LINES: JsonLinesFile,
+}

@@ -1,0 +1,192 @@
+"""JSON lines: one object for each row, by the names of its columns; one compressed stream for a file.
+
+::
+
+    {"key":"k","value":"{...}","topic":"t","partition":0,"offset":7,"timestamp":"2026-11-25T08:00:00.123Z",
+     "timestampType":0,"headers":[{"key":"h","value":"v"}],"_topic_id":"...","_partition_id":0,"_offset":7,"_ordinal":0}
+
+Bytes that are UTF-8 are text. Other bytes are in Base64 under another name: `key_base64`, `value_base64`. A column that
+is NULL is left out. A time outside of the years 1 to 9999 is a number: milliseconds since 1970.
+"""
+
+import base64
+import gzip
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, BinaryIO, Final, cast
+
+import orjson
+import pyarrow as pa
+import zstandard
+
+from ts_common.errors import CorruptData
+from ts_tables.files.layout import Layout
+
+CODECS: Final = ("gzip", "zstd", "none")
+_SUFFIXES: Final[Mapping[str, str]] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
+_BASE64: Final = "_base64"
+_BYTES: Final = ("key", "value")
+_ROWS: Final = 4096  # converted to Python objects at once
+_GZIP_LEVEL: Final = 5
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+class JsonLinesFile:
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
+
+    Args:
+        layout: of its rows.
+        stream: to write it.
+    """
+
+    def __init__(self, layout: Layout, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._codec = layout.compression
+        self._compressed: Any = _compressor(layout.compression, stream)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows."""
+        for batch in rows.to_batches(_ROWS):
+            self._compressed.write(b"".join(_lines(batch)))
+
+    @property
+    def size(self) -> int:
+        """The bytes so far, as far as they have left the compressor."""
+        return self._stream.tell()
+
+    def close(self) -> tuple[int, None]:
+        """Close the stream, and return the size; there is no footer."""
+        if self._compressed is not self._stream:
+            self._compressed.close()
+        size = self._stream.tell()
+        self._stream.close()
+        return size, None
+
+    def abort(self) -> None:
+        """Give up the file."""
+        self._compressed = None
+
+
+def suffix_of(codec: str) -> str:
+    """Return the end of the name of a file."""
+    return f".jsonl{_SUFFIXES[codec]}"
+
+
+def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file.
+
+    Args:
+        stream: of the file.
+        codec: of the file.
+        schema: of the rows: those of raw tables.
+        what: names the file, for messages.
+
+    Raises:
+        CorruptData: it has other lines.
+        OSError: it cannot be read.
+    """
+    try:
+        rows: list[dict[str, Any]] = []
+        for line in io.BufferedReader(_decompressor(codec, stream), 1 << 20):
+            rows.append(_parsed(orjson.loads(line)))
+            if len(rows) == _ROWS:
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+                rows = []
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+    except (ValueError, TypeError, KeyError, EOFError, AttributeError, OverflowError, zstandard.ZstdError) as error:
+        raise CorruptData(f"{what} has a line that is no row of this table: {str(error)[:200]}") from error
+    except gzip.BadGzipFile as error:
+        raise CorruptData(f"{what}: {error}") from error
+
+
+def _compressor(codec: str, stream: BinaryIO) -> Any:
+    match codec:
+        case "gzip":
+            # Without a name and a time: a file has no bytes that its rows do not determine.
+            return gzip.GzipFile("", "wb", _GZIP_LEVEL, cast("Any", stream), mtime=0)
+        case "zstd":
+            return zstandard.ZstdCompressor().stream_writer(cast("Any", stream), closefd=False)
+        case _:
+            return stream
+
+
+def _decompressor(codec: str, stream: BinaryIO) -> Any:
+    match codec:
+        case "gzip":
+            return gzip.GzipFile(fileobj=stream, mode="rb")
+        case "zstd":
+            return zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False)
+        case _:
+            return stream
+
+
+def _lines(rows: pa.RecordBatch) -> Iterator[bytes]:
+    columns = [_values(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
+    for fields in zip(*columns, strict=True):
+        line: dict[str, Any] = {}
+        for name, value in zip(rows.schema.names, fields, strict=True):
+            if value is None:
+                continue
+            if name in _BYTES:
+                _add_bytes(line, name, value)
+            elif name == "headers":
+                line[name] = [_header(each) for each in value]
+            else:
+                line[name] = value
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _values(column: pa.Array, name: str) -> Sequence[Any]:
+    if name != "timestamp":
+        found: list[Any] = column.to_pylist()
+        return found
+    milliseconds = column.cast(pa.int64()).to_pylist()
+    return [None if each is None else _time(each // 1000) for each in milliseconds]
+
+
+def _time(milliseconds: int) -> str | int:
+    if not _FIRST_MS <= milliseconds <= _LAST_MS:
+        return milliseconds
+    text = (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def _header(header: Mapping[str, Any]) -> dict[str, Any]:
+    line = {"key": header["key"]}
+    if header["value"] is not None:
+        _add_bytes(line, "value", header["value"])
+    return line
+
+
+def _add_bytes(line: dict[str, Any], name: str, data: bytes) -> None:
+    try:
+        line[name] = data.decode()
+    except UnicodeDecodeError:
+        line[name + _BASE64] = base64.b64encode(data).decode()
+
+
+def _parsed(line: dict[str, Any]) -> dict[str, Any]:
+    for name in _BYTES:
+        line[name] = _bytes_of(line, name)
+    if "timestamp" in line:
+        line["timestamp"] = _microseconds(line["timestamp"])
+    if "headers" in line:
+        line["headers"] = [{"key": each["key"], "value": _bytes_of(each, "value")} for each in line["headers"]]
+    return line
+
+
+def _bytes_of(line: Mapping[str, Any], name: str) -> bytes | None:
+    if name + _BASE64 in line:
+        return base64.b64decode(line[name + _BASE64], validate=True)
+    text = line.get(name)
+    return None if text is None else text.encode()
+
+
+def _microseconds(value: str | int) -> int:
+    if isinstance(value, int):
+        return value * 1000
+    return (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,61 @@
+"""How the rows of a table are laid out in files, and what describes a complete file."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ts_tables.files.partitioning import Key, Term
+
+TARGET_BYTES: Final = 256 << 20
+
+
+class FileFormat(StrEnum):
+    """The format of a table's files."""
+
+    PARQUET = "parquet"
+    JSON_LINES = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are laid out in files. It can be pickled.
+
+    Attributes:
+        schema: of the files; a field has its id in the metadata `PARQUET:field_id`, if the table format needs one.
+        terms: of the partition key.
+        sort: columns to sort each row group by, ascending.
+        target_bytes: a file is closed at this size.
+        compression: codec of Parquet, or of a whole file of JSON lines.
+        format: of the files.
+    """
+
+    schema: pa.Schema
+    terms: tuple[Term, ...] = ()
+    sort: tuple[str, ...] = ()
+    target_bytes: int = TARGET_BYTES
+    compression: str = "zstd"
+    format: FileFormat = FileFormat.PARQUET
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A complete file.
+
+    Attributes:
+        path: as `OpenFile` named it.
+        key: partition key of its rows.
+        size: bytes.
+        rows: their number.
+        footer: of Parquet; None of other formats.
+        is_sorted: whether all its rows are sorted, not only each row group.
+    """
+
+    path: str
+    key: Key
+    size: int
+    rows: int
+    footer: pq.FileMetaData | None
+    is_sorted: bool

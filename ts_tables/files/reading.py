@@ -1,0 +1,73 @@
+"""The rows of a table's file, whatever its format is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from ts_common.errors import CorruptData, StoreUnavailable
+from ts_tables.files.json_lines import json_rows
+from ts_tables.files.layout import FileFormat
+from ts_tables.files.parquet_files import parquet_rows, parquet_schema
+from ts_tables.files.raw_columns import RAW_SCHEMA
+
+_ID: Final = b"PARQUET:field_id"
+_ROWS: Final = 1 << 15
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of a table. It can be pickled.
+
+    Attributes:
+        path: of it.
+        open: opens it for reading.
+        format: of it.
+        compression: its codec, of JSON lines.
+    """
+
+    path: str
+    open: Callable[[], BinaryIO]
+    format: FileFormat = FileFormat.PARQUET
+    compression: str = "none"
+
+    def rows(self, expected: pa.Schema, columns: tuple[str, ...] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Args:
+            expected: columns that it must have; with the ids of Parquet's fields, if the table format has such.
+            columns: the names of those that are read; None for all.
+
+        Raises:
+            CorruptData: it has another format, or lacks a column.
+            StoreUnavailable: it cannot be read.
+        """
+        try:
+            with self.open() as stream:
+                if self.format is FileFormat.JSON_LINES:
+                    rows = json_rows(stream, self.compression, RAW_SCHEMA, self.path)
+                    yield from rows if columns is None else (each.select(columns) for each in rows)
+                    return
+                _check_columns(parquet_schema(stream), expected, self.path)
+                yield from parquet_rows(stream, _ROWS, None if columns is None else list(columns))
+        except pa.ArrowInvalid as error:
+            raise CorruptData(f"{self.path}: {error}") from error
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+
+
+def _check_columns(found: pa.Schema, expected: pa.Schema, path: str) -> None:
+    """Check that a file has the columns of a table under their own names.
+
+    Raises:
+        CorruptData: a column is missing, or has the name of another one.
+    """
+    for field in expected:
+        at, number = found.get_field_index(field.name), _id_of(field)
+        if at < 0 or (number is not None and _id_of(found.field(at)) != number):
+            raise CorruptData(f"{path} has no column {field.name}, or another one of that name")
+
+
+def _id_of(field: pa.Field) -> bytes | None:
+    return None if field.metadata is None else field.metadata.get(_ID)

@@ -1,0 +1,1 @@
+"""Tables of plain files, Parquet or JSON lines, in any store. The ledger makes each row appear once."""

@@ -1,0 +1,262 @@
+"""What the ledger of a table stores, as JSON.
+
+`_ts/files.json` is the table after its last complete entry::
+
+    {"version":1,"generation":"5f0c...","number":7,
+     "layout":{"format":"parquet","compression":"zstd","partition_by":["day(timestamp)"],"sort_by":[]},
+     "valid_through":1764057600000,"state":{...},
+     "files":[{"path":"timestamp_day=2026-11-25/00000007-00000-1c9f....parquet","size":123,"crc32c":7,"rows":9,
+               "key":[20417],"covers":[["orders","pQ1r...",0,100,109]]}],
+     "held":[{...,"path":"_ts/5f0c.../staging/6-91d0.../00000-44ab...","since":1764057600}]}
+
+An entry, `_ts/<generation>/ledger/00000008.json`, is what comes next: the plan, the state after it, the files that are
+shown (each with the path of its bytes in staging), those that are held, and the paths of files that are removed.
+`covers` has offsets that contain those of the file's rows: topic, topic id, partition, from, to.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ts_common.json_objects import MAX_INT32, decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.model import TopicPartition
+from ts_tables.claims.state import TableState, decode_state
+from ts_tables.planning.work import Covered
+
+_MOST_BYTES: Final = 512 << 20
+_MOST_CRC: Final = (1 << 32) - 1
+_LONGEST: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A file of a table.
+
+    Attributes:
+        path: relative to the table's location.
+        size: bytes.
+        crc32c: of the bytes.
+        rows: their number.
+        key: partition key of the rows.
+        covers: offsets that contain those of the rows.
+        since: when it was first held, in seconds since 1970; 0 of other files.
+        staged: the path of its bytes before it is shown; empty of other files.
+    """
+
+    path: str
+    size: int
+    crc32c: int
+    rows: int
+    key: tuple[Any, ...]
+    covers: tuple[Covered, ...]
+    since: int = 0
+    staged: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Return JSON values."""
+        found: dict[str, Any] = {
+            "path": self.path,
+            "size": self.size,
+            "crc32c": self.crc32c,
+            "rows": self.rows,
+            "key": list(self.key),
+            "covers": [
+                [each.partition.topic, each.topic_id, each.partition.partition, each.start, each.end]
+                for each in self.covers
+            ],
+        }
+        if self.since:
+            found["since"] = self.since
+        if self.staged:
+            found["staged"] = self.staged
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One commit.
+
+    Attributes:
+        number: of it; the first is 1.
+        plan: id of the plan.
+        state: of the table after it.
+        shown: files that get their names.
+        held: all files that are held after it.
+        removed: paths of files that it removes.
+        valid_through: as of `ts_tables.targets.Added`.
+        late: the same.
+    """
+
+    number: int
+    plan: str
+    state: TableState
+    shown: tuple[PlainFile, ...]
+    held: tuple[PlainFile, ...]
+    removed: tuple[str, ...]
+    valid_through: int | None = None
+    late: int = 0
+
+    def encode(self) -> bytes:
+        """Return the JSON text."""
+        fields = {
+            "version": 1,
+            "number": self.number,
+            "plan": self.plan,
+            "valid_through": self.valid_through,
+            "late": self.late,
+            "state": self.state.fields(),
+            "shown": [each.fields() for each in self.shown],
+            "held": [each.fields() for each in self.held],
+            "removed": list(self.removed),
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A table after its last complete entry.
+
+    Attributes:
+        generation: names its ledger and staging: a table that is created again has another one.
+        number: of the entry; 0 without any.
+        layout: format, compression, partition key and sort order, as JSON values.
+        state: of the table.
+        files: shown.
+        held: claimed, and not shown yet.
+        valid_through: of the last entry with rows.
+    """
+
+    generation: str
+    number: int
+    layout: Mapping[str, Any]
+    state: TableState
+    files: tuple[PlainFile, ...] = ()
+    held: tuple[PlainFile, ...] = ()
+    valid_through: int | None = None
+
+    def after(self, entry: LedgerEntry) -> "Contents":
+        """Return the table after the next entry."""
+        removed = {*entry.removed}
+        files = [each for each in self.files if each.path not in removed]
+        files += [replace(each, staged="", since=0) for each in entry.shown]
+        valid_through = self.valid_through if entry.valid_through is None else entry.valid_through
+        return Contents(
+            self.generation, entry.number, self.layout, entry.state, tuple(files), entry.held, valid_through
+        )
+
+    def encode(self) -> bytes:
+        """Return the JSON text."""
+        fields = {
+            "version": 1,
+            "generation": self.generation,
+            "number": self.number,
+            "layout": dict(self.layout),
+            "valid_through": self.valid_through,
+            "state": self.state.fields(),
+            "files": [each.fields() for each in self.files],
+            "held": [each.fields() for each in self.held],
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_contents(data: bytes, what: str) -> Contents:
+    """Return the contents of a table.
+
+    Args:
+        data: as `Contents.encode` returns it.
+        what: names its place, for errors.
+
+    Raises:
+        NewerFormat: a later release wrote it.
+        CorruptData: it is something else.
+    """
+    expected = "the list of a table's files"
+    fields = parse_fields(data, what, expected, _MOST_BYTES)
+    with decoding(what, expected, data):
+        generation = text(fields["generation"], 64)
+        if not generation.isalnum():
+            raise ValueError(f"generation {generation!r}")
+        return Contents(
+            generation=generation,
+            number=whole_number(fields["number"]),
+            layout=dict(fields["layout"]),
+            state=_state(fields, what),
+            files=_files(fields["files"]),
+            held=_files(fields["held"]),
+            valid_through=optional_number(fields["valid_through"], -(1 << 63)),
+        )
+
+
+def decode_entry(data: bytes, what: str) -> LedgerEntry:
+    """Return an entry; raise as `decode_contents`.
+
+    Args:
+        data: as `LedgerEntry.encode` returns it.
+        what: names its place, for errors.
+    """
+    expected = "an entry of a table's ledger"
+    fields = parse_fields(data, what, expected, _MOST_BYTES)
+    with decoding(what, expected, data):
+        return LedgerEntry(
+            number=whole_number(fields["number"], 1),
+            plan=text(fields["plan"], 64),
+            state=_state(fields, what),
+            shown=_files(fields["shown"]),
+            held=_files(fields["held"]),
+            removed=tuple(_path(each) for each in rows(fields["removed"])),
+            valid_through=optional_number(fields["valid_through"], -(1 << 63)),
+            late=whole_number(fields["late"]),
+        )
+
+
+def _state(fields: Mapping[str, Any], what: str) -> TableState:
+    return decode_state(json.dumps(fields["state"]).encode(), what)
+
+
+def _files(value: object) -> tuple[PlainFile, ...]:
+    return tuple(_file(each) for each in rows(value))
+
+
+def _file(fields: Any) -> PlainFile:
+    return PlainFile(
+        path=_path(fields["path"]),
+        size=whole_number(fields["size"]),
+        crc32c=whole_number(fields["crc32c"], 0, _MOST_CRC),
+        rows=whole_number(fields["rows"]),
+        key=tuple(_key_value(each) for each in rows(fields["key"])),
+        covers=tuple(_covered(*rows(each)) for each in rows(fields["covers"])),
+        since=whole_number(fields.get("since", 0)),
+        staged=_path(fields["staged"]) if "staged" in fields else "",
+    )
+
+
+def _path(value: object) -> str:
+    path = text(value, _LONGEST)
+    if not path or any(part in {"", ".", ".."} for part in path.split("/")):
+        raise ValueError(f"{path!r} is no path of a file")
+    return path
+
+
+def _key_value(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else whole_number(value, -(1 << 63))
+
+
+def _covered(topic: object, topic_id: object, partition: object, start: object, end: object) -> Covered:
+    low = whole_number(start)
+    return Covered(
+        TopicPartition(text(topic), whole_number(partition, 0, MAX_INT32)),
+        None if topic_id is None else text(topic_id),
+        low,
+        whole_number(end, low),
+    )
+
+
+def file_of(described: Mapping[str, Any]) -> PlainFile:
+    """Return a file that a task described, perhaps after JSON."""
+    return _file(described)
+
+
+def total(files: Sequence[PlainFile]) -> int:
+    """Return the bytes of files."""
+    return sum(each.size for each in files)

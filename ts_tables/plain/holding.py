@@ -1,0 +1,79 @@
+"""Which new files a commit shows, which are held, and which are merged first. Pure.
+
+A file is held until its partition key has a file's worth of bytes, or its oldest file has waited long enough. Nothing
+that is shown is merged later: on an object store a reader would see rows twice, or not at all.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ts_tables.plain.entries import PlainFile, total
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """When files are shown.
+
+    Attributes:
+        target_bytes: of a file.
+        max_age: seconds that a file is held at most; 0: none is held.
+    """
+
+    target_bytes: int
+    max_age: int
+
+    def is_due(self, files: Sequence[PlainFile], now: float) -> bool:
+        """Return whether the held files of one partition key are shown.
+
+        Args:
+            files: with the time since when they are held.
+            now: seconds since 1970.
+        """
+        return total(files) >= self.target_bytes or now - min(each.since for each in files) >= self.max_age
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Files as a commit treats them.
+
+    Attributes:
+        shown: as they are.
+        held: until later.
+        merges: each becomes one file.
+    """
+
+    shown: tuple[PlainFile, ...]
+    held: tuple[PlainFile, ...]
+    merges: tuple[tuple[PlainFile, ...], ...]
+
+
+def sort_out(held: Iterable[PlainFile], new: Iterable[PlainFile], holding: Holding, now: float) -> Sorted:
+    """Return what a commit does with files.
+
+    Args:
+        held: files that wait.
+        new: files that tasks wrote now.
+        holding: when they are shown.
+        now: seconds since 1970.
+    """
+    waiting = list(held)
+    if not holding.max_age and not waiting:
+        return Sorted(tuple(new), (), ())
+    by_key: dict[tuple[Any, ...], list[PlainFile]] = {}
+    for each in (*waiting, *(replace(file, since=int(now)) for file in new)):
+        by_key.setdefault(each.key, []).append(each)
+    shown: list[PlainFile] = []
+    still: list[PlainFile] = []
+    merges: list[tuple[PlainFile, ...]] = []
+    for files in by_key.values():
+        if not holding.is_due(files, now):
+            still += files
+            continue
+        small = [each for each in files if 2 * each.size < holding.target_bytes]
+        shown += [each for each in files if 2 * each.size >= holding.target_bytes]
+        if len(small) > 1:
+            merges.append(tuple(small))
+        else:
+            shown += small
+    return Sorted(tuple(shown), tuple(still), tuple(merges))

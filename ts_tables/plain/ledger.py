@@ -1,0 +1,242 @@
+"""The ledger: which files a table has, and the order of its commits.
+
+A commit is one entry, put where none stands, so two runs cannot both land. Then its files get their names: the store
+copies each from staging to a name that no object has. Then `files.json` has them. A run that finds an entry after
+`files.json` completes it before it plans; it copies, and never decodes again.
+
+Staging of a plan is deleted only after `files.json` has passed the entry that the plan could be. So a run that was
+paused amid an entry finds no bytes to copy when a later one has removed a file, and cannot bring it back.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.errors import (
+    CorruptData,
+    DataLoss,
+    ObjectNotFound,
+    OperatorError,
+    OutcomeUnknown,
+    PreconditionFailed,
+)
+from ts_common.reading.parallel import in_threads
+from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
+from ts_tables.plain.entries import Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
+from ts_tables.targets import HeadMoved
+
+OWN: Final = "_ts/"
+_CONTENTS: Final = "_ts/files.json"
+_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Contents, with what a change of them must find.
+
+    Attributes:
+        contents: of the table.
+        etag: of their object.
+    """
+
+    contents: Contents
+    etag: str
+
+
+class Ledger:
+    """The ledger of one table; it raises what the store raises, too.
+
+    Args:
+        store: of the table's location.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def create(self, contents: Contents) -> bool:
+        """Write the contents of a new table, and return whether there were none.
+
+        Raises:
+            OperatorError: others have objects there, or the store copies over objects.
+        """
+        if self._found() is not None:
+            return False
+        if other := next((each.key for each in self._store.list() if not each.key.startswith(OWN)), None):
+            raise OperatorError(
+                f"{self._store.location} has objects that this program did not write, such as {other}: choose an empty "
+                "location"
+            )
+        self._check_copies(contents)
+        try:
+            OPERATION_POLICY(self._store.put, _CONTENTS, contents.encode(), condition=IfAbsent())
+        except (PreconditionFailed, OutcomeUnknown):
+            return self.read().contents.generation == contents.generation
+        return True
+
+    def read(self) -> Read:
+        """Return the contents after the last complete entry.
+
+        Raises:
+            OperatorError: there is no table.
+            CorruptData, NewerFormat: they cannot be read.
+        """
+        found = self._found()
+        if found is None:
+            raise OperatorError(f"{self._store.location} has no table of this program; `tsctl tables create` makes it")
+        return found
+
+    def current(self, read: Read) -> Contents:
+        """Return the contents, after each entry that has landed is complete.
+
+        Args:
+            read: the contents before.
+
+        Raises:
+            DataLoss, CorruptData: an entry cannot be completed.
+            OperatorError, NewerFormat: as `read`.
+        """
+        while (entry := self._entry(read.contents, read.contents.number + 1)) is not None:
+            read = self._completed(read, entry)
+        return read.contents
+
+    def commit(self, contents: Contents, entry: LedgerEntry) -> None:
+        """Put the next entry, and complete it.
+
+        Raises:
+            HeadMoved: another run has put it.
+            OutcomeUnknown: no attempt has landed so far; one still can, before another run commits.
+        """
+        key = self._key(contents, entry.number)
+        for _ in range(_TRIES):
+            try:
+                OPERATION_POLICY(self._store.put, key, entry.encode(), condition=IfAbsent())
+                break
+            except (PreconditionFailed, OutcomeUnknown):
+                there = self._entry(contents, entry.number)
+                if there is not None and there.plan != entry.plan:
+                    raise HeadMoved(
+                        f"{self._store.location}: another run has committed since this one was planned"
+                    ) from None
+                if there is not None:
+                    break
+        else:
+            raise OutcomeUnknown(f"{self._store.location}: entry {entry.number} has no answer; run it again")
+        read = self.read()
+        if read.contents.number < entry.number:
+            self._completed(read, entry)
+
+    def remove(self, contents: Contents) -> None:
+        """Remove the ledger and staging; `files.json` is the last object, so that a removal can be repeated."""
+        self._store.delete(info.key for info in self._store.list(f"{OWN}{contents.generation}/"))
+        self._store.delete([_CONTENTS])
+
+    def _check_copies(self, contents: Contents) -> None:
+        """Check that the store does not copy over an object.
+
+        Raises:
+            OperatorError: it does.
+        """
+        keys = [f"{OWN}{contents.generation}/probe-{name}" for name in ("a", "b")]
+        try:
+            for key in keys:
+                OWN_OBJECT_POLICY(self._store.put, key, key.encode())
+            self._store.copy_if_absent(*keys)
+        except PreconditionFailed:
+            return
+        finally:
+            self._store.delete(keys)
+        raise OperatorError(
+            f"{self._store.location}: the store copies over an object, although the request forbids it: plain files "
+            "need a store that supports If-None-Match of CopyObject"
+        )
+
+    def _found(self) -> Read | None:
+        try:
+            data, info = self._store.get(_CONTENTS)
+        except ObjectNotFound:
+            return None
+        return Read(decode_contents(data, f"{self._store.location}/{_CONTENTS}"), info.etag)
+
+    def _entry(self, contents: Contents, number: int) -> LedgerEntry | None:
+        key = self._key(contents, number)
+        try:
+            data, _ = self._store.get(key)
+        except ObjectNotFound:
+            return None
+        entry = decode_entry(data, f"{self._store.location}/{key}")
+        if entry.number != number:
+            raise CorruptData(f"{self._store.location}/{key} is entry {entry.number}")
+        return entry
+
+    def _completed(self, read: Read, entry: LedgerEntry) -> Read:
+        """Give the files of an entry their names, and return the contents after it."""
+        contents = read.contents
+        # After a restored, older `files.json`: an entry with a successor is complete, and its staging is gone.
+        if self._entry(contents, entry.number + 1) is None:
+            self._store.delete(entry.removed)
+            in_threads(lambda file: self._show(file, entry), entry.shown)
+        return self._advanced(read, contents.after(entry))
+
+    def _show(self, file: PlainFile, entry: LedgerEntry) -> None:
+        for _ in range(_TRIES):
+            try:
+                size = OPERATION_POLICY(self._store.copy_if_absent, file.staged, file.path).size
+            except PreconditionFailed:
+                size = self._store.head(file.path).size
+            except OutcomeUnknown:
+                continue
+            except ObjectNotFound:
+                try:
+                    size = self._store.head(file.path).size
+                except ObjectNotFound:
+                    if self.read().contents.number >= entry.number:
+                        return  # another run has completed it, and a later entry removed the file
+                    raise DataLoss(
+                        f"{self._store.location}/{file.path} is missing, and so is {file.staged}, of which it is a "
+                        f"copy: entry {entry.number} cannot be completed; create the table again"
+                    ) from None
+            if size != file.size:
+                raise CorruptData(
+                    f"{self._store.location}/{file.path} has {size} bytes, and entry {entry.number} has {file.size}: "
+                    "another program wrote it; remove it, and run again"
+                )
+            return
+        raise OutcomeUnknown(f"{self._store.location}/{file.path}: {_TRIES} copies have no answer; run it again")
+
+    def _advanced(self, read: Read, after: Contents) -> Read:
+        """Write contents, unless those there are as new; return what is there."""
+        for _ in range(_TRIES):
+            try:
+                info = OPERATION_POLICY(self._store.put, _CONTENTS, after.encode(), condition=IfMatch(read.etag))
+            except (PreconditionFailed, OutcomeUnknown):
+                read = self.read()
+                if read.contents.generation != after.generation or read.contents.number >= after.number:
+                    return read
+                continue
+            return Read(after, info.etag)
+        raise OutcomeUnknown(f"{self._store.location}/{_CONTENTS}: {_TRIES} writes have no answer; run it again")
+
+    @staticmethod
+    def _key(contents: Contents, number: int) -> str:
+        return f"{OWN}{contents.generation}/ledger/{number:08d}.json"
+
+
+def staged_plans(store: ObjectStore, generation: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the prefix of each plan's staging, the entry that the plan began from, and its id."""
+    root = f"{OWN}{generation}/staging/"
+    for directory in store.list_directories(root):
+        number, _, plan = directory.rstrip("/").partition("-")
+        if number.isdecimal() and plan:
+            yield root + directory, int(number), plan
+
+
+def staging_of(generation: str, number: int, plan: str) -> str:
+    """Return the prefix of a plan's staging.
+
+    Args:
+        generation: of the table.
+        number: of the entry that the plan begins from.
+        plan: its id.
+    """
+    return f"{OWN}{generation}/staging/{number}-{plan}/"

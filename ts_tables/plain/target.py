@@ -1,0 +1,333 @@
+"""A table of plain files as the target of runs."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+from urllib.parse import quote
+
+import structlog
+
+from ts_common.errors import OperatorError, TieredStorageError
+from ts_common.query.shared_stores import shared_store
+from ts_common.store.contract import ObjectStore
+from ts_tables.claims.state import TableState
+from ts_tables.files.json_lines import suffix_of
+from ts_tables.files.layout import FileFormat, Layout
+from ts_tables.files.partitioning import Key
+from ts_tables.files.reading import TableFile
+from ts_tables.plain.entries import Contents, LedgerEntry, PlainFile, file_of
+from ts_tables.plain.holding import Holding, sort_out
+from ts_tables.plain.ledger import OWN, Ledger, staged_plans, staging_of
+from ts_tables.plain.staging import Place, StagedFiles, StoredFile
+from ts_tables.planning.plan import TakenBack
+from ts_tables.planning.work import Covered
+from ts_tables.targets import Added, Arranged, TableContents
+from ts_tables.tasks import NewFiles
+
+_FILE_SCHEME: Final = "file://"
+_SHOWN_NAMES: Final = 5  # of a message
+
+log = structlog.get_logger("ts_tables")
+
+
+@dataclass
+class OpenedFiles:
+    """A table as a plan found it.
+
+    Attributes:
+        contents: of the table.
+        layout: of its files.
+        place: of the table.
+        holding: when files are shown.
+        missing: paths of files that the store does not have.
+        arranged: files of this plan by path.
+    """
+
+    contents: Contents
+    layout: Layout
+    place: Place
+    holding: Holding
+    missing: frozenset[str] = frozenset()
+    arranged: dict[str, PlainFile] = field(default_factory=dict, repr=False)
+
+    @property
+    def state(self) -> TableState:
+        """The claims of the table."""
+        return self.contents.state
+
+    @property
+    def snapshot(self) -> str:
+        """The number of the last entry."""
+        return str(self.contents.number)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a held file has waited long enough."""
+        sorted_out = sort_out(self.contents.held, (), self.holding, time.time())
+        return bool(sorted_out.shown or sorted_out.merges)
+
+    def files(self, plan: str, number: int, covered: Sequence[Covered]) -> NewFiles:
+        """Return what opens and describes the files of one part of a plan."""
+        prefix = staging_of(self.contents.generation, self.contents.number, plan)
+        return StagedFiles(self.place, prefix, number, tuple(covered))
+
+    def begin(self, plan: str) -> None:
+        """Do nothing: the name of a plan's staging tells where it began."""
+
+    def all_files(self) -> list[TableFile]:
+        """Return each file of the table, those that are held too; but not those that the store does not have."""
+        return [self._readable(each) for each in self._files if each.path not in self.missing]
+
+    def files_with(self, taken_back: TakenBack) -> list[TableFile]:
+        """Return each file that can have rows of an entry."""
+        return [
+            self._readable(each)
+            for each in self._files
+            if any(
+                (one.partition, one.topic_id) == (taken_back.partition, taken_back.topic_id)
+                and one.start < taken_back.end
+                and one.end > taken_back.start
+                for one in each.covers
+            )
+        ]
+
+    def covered(self, file: TableFile) -> Sequence[Covered]:
+        """Return offsets that contain those of a file's rows, without repetition."""
+        known = self.arranged.get(file.path) or next(each for each in self._files if each.path == file.path)
+        return known.covers
+
+    def arrange(self, files: Sequence[Mapping[str, Any]], replaced: Sequence[str]) -> Arranged:
+        """Return which files are shown, held and merged."""
+        removed = {*replaced}
+        held = [each for each in self.contents.held if each.path not in removed]
+        found = sort_out(held, map(file_of, files), self.holding, time.time())
+        self.arranged |= {each.path: each for some in found.merges for each in some}
+        return Arranged(
+            shown=[each.fields() for each in found.shown],
+            held=[each.fields() for each in found.held],
+            merges=[[self._readable(each) for each in some] for some in found.merges],
+        )
+
+    @property
+    def _files(self) -> tuple[PlainFile, ...]:
+        return (*self.contents.files, *self.contents.held)
+
+    def _readable(self, file: PlainFile) -> TableFile:
+        return TableFile(file.path, StoredFile(self.place, file.path), self.layout.format, self.layout.compression)
+
+
+class PlainTarget:
+    """One table of plain files.
+
+    Args:
+        name: of the table, for messages.
+        place: of its files.
+        layout: columns, partition key, sort order, format and file sizes. A table that exists must have the same.
+        max_age: seconds that a file is held at most; 0: none is held.
+
+    Raises:
+        ConfigurationError, OperatorError: the store cannot be opened.
+    """
+
+    def __init__(self, name: str, place: Place, layout: Layout, max_age: int = 0) -> None:
+        self._name = name
+        self._place = place
+        self._layout = layout
+        self._holding = Holding(layout.target_bytes, max_age)
+        self._copied: set[str] = set()  # bytes in staging of files that a commit here has shown
+
+    def create(self, state: TableState) -> bool:
+        """Create the table, and return whether it did not exist.
+
+        Args:
+            state: of a table without claims.
+
+        Raises:
+            OperatorError: its location has objects of others, or a table of another layout.
+            AccessDenied, StoreUnavailable, OutcomeUnknown, BucketMissing: from the store.
+        """
+        if self._place.location.startswith(_FILE_SCHEME):
+            Path(self._place.location.removeprefix(_FILE_SCHEME)).mkdir(parents=True, exist_ok=True)
+        contents = Contents(token_hex(4), 0, _described(self._layout), state)
+        created = self._ledger.create(contents)
+        self._check_layout(self._ledger.read().contents)
+        return created
+
+    def open(self) -> OpenedFiles:
+        """Return the table as it is now, after each entry that landed is complete.
+
+        Raises:
+            OperatorError: there is no table, or it has another layout.
+            DataLoss, CorruptData, NewerFormat: the ledger cannot be completed, or read.
+            AccessDenied, StoreUnavailable, OutcomeUnknown, BucketMissing: from the store.
+        """
+        contents = self._current()
+        self._check_layout(contents)
+        return OpenedFiles(contents, self._layout, self._place, self._holding)
+
+    def open_any(self) -> OpenedFiles:
+        """Return the table, with the paths of files that the store does not have; raise as `open`."""
+        opened = self.open()
+        there = {each.key for each in self._store.list()}
+        missing = {each.path for each in (*opened.contents.files, *opened.contents.held)} - there
+        return replace(opened, missing=frozenset(missing))
+
+    def problem(self, opened: OpenedFiles) -> str | None:
+        """Return which files are missing, have another size, or are of others; None if none is; raise as `open`."""
+        expected = {each.path: each.size for each in opened.contents.files}
+        sizes = {each.key: each.size for each in self._store.list() if not each.key.startswith(OWN)}
+        found = (
+            (opened.missing, "are missing"),
+            ({path for path, size in expected.items() if sizes.get(path, size) != size}, "have another size"),
+            (sizes.keys() - expected.keys(), "were not written by this program, and readers see them"),
+        )
+        sentences = [f"{_shown(paths)} {what}" for paths, what in found if paths]
+        return "; ".join(sentences) or None
+
+    def adopt(self, opened: OpenedFiles) -> None:
+        """Refuse it.
+
+        Raises:
+            OperatorError: always.
+        """
+        raise OperatorError(
+            f"table {self._name} has plain files, and nothing to adopt: its claims are as of entry {opened.snapshot}"
+        )
+
+    def contents(self) -> TableContents:
+        """Return what the table has, without held files; raise as `open`."""
+        files = self._ledger.read().contents.files
+        rows, size = sum(each.rows for each in files), sum(each.size for each in files)
+        return TableContents(self._place.location, rows, len(files), size)
+
+    def drop(self, *, purge: bool) -> None:
+        """Remove the ledger, and the files of the table if told; raise as `open`."""
+        contents = self._current()
+        if purge:
+            self._store.delete(each.path for each in contents.files)
+        self._ledger.remove(contents)
+
+    def commit(self, opened: OpenedFiles, plan: str, state: TableState, added: Added) -> int:
+        """Commit the files of a plan with the state after it; return 0, because no attempt is repeated.
+
+        Args:
+            opened: as the plan found the table.
+            plan: its id.
+            state: after it.
+            added: what the commit adds.
+
+        Raises:
+            HeadMoved: another run has committed.
+            DataLoss, CorruptData, AccessDenied, StoreUnavailable, OutcomeUnknown: as `open`.
+        """
+        contents = opened.contents
+        shown = {each.path for each in contents.files}
+        entry = LedgerEntry(
+            number=contents.number + 1,
+            plan=plan,
+            state=state,
+            shown=tuple(self._named(file_of(each), contents.number + 1) for each in added.files),
+            held=tuple(file_of(each) for each in added.held),
+            removed=tuple(path for path in added.replaced if path in shown),
+            valid_through=added.valid_through,
+            late=added.late,
+        )
+        self._ledger.commit(contents, entry)
+        self._copied |= {each.staged for each in entry.shown} | {each.path for each in contents.held}
+        return 0
+
+    def clean(self, unsent: str | None = None) -> int:
+        """Remove staged files that no entry needs, and return how many no commit has used; errors are logged.
+
+        Args:
+            unsent: a plan whose entry was never sent.
+        """
+        try:
+            return self._clean(unsent)
+        except TieredStorageError as error:  # the commit has landed, and a later run repeats this
+            log.warning("table_cleanup_failed", table=self._name, error=str(error))
+            return 0
+
+    def _clean(self, unsent: str | None) -> int:
+        # Plans are listed before the contents are read, because a run may begin in between.
+        generation = self._ledger.read().contents.generation
+        plans = list(staged_plans(self._store, generation))
+        contents = self._ledger.read().contents
+        held = {each.path for each in contents.held}
+        removed = 0
+        for prefix, began, plan in plans:
+            if began >= contents.number and plan != unsent:
+                continue
+            keys = [each.key for each in self._store.list(prefix) if each.key not in held]
+            self._store.delete(keys)
+            removed += len({*keys} - self._copied)
+        return removed
+
+    def _current(self) -> Contents:
+        """Return the contents after each entry that landed is complete, and remove what was staged for those."""
+        read = self._ledger.read()
+        contents = self._ledger.current(read)
+        if contents.number != read.contents.number:
+            self.clean()
+        return contents
+
+    @property
+    def _ledger(self) -> Ledger:
+        return Ledger(self._store)
+
+    @property
+    def _store(self) -> ObjectStore:
+        return shared_store(self._place.location, self._place.connection)
+
+    def _named(self, file: PlainFile, number: int) -> PlainFile:
+        """Return a staged file with the name that it gets."""
+        directory = "".join(f"{part}/" for part in self._directories(file.key))
+        part, _, random = file.path.rpartition("/")[2].partition("-")
+        name = f"{directory}{number:08d}-{part}-{random}{self._suffix}"
+        return replace(file, path=name, staged=file.path, since=0)
+
+    def _directories(self, key: Key) -> list[str]:
+        return [
+            f"{term.name}={quote(term.shown(value), safe='')}"
+            for term, value in zip(self._layout.terms, key, strict=True)
+        ]
+
+    @property
+    def _suffix(self) -> str:
+        if self._layout.format is FileFormat.JSON_LINES:
+            return suffix_of(self._layout.compression)
+        return ".parquet"
+
+    def _check_layout(self, contents: Contents) -> None:
+        """Check that a table has the layout of the tables' file.
+
+        Raises:
+            OperatorError: it has another.
+        """
+        expected = _described(self._layout)
+        for name, value in expected.items():
+            if (there := contents.layout.get(name)) != value:
+                raise OperatorError(
+                    f"table {self._name} has {name} {there}, and the file says {value}: change it back, or create "
+                    "another table"
+                )
+
+
+def _described(layout: Layout) -> dict[str, Any]:
+    """Return what stays the same in all files of a table."""
+    found: dict[str, Any] = {
+        "format": layout.format.value,
+        "partition_by": [str(term) for term in layout.terms],
+        "sort_by": [*layout.sort],
+    }
+    if layout.format is FileFormat.JSON_LINES:
+        found["compression"] = layout.compression
+    return found
+
+
+def _shown(paths: "frozenset[str] | set[str]") -> str:
+    some = ", ".join(sorted(paths)[:_SHOWN_NAMES])
+    return f"{len(paths):,} files ({some}{', ...' if len(paths) > _SHOWN_NAMES else ''})"
