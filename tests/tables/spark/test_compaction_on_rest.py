@@ -8,11 +8,7 @@ from pyspark.sql import SparkSession
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.iceberg.test_rest_catalog import offsets
-<<<<<<< worktree
 from tests.tables.made_tables import NAME, MadeTable, put
-=======
-from tests.tables.made_tables import NAME, MadeTable
->>>>>>> compaction
 from ts_local.stores.s3 import S3Server
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.compaction import compact
@@ -32,11 +28,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
     finally:
         server.stop()
-
-
-def put(archive: MadeArchive, start: int, end: int) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end)))
-    archive.commit("t", end, highest_base=start, last_stable_offset=end)
 
 
 def test_a_table_on_s3_is_compacted(spark: SparkSession, server: S3Server, tmp_path: Path) -> None:
