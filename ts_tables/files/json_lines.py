@@ -22,6 +22,7 @@ import zstandard
 
 from ts_common.errors import CorruptData
 from ts_tables.files.layout import Layout
+from ts_tables.files.raw_columns import REQUIRED
 
 CODECS: Final = ("gzip", "zstd", "none")
 _SUFFIXES: Final[Mapping[str, str]] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
@@ -79,28 +80,34 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
     """Yield the rows of a file.
 
     Args:
-        stream: of the file.
+        stream: of the file, at its start; it can seek.
         codec: of the file.
         schema: of the rows: those of raw tables.
         what: names the file, for messages.
 
     Raises:
-        CorruptData: it has other lines.
-        OSError: it cannot be read.
+        CorruptData: it has other lines, or was cut.
     """
     try:
         rows: list[dict[str, Any]] = []
-        for line in io.BufferedReader(_decompressor(codec, stream), 1 << 20):
+        for line in io.BufferedReader(_decompressed(codec, stream), 1 << 20):
             rows.append(_parsed(orjson.loads(line)))
             if len(rows) == _ROWS:
-                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+                yield _batch(rows, schema)
                 rows = []
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
-    except (ValueError, TypeError, KeyError, EOFError, AttributeError, OverflowError, zstandard.ZstdError) as error:
+            yield _batch(rows, schema)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CorruptData(f"{what} has a line that is no row of this table: {str(error)[:200]}") from error
-    except gzip.BadGzipFile as error:
+    except OSError as error:  # of the decompressor: the stream is a local file
         raise CorruptData(f"{what}: {error}") from error
+
+
+def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    if lacking := [name for name in REQUIRED if batch[name].null_count]:
+        raise ValueError(f"{', '.join(lacking)} is missing")
+    return batch
 
 
 def _compressor(codec: str, stream: BinaryIO) -> Any:
@@ -114,14 +121,14 @@ def _compressor(codec: str, stream: BinaryIO) -> Any:
             return stream
 
 
-def _decompressor(codec: str, stream: BinaryIO) -> Any:
-    match codec:
-        case "gzip":
-            return gzip.GzipFile(fileobj=stream, mode="rb")
-        case "zstd":
-            return zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False)
-        case _:
-            return stream
+def _decompressed(codec: str, stream: BinaryIO) -> Any:
+    if codec == "none":
+        return stream
+    if not stream.read(1):
+        raise OSError("the compressed file is empty")
+    stream.seek(0)
+    # It finds a stream that was cut, which zstandard's reader does not.
+    return pa.CompressedInputStream(pa.PythonFile(stream, "r"), codec)
 
 
 def _lines(rows: pa.RecordBatch) -> Iterator[bytes]:

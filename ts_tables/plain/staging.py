@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from awscrt.checksums import crc32c
 
+from ts_common.errors import CorruptData
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.options import Connection
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
@@ -69,13 +70,19 @@ class StoredFile:
     Attributes:
         place: of the table.
         path: of the file.
+        crc32c: of its bytes; None to read it as it is.
     """
 
     place: Place
     path: str
+    crc32c: int | None
 
     def __call__(self) -> BinaryIO:
-        """Return a stream of the file; raise what the store raises."""
+        """Return a stream of the file; raise what the store raises.
+
+        Raises:
+            CorruptData: it has other bytes than those that were written.
+        """
         file: IO[bytes] = OPERATION_POLICY(self._copied)
         return cast("BinaryIO", file)
 
@@ -83,9 +90,16 @@ class StoredFile:
         store = shared_store(self.place.location, self.place.connection)
         file = TemporaryFile()  # noqa: SIM115  (the caller closes it)
         try:
+            found = 0
             with store.open(self.path) as stream:
                 while piece := stream.read(_BLOCK):
+                    found = crc32c(piece, found)
                     file.write(piece)
+            if self.crc32c is not None and found != self.crc32c:
+                raise CorruptData(
+                    f"{self.place.location}/{self.path} has other bytes than those that were written; `tsctl tables "
+                    "verify` names the rows that differ"
+                )
             file.seek(0)
         except BaseException:
             file.close()

@@ -79,12 +79,12 @@ class OpenedFiles:
 
     def all_files(self) -> list[TableFile]:
         """Return each file of the table, those that are held too; but not those that the store does not have."""
-        return [self._readable(each) for each in self._files if each.path not in self.missing]
+        return [self._readable(each, None) for each in self._files if each.path not in self.missing]
 
     def files_with(self, taken_back: TakenBack) -> list[TableFile]:
         """Return each file that can have rows of an entry."""
         return [
-            self._readable(each)
+            self._readable(each, each.crc32c)
             for each in self._files
             if any(
                 (one.partition, one.topic_id) == (taken_back.partition, taken_back.topic_id)
@@ -108,15 +108,17 @@ class OpenedFiles:
         return Arranged(
             shown=[each.fields() for each in found.shown],
             held=[each.fields() for each in found.held],
-            merges=[[self._readable(each) for each in some] for some in found.merges],
+            merges=[[self._readable(each, each.crc32c) for each in some] for some in found.merges],
         )
 
     @property
     def _files(self) -> tuple[PlainFile, ...]:
         return (*self.contents.files, *self.contents.held)
 
-    def _readable(self, file: PlainFile) -> TableFile:
-        return TableFile(file.path, StoredFile(self.place, file.path), self.layout.format, self.layout.compression)
+    def _readable(self, file: PlainFile, crc32c: int | None) -> TableFile:
+        return TableFile(
+            file.path, StoredFile(self.place, file.path, crc32c), self.layout.format, self.layout.compression
+        )
 
 
 class PlainTarget:

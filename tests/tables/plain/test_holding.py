@@ -6,6 +6,8 @@ import pytest
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
+from ts_common.errors import CorruptData
+from ts_common.query.shared_stores import shared_store
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files.layout import FileFormat
 from ts_tables.plain import target as plain_target
@@ -58,6 +60,25 @@ def test_small_files_become_one_when_the_oldest_is_old_enough(tmp_path: Path, cl
     assert verified(table).differences == ()
     assert table.files() == table.committed_files()
     assert table.run().commits == 0
+
+
+def test_held_bytes_that_changed_are_not_merged(tmp_path: Path, clock: Clock) -> None:
+    """A merge reads each file whole; one that was cut would be shown without its last rows."""
+    table = made(tmp_path)
+    for start in range(0, 100, 50):
+        put(table.archive, start, start + 50)
+        table.run()
+    store = shared_store(table.place.location)
+    held = [each.key for each in store.list() if "/staging/" in each.key]
+    data = [store.get(key)[0] for key in held]
+    store.put(held[0], data[1])
+    clock.now += 4000
+    with pytest.raises(CorruptData, match="has other bytes than those that were written"):
+        table.run()
+    assert table.paths() == []
+    store.put(held[0], data[0])
+    table.run()
+    assert table.offsets() == list(range(100))
 
 
 def test_a_full_file_is_shown_at_once(tmp_path: Path, clock: Clock) -> None:
