@@ -11,27 +11,24 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.made_archive import MadeArchive, batches, steps
-from tests.tables.made_tables import MadeTable
+from tests.made_archive import MadeArchive
+from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import CorruptData
 from ts_tables.engines.spark import SparkEngine
+from ts_tables.files.layout import FileFormat
+from ts_tables.files.raw_columns import RAW_SCHEMA
 from ts_tables.run import run_once
 from ts_tables.verify.run import verify
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> MadeTable:
+@pytest.fixture(params=[None, FileFormat.PARQUET], ids=["iceberg", "plain"])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> MadeTable:
     archive = MadeArchive(tmp_path / "archive")
     for partition in range(3):
         put(archive, 0, 50, partition)
-    made = MadeTable(archive, tmp_path / "lake", partition_by=("day(timestamp)",))
+    made = MadeTable(archive, tmp_path / "lake", partition_by=("day(timestamp)",), format=request.param)
     made.create()
     return made
-
-
-def put(archive: MadeArchive, start: int, end: int, partition: int) -> None:
-    archive.put_segment("t", start, batches(*steps(start, end)), partition=partition)
-    archive.commit("t", end, partition=partition, highest_base=start, last_stable_offset=end)
 
 
 def test_spark_adds_and_compares_the_same_rows(spark: SparkSession, table: MadeTable) -> None:
@@ -45,6 +42,12 @@ def test_spark_adds_and_compares_the_same_rows(spark: SparkSession, table: MadeT
     found = verify(opened, table.planner().claimed(opened.state), engine)
     assert (found.rows, found.differences, found.notes) == (180, (), ())
     assert table.files() == table.committed_files()
+    if table.format is not None:
+        columns = RAW_SCHEMA.names
+        read = spark.read.parquet(f"{table.directory}/files").select(columns).orderBy("_partition_id", "_offset")
+        assert [row.asDict(recursive=True) for row in read.drop("timestamp").collect()] == [
+            {name: value for name, value in row.items() if name != "timestamp"} for row in table.rows()
+        ]
 
 
 @dataclass(frozen=True)
