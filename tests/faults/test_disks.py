@@ -104,7 +104,8 @@ def assert_shipped_once(
     assert [f"{base:020d}.log" for base in bases(cluster, 1, archive.topic)[:-1]] == sorted(landed)
 
 
-@pytest.mark.parametrize("moves", [2, pytest.param(12, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("moves", [12])
 def test_u11_a_partition_that_moves_between_disks_is_shipped_once(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, tmp_path: Path, moves: int
 ) -> None:
@@ -197,6 +198,7 @@ def repaired(cluster: LocalCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("repaired")
+@pytest.mark.full
 def test_u11_a_disk_that_fails_takes_nothing_of_the_other_with_it(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_leadership(
     assert lines(assert_shown(archive, shared | living, end)) == ["shared", "living"]
 
 
+@pytest.mark.full
 def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_next_leader(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
@@ -316,6 +317,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
     assert lines(assert_shown(archive, living, end)) == ["shared", "first", "last"]
 
 
+@pytest.mark.full
 def test_u26_a_log_that_lost_its_end_within_one_epoch_is_told_and_not_followed(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:

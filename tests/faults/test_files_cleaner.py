@@ -104,6 +104,7 @@ def check_union(archive: Archive, partition: int = 0) -> None:
         assert last[record.key] >= record.offset
 
 
+@pytest.mark.full
 def test_u12_segments_compacted_before_and_after_they_are_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
@@ -202,6 +203,7 @@ def watched(directories: list[Path]) -> Iterator[Renames]:
         renames.stop()
 
 
+@pytest.mark.full
 def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:

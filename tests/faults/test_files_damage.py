@@ -147,6 +147,7 @@ def test_u10_thousands_of_real_rolls_overflow_the_queue(cluster: LocalCluster, a
 # --- U13 ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_u13_preallocated_files(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Zero bytes after the last batch, in the active segment and in a closed one, are neither records nor damage."""
     topic = "preallocated"
@@ -171,6 +172,7 @@ def test_u13_preallocated_files(cluster: LocalCluster, archive_of: ArchiveOf) ->
     assert agent.metrics()["ts_uploader_corrupt_segments_total"] == 0
 
 
+@pytest.mark.full
 def test_u13_a_torn_tail_is_no_coverage(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """A closed segment lost the end of its last batch: readers see up to there, and all once it is whole again."""
     topic = "torn"

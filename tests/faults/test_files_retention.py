@@ -1,5 +1,7 @@
 """Retention and DeleteRecords remove segments before, and while, they are shipped (faults U07 and U24)."""
 
+import pytest
+
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import (
     SECONDS,
@@ -127,6 +129,7 @@ def test_u07_what_retention_unlinked_becomes_a_gap_with_its_reason(
     assert [r for r in seen.records if r.offset >= end] == archive.oracle(end=behind)
 
 
+@pytest.mark.full
 def test_u24_records_deleted_below_the_next_offset_change_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """DeleteRecords inside shipped offsets: every object stays, readers still begin at 0, and shipping continues."""
     topic = "deleted-below"

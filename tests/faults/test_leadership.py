@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("mended")
 OTHER = {1: 2, 2: 1}
 
 
-@pytest.mark.parametrize("moves", [4, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.parametrize("moves", [2, pytest.param(20, marks=pytest.mark.full)])
 def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, moves: int
 ) -> None:
@@ -129,7 +129,8 @@ def leads(agent: AgentProcess, topic: str, partition: int = 0) -> bool:
     return f'ts_uploader_partition_hole{{partition="{partition}",topic="{topic}"}}' in agent.metrics()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("times", [10])
 def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_leadership(
     cluster: LocalCluster, archive_of: ArchiveOf, times: int
 ) -> None:
@@ -253,6 +254,7 @@ def wait_connected(agent: AgentProcess, *, connected: bool) -> None:
     )
 
 
+@pytest.mark.full
 def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_anew(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:

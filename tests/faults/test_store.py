@@ -185,7 +185,7 @@ WEATHER: dict[str, Callable[[], Action]] = {
 }
 
 
-@pytest.mark.parametrize("weather", cases(WEATHER, quick=["503", "lost answers", "slow sockets"]))
+@pytest.mark.parametrize("weather", cases(WEATHER, quick=["503"]))
 def test_u14_an_agent_outlasts_a_store_in_trouble(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, weather: str
 ) -> None:
@@ -216,7 +216,7 @@ def test_u14_an_agent_outlasts_a_store_in_trouble(
 LOST = ["incarnations.json", "log.start", ".index", ".log", "offset.wm", "offset.wm later"]
 
 
-@pytest.mark.parametrize("what", cases(LOST, quick=[".log", "offset.wm"]))
+@pytest.mark.parametrize("what", cases(LOST, quick=["offset.wm"]))
 def test_u14_a_success_whose_answer_is_lost_does_no_harm(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, what: str
 ) -> None:
@@ -255,7 +255,7 @@ def test_u14_a_success_whose_answer_is_lost_does_no_harm(
         pytest.param(r"\.log$", 2, False, marks=pytest.mark.full, id="third log, alive"),
         pytest.param(r"offset\.wm$", 0, True, marks=pytest.mark.full, id="first commit, killed"),
         pytest.param(r"offset\.wm$", 2, True, marks=pytest.mark.full, id="third commit, killed"),
-        pytest.param(r"offset\.wm$", 2, False, id="third commit, alive"),
+        pytest.param(r"offset\.wm$", 2, False, marks=pytest.mark.full, id="third commit, alive"),
     ],
 )
 def test_u27_a_put_that_lands_late_is_refused(
@@ -290,6 +290,7 @@ def test_u27_a_put_that_lands_late_is_refused(
     assert guard.violations == []
 
 
+@pytest.mark.full
 def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, repetition: int
 ) -> None:

@@ -14,7 +14,6 @@ from tests.faults.store_faults import (
     puts,
     wait_shipped,
 )
-from tests.matrix import cases
 from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.view import open_view
@@ -31,7 +30,7 @@ from ts_local.proxy.s3 import S3FaultProxy
         pytest.param("offset.wm", True, id="offset.wm, down"),
         pytest.param("offset.wm", False, marks=pytest.mark.full, id="offset.wm, running"),
         pytest.param("log.start", True, marks=pytest.mark.full, id="log.start, down"),
-        pytest.param("log.start", False, id="log.start, running"),
+        pytest.param("log.start", False, marks=pytest.mark.full, id="log.start, running"),
     ],
 )
 def test_u30_an_object_that_a_lifecycle_rule_removed_is_reported(
@@ -71,9 +70,8 @@ def test_u30_an_object_that_a_lifecycle_rule_removed_is_reported(
     assert len(landed) == len(set(landed))
 
 
-@pytest.mark.parametrize(
-    "taken", cases(["while it runs", "while it is down", "with the commit"], quick=["with the commit"])
-)
+@pytest.mark.full
+@pytest.mark.parametrize("taken", ["while it runs", "while it is down", "with the commit"])
 def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, taken: str
 ) -> None:

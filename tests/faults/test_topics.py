@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # its public name, imported without `as`
 
@@ -88,6 +89,7 @@ def test_u09_a_recreated_topic_is_stored_next_to_the_deleted_one(cluster: LocalC
     assert "died" not in text_of(agent)
 
 
+@pytest.mark.full
 def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
@@ -123,6 +125,7 @@ def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
     assert "died" not in text_of(agent)
 
 
+@pytest.mark.full
 def test_u09_a_topic_that_gets_more_partitions(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """The new ones are shipped from their first record on; the old one keeps its objects and continues."""
     topic = "growing"
@@ -197,6 +200,7 @@ def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
     assert len(read_incarnations(archive.store, archive.keys, topic)[0].entries) == 1
 
 
+@pytest.mark.full
 def test_u09_brokers_that_know_no_topic_ids(tmp_path: Path) -> None:
     """As before Kafka 2.8: directories have no `partition.metadata`, and only the plain directory exists."""
     topic = "no-ids"

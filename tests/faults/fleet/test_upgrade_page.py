@@ -148,6 +148,7 @@ for _reason in ("hole", "gap", "below_high_watermark"):  # which an upgrade does
 UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1.0"), CONNECTED]
 
 
+@pytest.mark.full
 def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> None:
     """A missing answer, missing leadership, or partitions without a report yet do not count."""
     answers = [*UNWELL, WELL, None, WELL, CONNECTED, WELL]
