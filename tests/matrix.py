@@ -1,9 +1,10 @@
-"""Cases of a matrix: `make test` runs a few of them, `make test-full` runs all."""
+"""Cases of a matrix and examples of a property: `make test` runs a few of them, `make test-full` runs all."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def cases(every: Iterable[Any], *, quick: Iterable[Any]) -> list[Any]:
@@ -16,3 +17,8 @@ def cases(every: Iterable[Any], *, quick: Iterable[Any]) -> list[Any]:
     if unknown := [value for value in few if value not in values]:
         raise ValueError(f"no cases: {unknown}")
     return [pytest.param(value, marks=() if value in few else pytest.mark.full) for value in values]
+
+
+def examples(every: int, *, quick: int) -> int:
+    """Return the number of examples of a property: `quick` under the profile of `make test`, otherwise `every`."""
+    return quick if settings.get_current_profile_name() == "repeatable" else every

@@ -7,9 +7,10 @@ import pytest
 from tests.fuzz.parent import replay
 from tests.fuzz.target import CORPUS, corpus_of
 from tests.fuzz.targets import TARGETS
+from tests.matrix import cases
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", cases(TARGETS, quick=[name for name in TARGETS if name != "codecs"]))
 def test_the_corpus_of_a_target_passes(name: str, tmp_path: Path) -> None:
     """Each input ends in time, within its memory, and with no other error than the project's."""
     files = corpus_of(name)

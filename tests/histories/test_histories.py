@@ -17,8 +17,8 @@ from tests.histories.mutants import SEEDS, try_mutant
 from tests.histories.run import STEPS, run, shrink, silence
 
 _SHRINK_SECONDS = 30.0
-# Together they notice 30 of the 36 mutants: as many as the first 134 histories do. `make test-full` runs 1,100 more.
-_HISTORIES = (*range(30), 41, 60, 78, 81, 85, 98, 99, 101, 118, 144, 220, 409, 893)
+# Together they notice 28 of the 36 mutants, among them all of `_REVIEWED`. `make test-full` runs 1,100 more.
+_HISTORIES = (5, 41, 60, 78, 81, 85, 98, 99, 101, 118, 144, 220, 409, 893)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_whatever_happens_readers_see_the_living_line() -> None:
 @pytest.mark.timeout(7200)
 def test_whatever_happens_in_many_more_histories_readers_see_the_living_line() -> None:
     """Beyond these, a few show dead records of compacted segments, a limit that docs/architecture.md names."""
-    _all_hold((*range(30, 1_000), *range(6_000, 6_060), *range(9_000, 9_060)), calm=False)
+    _all_hold((*range(1_000), *range(6_000, 6_060), *range(9_000, 9_060)), calm=False)
 
 
 @pytest.mark.full

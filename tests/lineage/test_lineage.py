@@ -13,6 +13,7 @@ from tests.lineage.model import Model
 from tests.lineage.scenarios import SCENARIOS
 from tests.lineage.search import Result, search
 from tests.lineage.state import State
+from tests.matrix import cases
 from ts_common.archive.epoch_history import EpochHistory
 
 # A run of minutes on this machine may be ten times slower on another.
@@ -52,7 +53,7 @@ def violated(name: str, clause: Clause, broken: Property) -> Result:
     return result
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", cases(SHORT, quick=[name for name in SHORT if name not in {"back-empty-", "java"}]))
 def test_no_order_of_operations_violates_a_property(name: str) -> None:
     """All clauses on, all states of the short scenarios."""
     assert_holds(name)
@@ -68,24 +69,40 @@ def test_no_order_of_operations_violates_a_property_in_a_long_scenario(name: str
 @pytest.mark.parametrize(
     ("clause", "name", "broken", "key_step"),
     [
-        (
+        pytest.param(
             Clause.HIGHEST_NEXT,
             "back-empty-",
             Property.S3,
             "agent 2: PUT offset.wm: goes back, next 0 epochs none lineage [2,0,0]",
+            marks=full,
         ),
         (Clause.PLAN_EPOCH, "empty-", Property.S3, "collector: list; plan of 1: 0.e2.log (epochs 2), 0.log (epochs 1)"),
-        (Clause.VARIANT_BY_LEADER, "back-empty-", Property.S3, "agent 3: PUT 0.e1.log (epochs 1): taken, done"),
+        pytest.param(
+            Clause.VARIANT_BY_LEADER,
+            "back-empty-",
+            Property.S3,
+            "agent 3: PUT 0.e1.log (epochs 1): taken, done",
+            marks=full,
+        ),
         (Clause.REBUILT_GOES_BACK, "java", Property.S2, "Java PUTs offset.wm: base 0"),
         (Clause.REBUILT_GOES_BACK, "lost-back", Property.S1, "offset.wm is LOST"),
-        (Clause.LATER_LOG_START, "lost-back", Property.S4, "agent 1: PUT offset.wm: next 0 epochs none"),
+        pytest.param(
+            Clause.LATER_LOG_START, "lost-back", Property.S4, "agent 1: PUT offset.wm: next 0 epochs none", marks=full
+        ),
         (Clause.EMPTY_GOES_BACK, "trimmed-", Property.S3, "agent 1: PUT log.start: 0 (down, nothing is archived)"),
-        (Clause.SAME_LINEAGE, "java-read", Property.S1, "reader: GET log.start: 0 lineage [2,0,2]; begins at 0"),
-        (
+        pytest.param(
+            Clause.SAME_LINEAGE,
+            "java-read",
+            Property.S1,
+            "reader: GET log.start: 0 lineage [2,0,2]; begins at 0",
+            marks=full,
+        ),
+        pytest.param(
             Clause.NUMBER_STAYS,
             "lost",
             Property.S2,
             "agent 1: PUT offset.wm: goes back, next 0 epochs none lineage [1,0,2]",
+            marks=full,
         ),
         pytest.param(
             Clause.LOG_START_ABOVE_NEXT,
@@ -111,6 +128,7 @@ class StepsOnly(Model):
         """Check nothing."""
 
 
+@pytest.mark.full
 def test_without_its_clause_a_late_agent_takes_the_lineage_of_log_start_down() -> None:
     """C7: an agent of epoch 1 rebuilds the lost commit, and writes `log.start` over the one of epoch 3."""
     model = StepsOnly(SCENARIOS[OPEN], ALL - {Clause.LATER_LOG_START})

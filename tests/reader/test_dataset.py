@@ -332,7 +332,8 @@ if engine == "processes":
 
 @pytest.mark.parametrize(
     ("engine", "runs"),
-    [("none", 5), ("threads", 5), ("processes", 1), pytest.param("processes", 5, marks=pytest.mark.full)],
+    [pytest.param(engine, 5, marks=pytest.mark.full) for engine in ("none", "threads", "processes")]
+    + [("processes", 1)],
 )
 def test_an_interpreter_ends_with_scans_left_unread(two: ScannedArchive, engine: str, runs: int) -> None:
     """It ends with code 0 and without a word, whatever still reads."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.made_archive import batches
+from tests.matrix import examples
 from tests.spark.archives import Archive
 from tests.spark.metadata_caches import Counting, write_all
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS
@@ -153,7 +154,7 @@ def test_a_cache_object_is_no_list_of_what_exists(archive: Archive) -> None:
     data=st.data(),
     lengths=st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.booleans()), min_size=1, max_size=12),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40, quick=12), deadline=None)
 def test_plans_with_cache_objects_equal_those_without(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, lengths: list[tuple[int, bool, bool]]
 ) -> None:

@@ -45,16 +45,16 @@ def named(tmp_path: Path) -> tuple[str, ...]:
     ("command", "said"),
     [
         (("ls",), "pwned"),
-        (("ls", "t", "--level", "segments"), "t"),
+        pytest.param(("ls", "t", "--level", "segments"), "t", marks=pytest.mark.full),
         (("gaps", "t"), "because"),
-        (("gaps", "t", "--json"), "because"),
+        pytest.param(("gaps", "t", "--json"), "because", marks=pytest.mark.full),
         (("cat", "t"), "pwned"),
-        (("cat", "u", "--incarnation", "9"), "pwned"),
-        (("cat", "v"), "pwned"),
+        pytest.param(("cat", "u", "--incarnation", "9"), "pwned", marks=pytest.mark.full),
+        pytest.param(("cat", "v"), "pwned", marks=pytest.mark.full),
         (("verify", "t", "--in-flight-hours", "0"), "because"),
-        (("verify",), "pwned"),
-        (("verify", "t", "--json"), "because"),
-        (("cat", f"absent{ESCAPES}"), "pwned"),
+        pytest.param(("verify",), "pwned", marks=pytest.mark.full),
+        pytest.param(("verify", "t", "--json"), "because", marks=pytest.mark.full),
+        pytest.param(("cat", f"absent{ESCAPES}"), "pwned", marks=pytest.mark.full),
         ((f"no-such-command{ESCAPES}",), "pwned"),
     ],
 )
@@ -92,8 +92,8 @@ def test_r16_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path
     "command",
     [
         ("cat", "t", "--max", "1"),
-        ("sql", "--allow-loss", "--format", "csv", "select key from t"),
-        ("sql", "--allow-loss", "select count(*) from t"),
+        pytest.param(("sql", "--allow-loss", "--format", "csv", "select key from t"), marks=pytest.mark.full),
+        pytest.param(("sql", "--allow-loss", "select count(*) from t"), marks=pytest.mark.full),
     ],
 )
 def test_a_progress_bar_takes_no_line_of_a_redirected_output(

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.matrix import cases
 from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.archive.plan import MAX_COPIES, Hole, ReadRange, unite, with_spares
+from ts_common.archive.plan import MAX_COPIES, MEAN_COPIES, Hole, ReadRange, unite, with_spares
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
@@ -94,17 +95,23 @@ def overlapping(count: int, each: int) -> list[SegmentCopy]:
     return [copy(base, base + each, records=1, crc=1 + base) for base in range(count)]
 
 
-def test_r15_more_overlapping_copies_than_elections_leave_are_refused() -> None:
+@pytest.mark.parametrize("scale", cases([1, 10], quick=[10]))
+def test_r15_more_overlapping_copies_than_elections_leave_are_refused(
+    monkeypatch: pytest.MonkeyPatch, scale: int
+) -> None:
     """Each offset has fewer copies than the limit, but a plan would contain them millions of times."""
-    many = overlapping(20_000, 900)
-    with pytest.raises(CorruptData, match="c/t-0/: its 20000 segments overlap so much that each offset has more than"):
-        unite(many, EpochHistory(), 0, 20_000)
-    dense = [replace(each, metadata=replace(each.metadata, records=900)) for each in many]
-    parts = [part for part in unite(dense, EpochHistory(), 0, 20_000) if isinstance(part, ReadRange)]
+    monkeypatch.setattr("ts_common.archive.plan.MAX_COPIES", MAX_COPIES // scale)
+    monkeypatch.setattr("ts_common.archive.plan.MEAN_COPIES", MEAN_COPIES // scale)
+    count, each_offset = 20_000 // scale, 900 // scale
+    many = overlapping(count, each_offset)
+    with pytest.raises(CorruptData, match=f"c/t-0/: its {count} segments overlap so much that each offset has more"):
+        unite(many, EpochHistory(), 0, count)
+    dense = [replace(each, metadata=replace(each.metadata, records=each_offset)) for each in many]
+    parts = [part for part in unite(dense, EpochHistory(), 0, count) if isinstance(part, ReadRange)]
     assert len(parts) == 23
     assert {len(part.copies) for part in parts} == {1}
     with pytest.raises(CorruptData, match="overlap so much"):
-        list(with_spares([ReadRange(at, at + 1, ()) for at in range(20_000)], dense, EpochHistory()))
+        list(with_spares([ReadRange(at, at + 1, ()) for at in range(count)], dense, EpochHistory()))
 
 
 def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.matrix import cases
 from ts_common.decode import code_cache
 from ts_common.decode.compiled import Bytes, Kernel, inlined, int32_at
 
@@ -95,7 +96,10 @@ def test_the_named_directory_is_the_only_one(read_only: dict[str, str], tmp_path
     assert double(read_only)[0] == LOADED
 
 
-@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "huge", "other kernel", "writable by others"])
+@pytest.mark.parametrize(
+    "kind",
+    cases(["fifo", "link", "directory", "huge", "other kernel", "writable by others"], quick=["link", "other kernel"]),
+)
 def test_a_strange_file_is_no_code(read_only: dict[str, str], tmp_path: Path, kind: str) -> None:
     """It neither blocks nor crashes the process, and no code is loaded from it."""
     assert double(read_only)[0] == COMPILED

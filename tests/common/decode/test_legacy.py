@@ -19,6 +19,7 @@ from tests.common.decode.odd_messages import INNER_1, LIE, NULL, ONE, SEEMS_MAGI
 from tests.common.decode.upgraded_segment import UPGRADED, UPGRADED_ROWS
 from tests.common.log_format.build import LOG_APPEND_TIME, batch, message
 from tests.common.log_format.legacy_messages import GZIP, LZ4, SNAPPY, Inner, packed, wrapper
+from tests.matrix import examples
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
@@ -109,7 +110,7 @@ def message_sets(draw: st.DrawFn) -> list[bytes]:
     return made
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200, quick=50))
 @given(message_sets(), st.integers(1, 500), st.integers(1, 20), st.integers(40, 2000))
 def test_r06_any_messages_in_any_chunks_come_back(
     messages: list[bytes], chunk: int, max_rows: int, max_bytes: int
@@ -127,7 +128,7 @@ def test_r06_any_messages_in_any_chunks_come_back(
     assert (decoder.position, decoder.valid_bytes, decoder.trailing) == (rows[-1][0] + 1, len(data), Trailing.NONE)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100, quick=30))
 @given(message_sets(), st.integers(-5, 40), st.integers(0, 40), st.booleans(), st.booleans(), st.booleans())
 def test_r06_a_range_cut_inside_a_wrapper_shows_its_offsets_only(
     messages: list[bytes], start: int, length: int, key: bool, value: bool, headers: bool
@@ -149,7 +150,7 @@ def test_r06_a_range_cut_inside_a_wrapper_shows_its_offsets_only(
         assert max([start, *(row[0] + 1 for row in found)]) <= decoder.position <= start + length
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100, quick=30))
 @given(message_sets())
 def test_r06_decoding_goes_on_at_any_message(messages: list[bytes]) -> None:
     """A second decoder that starts at the first one's position returns the remaining rows."""

@@ -24,6 +24,7 @@ from tests.common.log_format.build import (
     marker,
     record,
 )
+from tests.matrix import examples
 from ts_common.decode.columns import BufferPool, Projection, java_utf8
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge
@@ -89,7 +90,7 @@ contents = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150, quick=40))
 @given(
     st.lists(contents, min_size=1, max_size=4),
     st.integers(0, 4),
@@ -121,7 +122,7 @@ def test_any_records_in_any_chunks_come_back(
         assert decoder.position == base - 3
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60, quick=20))
 @given(contents, st.integers(0, 40), st.integers(0, 40), st.booleans(), st.booleans(), st.booleans())
 def test_ranges_and_projections_show_a_part_of_the_same_rows(
     records: list[Any], start: int, end: int, key: bool, value: bool, headers: bool

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.browser import open_page, without_scripts
+from tests.matrix import cases
 from tests.tsctl.report.pages import bars, part_of
 from tsctl.report.render import render
 from tsctl.verify.coverage import Coverage
@@ -91,6 +92,7 @@ def test_a_whole_archive_has_everything(tmp_path: Path) -> None:
     assert '<p id="verdict" class="verdict fine">Everything is there.</p>' in text
 
 
+@pytest.mark.full
 def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
     """The axis has no milliseconds, and the day's bar has a width."""
     row = replace(coverage("orders", 0), bytes_by_day={"2023-11-14": 10_000})
@@ -102,7 +104,8 @@ def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
     assert float(bar[1]) - float(bar[0]) > 100
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", cases([390, 1280], quick=[390]))
+@pytest.mark.full
 def test_records_of_one_moment_have_an_axis_of_minutes(tmp_path: Path, width: int) -> None:
     """plotly's own axis would be two milliseconds long, and bars would have no width."""
     row = replace(coverage("orders", 0), times=tuple((offset, BEGAN) for offset in range(100, 1001, 100)))
@@ -113,6 +116,7 @@ def test_records_of_one_moment_have_an_axis_of_minutes(tmp_path: Path, width: in
     assert max(widths(chart)) > 1
 
 
+@pytest.mark.full
 def test_an_axis_of_times_has_the_year(tmp_path: Path) -> None:
     """Over days, in the order of ISO 8601, as everywhere on the page."""
     found = labels(chart_of(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, "times-0", 1280), "x")
@@ -123,7 +127,11 @@ def test_an_axis_of_times_has_the_year(tmp_path: Path) -> None:
     ("end", "expected"),
     [
         (4, ["0", "1", "2", "3", "4"]),
-        (3_000_000, ["0", "500000", "1000000", "1500000", "2000000", "2500000", "3000000"]),
+        pytest.param(
+            3_000_000,
+            ["0", "500000", "1000000", "1500000", "2000000", "2500000", "3000000"],
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_an_axis_of_offsets_has_whole_offsets(tmp_path: Path, end: int, expected: list[str]) -> None:
@@ -142,7 +150,7 @@ def test_an_axis_of_bytes_has_prefixes_of_si(tmp_path: Path) -> None:
         assert not [label for label in found if "B" in label]
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", cases([390, 1280], quick=[390]))
 def test_a_partition_without_a_range_keeps_its_row(tmp_path: Path, width: int) -> None:
     """Also at the edges, where plotly's own axis omits it: the rows of the map are those of the table."""
     empty = [Coverage(f"orders-{number}", "orders", number, f"prod/orders-{number}/", 0, 0) for number in (0, 3)]
@@ -203,7 +211,7 @@ def test_what_is_damaged_is_marked_in_the_map(tmp_path: Path) -> None:
         assert len(re.findall(r'<path class="point"[^>]*fill: rgb\(180, 80, 15\)', chart)) == 2
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", cases([390, 1280], quick=[390]))
 def test_findings_can_be_read_at_any_width(tmp_path: Path, width: int) -> None:
     """Nothing exceeds the page's width, no text is squeezed, and a long list has a visible end."""
     seen = measured(page_of(tmp_path, [coverage("orders", number, holes=9) for number in range(3)]), tmp_path, width)
