@@ -1,9 +1,10 @@
-"""`python -m bench.tables`: segments on S3 to an Iceberg table on S3, and its parts alone.
+"""`python -m bench.tables`: segments on S3 to an Iceberg table and to Parquet files on S3, and their parts alone.
 
 A topic of two partitions for each codec: segments of 64 MiB, values of 300 bytes, batches of 16 KiB that differ. Each
 round measures, for each codec:
 
-- a run of a new table with two workers, from S3 to Parquet (zstd) on S3; the catalog is SQLite;
+- a run of a new Iceberg table with two workers, from S3 to Parquet (zstd) on S3; the catalog is SQLite;
+- a run of a new table of plain files, the same otherwise;
 - two processes with one partition each, which fetch each segment from S3, decode it to Arrow, write it by pyarrow's
   `write_table` with zstd into memory, and put these bytes.
 
@@ -19,7 +20,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.measuring.made_archives import CLUSTER
+from bench.measuring.new_tables import NewTables, sql_catalog
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.reader import BUCKET, CODECS, Halves, fill, seconds
 from ts_common.decode.arrow import to_arrow
@@ -35,11 +36,10 @@ from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.stores.s3 import REGION, S3Server
-from ts_tables import Tables
+from ts_local.stores.s3 import S3Server
 
 RATIO = 0.85
-TABLE, PARTS = "tsctl tables run", "fetch, decode, write_table, put"
+ICEBERG, PLAIN, PARTS = "Iceberg table", "Parquet files", "fetch, decode, write_table, put"
 _CHUNK_BYTES = 4 << 20
 
 
@@ -69,41 +69,26 @@ def _write(store: ObjectStore, key: str, topic: str, partition: int, pool: Buffe
     store.put(f"parts/{key.replace('/', '-')}.parquet", written.getvalue())
 
 
-class NewTables:
-    """Runs of tables of one topic, each of a new name."""
-
-    def __init__(self, url: str, catalog: dict[str, str]) -> None:
-        self._given = {"archive": {"url": url, "cluster": CLUSTER}, "catalog": catalog}
-        self._numbers = count()
-
-    def make(self, topic: str) -> Callable[[], Any]:
-        """Create a table, and return its run."""
-        name = f"bench.{topic}_{next(self._numbers)}"
-        tables = Tables({**self._given, "tables": {name: {"topics": topic}}}, workers=2)
-        tables.create(name)
-        return partial(tables.run, name)
-
-    def seconds(self, topic: str) -> float:
-        """Return the seconds of a run of a new table."""
-        return seconds(self.make(topic))
-
-
-def measure(url: str, catalog: dict[str, str], repeat: int) -> list[Goal]:
-    """Print the seconds of both for each codec; return the goals."""
+def measure(new: NewTables, url: str, repeat: int) -> list[Goal]:
+    """Print the seconds of each thing for each codec; return the goals."""
     goals, table = [], []
-    new, parts = NewTables(url, catalog), Halves("bench.tables", url)
+    parts = Halves("bench.tables", url)
     try:
         for codec in CODECS:
             things: dict[str, Callable[[], float]] = {
-                TABLE: partial(new.seconds, codec),
+                ICEBERG: partial(new.seconds, codec, is_plain=False),
+                PLAIN: partial(new.seconds, codec, is_plain=True),
                 PARTS: partial(seconds, partial(parts.run, codec)),
             }
             found = rounds(things, repeat, warm_up=1)
             table.append((codec, *(statistics.median(found[name]) for name in things)))
-            goals.append(Goal(f"{codec}: table / its parts", median_ratio(found[PARTS], found[TABLE]), RATIO, True))
+            goals += [
+                Goal(f"{codec}: {name} / its parts", median_ratio(found[PARTS], found[name]), RATIO, True)
+                for name in (ICEBERG, PLAIN)
+            ]
     finally:
         parts.end()
-    print_table(("seconds", TABLE, PARTS), table)
+    print_table(("seconds", ICEBERG, PLAIN, PARTS), table)
     return goals
 
 
@@ -129,16 +114,9 @@ def main() -> int:
         os.environ.update(server.environment())
         url = f"s3://{BUCKET}/base"
         fill(url, options.segments)
-        catalog = {
-            "type": "sql",
-            "uri": f"sqlite:///{directory}/catalog.db",
-            "warehouse": f"s3://{BUCKET}/lake",
-            "s3.endpoint": server.endpoint,
-            "s3.access-key-id": server.admin.access_key,
-            "s3.secret-access-key": server.admin.secret_key,
-            "s3.region": REGION,
-        }
-        goals = measure(url, catalog, options.repeat)
+        catalog = sql_catalog(server, directory, BUCKET)
+        new = NewTables({"url": url, "cluster": CLUSTER}, f"s3://{BUCKET}/plain", catalog)
+        goals = measure(new, url, options.repeat)
     print()
     return exit_code(print_goals(goals), options)
 
