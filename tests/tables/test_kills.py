@@ -1,11 +1,16 @@
-"""Runs that are killed at each of their writes: the next run completes them, and no row is there twice."""
+"""Runs that are killed at each of their writes: the next run completes them, and no row is there twice.
+
+In a run on Spark, the driver is killed at writes of its own and of its tasks: more than twenty in all cases.
+"""
 
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +26,7 @@ from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_local.stores.s3 import REGION, S3Server
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat
+from ts_tables.run import run_once
 
 BUCKET = "lake"
 PARTITIONS = 2
@@ -133,9 +139,20 @@ def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat |
     )
 
 
-def _run(arguments: "tuple[Path, str, Keys, FileFormat | None]") -> None:
+def _run(arguments: "tuple[Path, str, Keys, FileFormat | None]", engine: str) -> None:
     """Run the table; the main function of a process that is killed."""
-    _table(*arguments).run()
+    table = _table(*arguments)
+    if engine == "processes":
+        table.run()
+        return
+    from tests.spark_sessions import local_session
+    from ts_tables.engines.spark import SparkEngine
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    directory = arguments[0] / "spark"
+    directory.mkdir(exist_ok=True)
+    with local_session(directory, "local[2]", {}) as spark:
+        run_once(table.target(), table.planner(), SparkEngine(spark))
 
 
 class Victim:
@@ -146,12 +163,13 @@ class Victim:
         seen: the kinds of all writes.
     """
 
-    def __init__(self, lake: Lake, proxy: S3FaultProxy, moment: str) -> None:
+    def __init__(self, lake: Lake, proxy: S3FaultProxy, moment: str, engine: str) -> None:
         self.met: set[str] = set()
         self.seen: set[str] = set()
         self._lake = lake
         self._proxy = proxy
         self._moment = moment
+        self._engine = engine
         self._pid = 0
         self._lock = threading.Lock()
         proxy.before(lambda request: self._at(request, "before"))
@@ -159,7 +177,7 @@ class Victim:
 
     def live(self, *, immortal: bool = False) -> int:
         """Run once, and return the exit code of the process."""
-        process = _CONTEXT.Process(target=_run, args=(self._lake.arguments(self._proxy.endpoint),))
+        process = _CONTEXT.Process(target=_run, args=(self._lake.arguments(self._proxy.endpoint), self._engine))
         process.start()
         with self._lock:
             self._pid = 0 if immortal else process.pid or 0
@@ -184,21 +202,21 @@ class Victim:
             raise DropRequest
 
 
-CASES = [(form, moment) for form in (None, FileFormat.PARQUET) for moment in ("before", "after")]
-QUICK = [(None, "after"), (FileFormat.PARQUET, "after")]
+CASES = list(product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after")))
+QUICK = [("processes", None, "after"), ("processes", FileFormat.PARQUET, "after")]
 
 
 @pytest.mark.parametrize("case", cases(CASES, quick=QUICK), ids=str)
 def test_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
-    s3: S3Server, tmp_path: Path, case: tuple[FileFormat | None, str]
+    s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str]
 ) -> None:
     """Each run is killed at a write that no earlier one met, until no write is left."""
-    form, moment = case
+    engine, form, moment = case
     lake = Lake(tmp_path, s3, form)
     lake.grow()
     lake.table.target().create(TableState(CLUSTER, read_committed=True))
     with S3FaultProxy(s3) as proxy:
-        victim = Victim(lake, proxy, moment)
+        victim = Victim(lake, proxy, moment, engine)
         assert victim.live(immortal=True) == 0
         recorded = set(victim.seen)
         assert len(recorded) >= 5, recorded

@@ -172,7 +172,7 @@ def test_an_election_inside_of_kept_rows_ends_the_run(archive: MadeArchive, tabl
     table.run()
     archive.put_segment("t", 80, batches(*steps(80, 100), epoch=3), variant=True)
     archive.commit("t", 100, epochs=((0, 0), (2, 60), (3, 80)), highest_base=80, last_stable_offset=100)
-    with pytest.raises(DataLoss, match="create the table anew"):
+    with pytest.raises(DataLoss, match="create the table again"):
         table.run()
 
 

@@ -173,14 +173,12 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
             )
             return Step(known, problem=Problem(parted, known.end, reason))
         if any(kept.start < parted < kept.end for kept in known.kept):
-            reason = "were taken back, and some of them before, when their rows were kept; create the table anew"
+            reason = "were taken back, and some of them before, when their rows were kept; create the table again"
             return Step(known, problem=Problem(parted, known.end, reason))
         # Rows that were kept above `parted` are deleted, or counted again.
         taken_back = (parted, max([known.end, *(kept.end for kept in known.kept if kept.start >= parted)]))
         state = known.below(parted)
     state = _above_start(state, seen.start)
-    late = tuple(hole for hole in state.holes if _is_filled(hole, seen))
-    state = replace(state, holes=tuple(_seen_again(hole, seen) for hole in state.holes if hole not in late))
     position = state.end
     lost: tuple[tuple[int, int], ...] = ()
     if seen.start > position:
@@ -194,6 +192,8 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
     position = max(position, seen.start)
     end, waits = _end(position, seen, policy)
     ahead = tuple(_ahead(hole, position) for hole in seen.holes if position < hole.end <= end)
+    late = tuple(hole for hole in state.holes if _is_filled(hole, seen, end))
+    state = replace(state, holes=tuple(_seen_again(hole, seen) for hole in state.holes if hole not in late))
     claims = without((position, end), ((hole.start, hole.end) for hole in ahead))
     state = replace(
         state,
@@ -260,9 +260,20 @@ def _above_start(state: PartitionState, start: int) -> PartitionState:
     return replace(state, holes=left, lost=tuple(sorted((*state.lost, *gone))))
 
 
-def _is_filled(hole: PassedHole, seen: Seen) -> bool:
-    """Return whether the archive has all offsets of a hole now."""
+def _is_filled(hole: PassedHole, seen: Seen, end: int) -> bool:
+    """Return whether the archive has all offsets of a hole now, and shows what a late claim of it adds.
+
+    A hole at `end` or above, which no claim has passed, can hide a transaction that is open at both. A late claim would
+    not add its records, and the state would no longer have its first offset.
+
+    Args:
+        hole: passed.
+        seen: what the archive shows.
+        end: of the claims after the step.
+    """
     if hole.end > seen.stable or hole.start < seen.start:
+        return False
+    if any(each.end > end and each.first < hole.end for each in seen.holes):
         return False
     return all(each.end <= hole.start or each.start >= hole.end for each in seen.holes)
 

@@ -134,6 +134,19 @@ def test_a_transaction_that_spans_two_holes_stays_withheld_for_the_second() -> N
     assert step.state.holes == (PassedHole(150, 160, ((7, 90),)),)
 
 
+def test_a_filled_hole_waits_for_a_hole_ahead_that_hides_the_same_transaction() -> None:
+    """Else a late claim would not add its records, and no later one would know where it began."""
+    known = PartitionState(0, 40, holes=(PassedHole(35, 40, ((7, 28),)),))
+    ahead = PassedHole(44, 53, ((7, 28), (8, 40)))
+    waiting = advance(known, seen(96, ahead, stable=40), PASSING)
+    assert (waiting.late, waiting.state.holes) == ((), known.holes)
+    passing = advance(known, seen(96, ahead), PASSING)
+    assert passing.late == known.holes
+    assert passing.state.holes == (ahead,)
+    other = PassedHole(44, 53, ((8, 40),))
+    assert advance(known, seen(96, other, stable=40), PASSING).late == known.holes
+
+
 def test_a_hole_that_grows_is_noted_once() -> None:
     """The part behind a passed hole is a hole of its own."""
     known = replace(KNOWN, holes=(PassedHole(190, 200, ((7, 180),)),))
