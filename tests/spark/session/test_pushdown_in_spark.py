@@ -46,9 +46,9 @@ def first_and_count(frame: DataFrame) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("topic = 't' and partition in (0) and offset in (199, 100)", (100, 2)),
+        pytest.param("topic = 't' and partition in (0) and offset in (199, 100)", (100, 2), marks=pytest.mark.full),
         ("partition <=> 0 and timestamp > timestamp'2023-11-14 22:13:20.198500 UTC'", (199, 1)),
-        ("partition < 1 and offset > 99 and not (key <=> binary('5'))", (100, 100)),
+        pytest.param("partition < 1 and offset > 99 and not (key <=> binary('5'))", (100, 100), marks=pytest.mark.full),
     ],
 )
 def test_filters_leave_out_what_cannot_match(
@@ -95,6 +95,7 @@ def test_a_query_without_a_filter_reads_all_with_the_setting_on(
     assert table(spark_with_filters, archive).count() == 100
 
 
+@pytest.mark.full
 def test_without_the_option_a_table_answers_any_number_of_queries(
     spark_with_filters: SparkSession, archive: Archive
 ) -> None:

@@ -77,11 +77,11 @@ def test_a_count_needs_every_row_and_no_column(spark: SparkSession, on_disk: Shi
 @pytest.mark.parametrize(
     ("subscription", "expected"),
     [
-        ({"subscribe": "_under"}, {"_under": {0}}),
+        pytest.param({"subscribe": "_under"}, {"_under": {0}}, marks=pytest.mark.full),
         ({"subscribe": " a-b , a.b,a-b"}, {"a-b": {0}, "a.b": {0}}),
-        ({"subscribe": "t-1"}, {"t-1": {0}}),
-        ({"subscribe": "t"}, {"t": set(range(11))}),
-        ({"subscribePattern": "a.b"}, {"a-b": {0}, "a.b": {0}}),
+        pytest.param({"subscribe": "t-1"}, {"t-1": {0}}, marks=pytest.mark.full),
+        pytest.param({"subscribe": "t"}, {"t": set(range(11))}, marks=pytest.mark.full),
+        pytest.param({"subscribePattern": "a.b"}, {"a-b": {0}, "a.b": {0}}, marks=pytest.mark.full),
         ({"subscribePattern": r"t-\d+"}, {"t-1": {0}, "t-10": {0}}),
         ({"assign": '{"t":[1,10],"t-10":[0]}'}, {"t": {1, 10}, "t-10": {0}}),
     ],

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.datasource import In
 
+from tests.matrix import cases
 from tests.spark.archives import Archive, oracle_records
 from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
@@ -108,7 +109,9 @@ def test_r02_the_topic_really_holds_what_is_asked_for(transactions: Transactions
     assert 0 < len(transactions.committed) < len(transactions.all_records) / 1.2
 
 
-@pytest.mark.parametrize("how", ["complete", "corrupt", "missing", "another", "java"])
+@pytest.mark.parametrize(
+    "how", cases(["complete", "corrupt", "missing", "another", "java"], quick=["complete", "missing"])
+)
 def test_r02_read_committed_shows_what_kafkas_consumer_shows(
     archive: Archive, transactions: Transactions, how: str
 ) -> None:
@@ -153,7 +156,7 @@ def test_r02_filters_cut_transactions_apart(archive: Archive, transactions: Tran
         assert found == [record for record in transactions.committed if record.offset in wanted]
 
 
-@pytest.mark.parametrize("limit", [7, 200])
+@pytest.mark.parametrize("limit", cases([7, 200], quick=[200]))
 def test_r02_a_stream_of_committed_records_is_what_kafkas_consumer_shows(
     archive: Archive, transactions: Transactions, limit: int
 ) -> None:
