@@ -30,7 +30,7 @@ test-full: test-parts
 	$(BIN)/python -m ts_local.ranges oldest
 	$(BIN)/python -m ts_local.ranges newest
 
-# Random hostile inputs, new in each run; `make test` repeats those that failed once (tests/fuzz/corpus).
+# Random hostile inputs, new in each run; tests/fuzz/test_corpus.py repeats those that failed once.
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
