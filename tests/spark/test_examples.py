@@ -98,6 +98,7 @@ def fill(archive: Archive) -> None:
     put(archive, "accounts", segment(*accounts), len(accounts))
 
 
+@pytest.mark.full
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     """Every block in its order, with an archive of five entropy bits; what prints nothing shows nothing."""
     archive = Archive(tmp_path / "store", entropy_bits=5)
