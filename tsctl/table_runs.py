@@ -59,7 +59,7 @@ def recording(path: Path | None, output: Output) -> Recording:
 
 
 def run_all(
-    found: "Tables", names: Sequence[str], record: Recording, output: Output
+    found: "Tables", names: Sequence[str], record: Recording, output: Output, *, repeats: bool
 ) -> tuple[bool, TieredStorageError | None]:
     """Run tables; return whether one waits, and the first error. An error of one does not stop the others.
 
@@ -68,14 +68,17 @@ def run_all(
         names: of those to run.
         record: records each run.
         output: of the command.
+        repeats: whether the command continues after an error; else it ends with that of its only table.
     """
-    waiting, failed = False, None
+    waiting = False
+    failed: TieredStorageError | None = None
     for name in names:
         try:
             with record(name) as summary:
                 found.run(name, summary)
         except TieredStorageError as error:
-            output.warn(f"{name}: {error}")
+            if repeats or len(names) > 1:
+                output.warn(f"{name}: {error}")
             failed = failed or error
         else:
             _print(name, summary, output)

@@ -15,8 +15,9 @@ from ts_tables.iceberg.transaction import HEAD
 def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None = None) -> int:
     """Remove files of plans that can no longer land, and return their number.
 
-    The notes are listed before the head is read. The head only moves forward, so a plan that began from another one has
-    ended. In the other order a plan of a run that began in between would seem to have ended.
+    A run notes its plan before it writes a state. So states are listed before the notes, and a state without a note is of
+    a plan that has ended. The notes are listed before the head is read. The head only moves forward, so a plan that
+    began from another one has ended. In the other order a plan of a run that began in between would seem to have ended.
 
     Args:
         catalog: of the table.
@@ -28,6 +29,7 @@ def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None 
         Exception: what pyiceberg's file systems raise.
     """
     files = TableFiles.of(catalog.load_table(name))
+    states = files.states()
     plans = list(files.plans())
     table = catalog.load_table(name)
     ref = table.metadata.refs.get(HEAD)
@@ -44,9 +46,10 @@ def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None 
         if not files.data_of(plan):
             files.remove_data_directory(plan)
     if ended:
-        states = {_summary(each, STATE_OBJECT) for each in table.metadata.snapshots}
-        for path in files.states():
-            if path not in states and any(f"state-{plan}." in path for plan in ended):
+        needed = {_summary(each, STATE_OBJECT) for each in table.metadata.snapshots}
+        under_way = {plan for plan, _ in plans} - ended
+        for path in states:
+            if path not in needed and not any(f"state-{plan}." in path for plan in under_way):
                 files.remove(path)
                 removed += 1
     for plan in ended:

@@ -126,7 +126,7 @@ def summary_of(state: TableState, io: FileIO, location: str, plan: str) -> dict[
     data = state.encode()
     if len(data) <= _INLINE_BYTES:
         return {STATE: data.decode(), PLAN: plan}
-    path = f"{location}/_ts/state-{plan}.json.zst"
+    path = f"{location}/_ts/state-{plan}.json.zstd"  # pyarrow would compress what it writes to a name in .zst
     packed = zstandard.compress(data)
     with io.new_output(path).create(overwrite=True) as stream:
         stream.write(packed)

@@ -4,7 +4,7 @@
 
     <table>/data/<plan>/<number>-<random>.parquet    data files of a plan; no name is used twice
     <table>/_ts/plans/<plan>.json                    a plan that may have left files; put before its first one
-    <table>/_ts/state-<plan>.json.zst                a state that is too large for a summary
+    <table>/_ts/state-<plan>.json.zstd                a state that is too large for a summary
 
 `remove_orphan_files` of Spark ignores paths that begin with `_`.
 """

@@ -230,11 +230,13 @@ class IcebergTarget:
             HeadMoved, OperatorError, StoreUnavailable, OutcomeUnknown: as `commit`.
         """
         plan = token_hex(8)
+        opened.begin(plan)
         with calling(f"table {self._name}"):
             summary = summary_of(opened.state, opened.table.io, opened.table.location(), plan)
         main = opened.table.metadata.current_snapshot_id
         change = Change((), (), summary, plan, main)
         commit(self._catalog, self._name.name, change, opened.head, lambda _: None, keeps_main=True)
+        self.clean()
 
     def contents(self) -> TableContents:
         """Return what the table has, whatever happened to it.

@@ -93,7 +93,7 @@ def run(
     with _stopping(seconds is not None) as stopped:
         while True:
             began = monotonic()
-            waiting, failed = run_all(found, chosen, record, output)
+            waiting, failed = run_all(found, chosen, record, output, repeats=seconds is not None)
             if seconds is None or stopped(max(0.0, seconds - (monotonic() - began))):
                 break
     if seconds is None:

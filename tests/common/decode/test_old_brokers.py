@@ -21,6 +21,7 @@ from tests.common.log_format.old_brokers import (
     write_in,
 )
 from tests.every_field import TIME, every_field
+from tests.matrix import cases
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.log_format.framing import Trailing
@@ -78,7 +79,10 @@ def assert_equal_to_consumer(cluster: LocalCluster, topic: str, partitions: int)
             assert cut == [row for row in wanted if start <= row[0] < stop]
 
 
-@pytest.mark.parametrize(("magic", "kind"), [(0, "CreateTime"), (1, "CreateTime"), (1, "LogAppendTime")])
+@pytest.mark.parametrize(
+    ("magic", "kind"),
+    [(0, "CreateTime"), pytest.param(1, "CreateTime", marks=pytest.mark.full), (1, "LogAppendTime")],
+)
 def test_r06_old_formats_of_a_real_broker_read_as_the_java_consumer_reads_them(
     cluster: LocalCluster, magic: int, kind: str
 ) -> None:
@@ -121,7 +125,7 @@ def test_r06_what_brokers_took_of_odd_clients_reads_as_the_java_consumer_reads_i
     assert_equal_to_consumer(cluster, "odd", 1)
 
 
-@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("magic", cases([0, 1], quick=[1]))
 def test_r06_what_the_cleaner_left_of_old_formats_reads_as_the_java_consumer_reads_it(
     cluster: LocalCluster, magic: int
 ) -> None:

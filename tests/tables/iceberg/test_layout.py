@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files import file_writer
+from ts_tables.iceberg import head
 from ts_tables.run import run_once
 
 equal_to: Any = EqualTo  # its types are those of its fields, not of its arguments
@@ -150,3 +152,19 @@ def test_a_note_with_another_name_is_ignored(table: MadeTable, name: str) -> Non
     table.run()
     assert table.offsets() == list(range(100))
     assert (root / "_ts/plans" / name).exists()
+
+
+def test_states_of_expired_snapshots_are_removed(table: MadeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large state is an object of its own; those of snapshots that others expired are of no use."""
+    monkeypatch.setattr(head, "_INLINE_BYTES", 0)
+    table.run()
+    put(table.archive, 100, 150)
+    table.run()
+    assert len([each for each in table.files() if "/state-" in each]) == 2
+    tomorrow = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+    table.table.maintenance.expire_snapshots().older_than(tomorrow).commit()
+    put(table.archive, 150, 200)
+    table.run()
+    states = {each for each in table.files() if "/state-" in each}
+    assert len(states) == 2  # of the last commit, and of the one before, which nothing expired
+    assert table.offsets() == list(range(200))
