@@ -10,6 +10,7 @@ from ts_local.kafka.topics import NotDeliveredError
 from ts_local.process import ServerDiedError
 
 
+@pytest.mark.full
 def test_two_brokers_with_zookeeper_replicate_and_survive_kill_and_restart(zookeeper_pair: LocalCluster) -> None:
     """After kill -9 the other broker leads with a higher epoch, writes continue, and the killed broker catches up."""
     cluster = zookeeper_pair
@@ -47,6 +48,7 @@ def test_a_killed_brokers_session_can_be_ended_at_once(zookeeper_pair: LocalClus
     assert cluster.zookeeper.registered_brokers() == {1, 2}
 
 
+@pytest.mark.full
 def test_a_paused_leader_loses_its_partitions_and_returns_as_follower(zookeeper_pair: LocalCluster) -> None:
     """SIGSTOP ends the broker's session; after SIGCONT it follows, without a restart."""
     cluster = zookeeper_pair

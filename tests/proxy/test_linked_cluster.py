@@ -31,6 +31,7 @@ def test_every_broker_has_its_links_and_clients_have_none(linked: LocalCluster) 
         assert f"INTERNAL://{linked.links[broker.name].address}\n" in broker.server_properties.read_text()
 
 
+@pytest.mark.full
 def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalCluster) -> None:
     """Its fetches use the link of the leader's broker; after `heal` it replicates the missing records."""
     controller = controller_of(linked)
@@ -52,6 +53,7 @@ def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalClust
     wait_for(lambda: linked.in_sync("fetched", 0) == {1, 2}, "both replicas in sync")
 
 
+@pytest.mark.full
 def test_a_broker_without_zookeeper_lives_on_and_loses_its_leadership(linked: LocalCluster) -> None:
     """A stalled link to ZooKeeper ends its session; after `heal` the same process registers again."""
     zookeeper = linked.zookeeper

@@ -138,6 +138,7 @@ def test_a_report_says_what_it_found(run: Run, hand_made: Archive, named: tuple[
     assert page.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.full
 def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[str, ...]) -> None:
     """`ls` and `gaps` start without pyarrow and LLVM, a directory without boto3, and kept code without numba."""
     hand_made.put_segment("t", 0, batches((0, 10)))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrix import cases
 from tests.uploader.beside import BUCKET
 from tests.uploader.commands import Command
 from ts_local.kafka.cluster import LocalCluster
@@ -115,7 +116,10 @@ def test_an_environment_provider_of_ones_own_is_loaded(command: Command) -> None
     command.refuses(ended, "renamed.properties")
 
 
-@pytest.mark.parametrize("path", ["nowhere:Nothing", "tests.uploader.surroundings:Absent", "os:PathLike", "nonsense"])
+_NO_PROVIDERS = ["nowhere:Nothing", "tests.uploader.surroundings:Absent", "os:PathLike", "nonsense"]
+
+
+@pytest.mark.parametrize("path", cases(_NO_PROVIDERS, quick=["nowhere:Nothing"]))
 def test_an_environment_provider_that_is_none_is_told(command: Command, path: str) -> None:
     """No module, no such class, another kind of class, no dotted path: the option and the value are named."""
     command.refuses(command.run(None, "--environment-provider", path), "--environment-provider", path)

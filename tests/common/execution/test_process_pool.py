@@ -294,6 +294,7 @@ def memory_of(process: psutil.Process) -> int:
     return int(process.memory_info().rss)
 
 
+@pytest.mark.full
 def test_the_memory_of_a_worker_stays_bounded(shapes: ScannedArchive) -> None:
     """Over many scans of large and small records, some of them left early."""
 

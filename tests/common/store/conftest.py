@@ -193,10 +193,10 @@ def kinds_of(test: str) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the contract with each driver, and with two servers of S3."""
+    """Run the contract with each driver; in `make test-full` with HDFS and a second server of S3 too."""
     if "place" in metafunc.fixturenames:
         name = metafunc.function.__name__
-        slow = {"gs", "az"} if name in SLOW_ELSEWHERE else set()
+        slow = {"moto", "gs", "az"} if name in SLOW_ELSEWHERE else {"moto"}
         if name not in QUICK_ON_HDFS:
             slow |= {"webhdfs"}
         marked = [pytest.param(kind, marks=pytest.mark.full) if kind in slow else kind for kind in kinds_of(name)]

@@ -260,6 +260,7 @@ def test_a_directory_of_hdfs_that_cannot_be_is_no_listing(hdfs: ObjectStore, fak
         list(hdfs.list())
 
 
+@pytest.mark.full
 def test_a_directory_of_hdfs_that_holds_itself_is_no_listing(hdfs: ObjectStore, fake: FakeServer) -> None:
     """Each response names one more directory; HDFS allows no thousand levels."""
     fake.answers = [ROOT, listing(status("a", kind="DIRECTORY"))]

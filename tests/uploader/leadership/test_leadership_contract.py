@@ -212,6 +212,7 @@ def test_a_change_of_settings_is_seen(side: Side, listen: Listen) -> None:
     assert listener.overrides(None) == {}
 
 
+@pytest.mark.full
 def test_u18_threads_do_not_grow(side: Side, listen: Listen) -> None:
     """Partitions need no thread of their own, neither at first nor after a silent server; C threads count too."""
 

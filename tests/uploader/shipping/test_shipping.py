@@ -83,7 +83,8 @@ def test_a_restart_ships_nothing_twice_and_goes_on(cluster: LocalCluster, archiv
     assert archive.read() == archive.oracle(end=end)
 
 
-@pytest.mark.parametrize(("kills", "produced"), [(3, 8_000), pytest.param(20, 20_000, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize(("kills", "produced"), [(20, 20_000)])
 def test_u03_killed_in_mid_upload_it_completes_after_a_restart(
     cluster: LocalCluster, archive_of: ArchiveOf, kills: int, produced: int
 ) -> None:
@@ -120,6 +121,7 @@ def stopped_in_mid_upload(archive: Archive, agent: AgentProcess) -> bool:
     return False
 
 
+@pytest.mark.full
 def test_u04_leaders_with_other_boundaries_leave_no_hole(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Two brokers that roll at different sizes, the leader moved under both agents: every record is read once."""
     archive = archive_of("moved")

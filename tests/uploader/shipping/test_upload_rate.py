@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
@@ -68,6 +70,7 @@ def test_all_uploads_together_keep_to_the_limit_and_none_times_out(
     assert samples["ts_uploader_upload_waited_seconds_total"] > 1
 
 
+@pytest.mark.full
 def test_another_limit_takes_effect_while_segments_are_sent(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """A limit gives way to another on SIGHUP; a file with errors changes nothing, nor does a count of threads."""
     archive, agent, _ = start(cluster, archive_of, "hurried", 1024)

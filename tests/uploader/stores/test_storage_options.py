@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.matrix import cases
 from tests.uploader.commands import Command
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
@@ -93,7 +94,7 @@ def test_u21_all_that_a_store_refuses_is_one_message_without_secrets(
     assert [each["Key"] for each in listed] == [f"base/{PROBE_NAME}"]
 
 
-@pytest.mark.parametrize("encryption", ["AES256", "aws:kms"])
+@pytest.mark.parametrize("encryption", cases(["AES256", "aws:kms"], quick=["aws:kms"]))
 def test_u21_a_server_without_keys_is_told_to_refuse_encryption(
     cluster: LocalCluster, tmp_path: Path, encryption: str
 ) -> None:

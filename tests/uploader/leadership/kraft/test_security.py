@@ -75,7 +75,7 @@ def test_a_segment_is_shipped_through_each_security_protocol(
 @pytest.mark.parametrize(
     ("listener", "wrong", "text"),
     [
-        ("SCRAM", {"sasl.password": "guessed"}, "uthentication failed"),
+        pytest.param("SCRAM", {"sasl.password": "guessed"}, "uthentication failed", marks=pytest.mark.full),
         ("MUTUAL", {"ssl.ca.location": "CA"}, "certificate verify failed"),
     ],
 )
@@ -132,6 +132,7 @@ def test_an_identity_without_acls_is_told_which_ones_it_needs(
     assert archive.read() == archive.oracle(end=end)
 
 
+@pytest.mark.full
 def test_check_tells_whom_the_broker_lets_in_and_what_it_does_not_tell(kraft: LocalCluster, tmp_path: Path) -> None:
     """The identity of the broker's file may read everything, a guest no topic, and an unknown user nothing."""
     kraft.create_topic("examined", assignment=[[1]])

@@ -89,6 +89,7 @@ def test_an_agent_ships_with_the_brokers_identity(secured: Secured, archive_of: 
     assert "warning" not in log
 
 
+@pytest.mark.full
 def test_an_agent_that_only_reads_needs_no_login(secured: Secured, archive_of: ArchiveOf) -> None:
     """If ZooKeeper accepts every client with a certificate, Kafka's ACLs let all of them read leadership."""
     shipped(secured, archive_of, "as-reader", {})
@@ -117,6 +118,7 @@ def test_an_agent_that_is_refused_stays_up_with_its_reason(
     assert "Zq7x" not in agent.log.read_text()
 
 
+@pytest.mark.full
 def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
     """A correct login, then several wrong ones: each has its exit code, and no output has a password."""
     check = Check(secured.cluster, tmp_path)

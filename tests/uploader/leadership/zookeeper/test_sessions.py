@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 
+import pytest
 from kazoo.client import KazooClient
 
 from tests.uploader.leadership.zookeeper.kafka_nodes import SETTINGS, STATE, TOPIC, TP, all_of, create, settings, state
@@ -74,6 +75,7 @@ def test_u16_stop_does_not_wait_for_zookeeper(listen: Listen) -> None:
         assert [listener.said for listener in listeners] == [[], []]
 
 
+@pytest.mark.full
 def test_u18_threads_do_not_grow(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
     """2,000 partitions need no thread of their own, neither at first nor after two restarts of ZooKeeper."""
     create(nodes, "big", "id", partitions=1700)

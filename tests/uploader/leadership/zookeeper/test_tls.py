@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from tests.matrix import cases
 from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     NEVER,
     TP,
@@ -44,7 +45,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory, stores: KeyStores) -> It
     server.kill()
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", cases(TYPES, quick=["PKCS12"]))
 def test_stores_of_each_type(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen, kind: str) -> None:
     """A broker's own file is enough: leadership is reported, and `check` finds nothing to do."""
     connect = zookeeper.secure_connect
@@ -138,7 +139,7 @@ def test_another_authority_is_not_trusted(zookeeper: ZooKeeper, listen: Listen, 
     wait_trouble(listener, "its certificate is not trusted")
 
 
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize("version", cases(["TLSv1.2", "TLSv1.3"], quick=["TLSv1.3"]))
 def test_a_client_without_a_trusted_certificate_is_refused(
     zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path, version: str
 ) -> None:
@@ -218,6 +219,7 @@ def test_what_no_waiting_mends_ends_the_start(stores: KeyStores, change: Mapping
     assert PASSWORD not in str(refused.value)
 
 
+@pytest.mark.full
 def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, tmp_path: Path) -> None:
     """Another authority for both sides, without a restart of the agent; in between the reason is reported."""
     old, new = tmp_path / "old", tmp_path / "new"
