@@ -8,8 +8,22 @@ from tests.docs.commands import CHECKOUT
 
 PROTOCOL = CHECKOUT / "docs/protocol.md"
 FAULTS = CHECKOUT / "docs/faults.md"
-_ROOMS = ("bench", "deploy", "docs", "tests", "ts_common", "ts_local", "ts_spark", "ts_uploader", "tsctl")
-_CITED = re.compile(r"\b(?:(protocol|reading|retention)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE)
+_ROOMS = (
+    "bench",
+    "deploy",
+    "docs",
+    "tests",
+    "ts_common",
+    "ts_local",
+    "ts_reader",
+    "ts_spark",
+    "ts_tables",
+    "ts_uploader",
+    "tsctl",
+)
+_CITED = re.compile(
+    r"\b(?:(protocol|reading|retention|table)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE
+)
 
 
 @cache

@@ -108,7 +108,7 @@ class Log:
 
 
 @pytest.mark.parametrize("seed", cases(range(400), quick=range(6)))
-def test_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int) -> None:
+def test_t03_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int) -> None:
     """By key and value, without a row twice, and verify finds the same."""
     random = Random(seed)
     archive = MadeArchive(tmp_path / "archive")

@@ -207,7 +207,7 @@ QUICK = [("processes", None, "after"), ("processes", FileFormat.PARQUET, "after"
 
 
 @pytest.mark.parametrize("case", cases(CASES, quick=QUICK), ids=str)
-def test_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
+def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
     s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str]
 ) -> None:
     """Each run is killed at a write that no earlier one met, until no write is left."""

@@ -255,7 +255,7 @@ def test_rows_that_others_deleted_end_a_run(table: MadeTable) -> None:
         table.run()
 
 
-def test_a_rollback_is_found(table: MadeTable) -> None:
+def test_t02_a_rollback_is_found(table: MadeTable) -> None:
     """Also with a foreign row on top: the next run would not add the lost rows."""
     first = table.table.snapshots()[0].snapshot_id
     table.table.manage_snapshots().rollback_to_snapshot(first).commit()
