@@ -15,8 +15,8 @@ from ts_tables.iceberg.transaction import HEAD
 def remove_leftovers(catalog: Catalog, name: tuple[str, ...], *, of: str | None = None) -> int:
     """Remove files of plans that can no longer land, and return their number.
 
-    A run notes its plan before it writes a state. So states are listed before the notes, and a state without a note is of
-    a plan that has ended. The notes are listed before the head is read. The head only moves forward, so a plan that
+    A run notes its plan before it writes a state. So states are listed before the notes, and one without a note is of a
+    plan that has ended. The notes are listed before the head is read. The head only moves forward, so a plan that
     began from another one has ended. In the other order a plan of a run that began in between would seem to have ended.
 
     Args:

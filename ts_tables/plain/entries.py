@@ -15,7 +15,8 @@ shown (each with the path of its bytes in staging), those that are held, and the
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,9 +25,11 @@ from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState, decode_state
 from ts_tables.planning.work import Covered
 
+OWN: Final = "_ts/"  # of the table's own objects; files of rows are elsewhere
 _MOST_BYTES: Final = 512 << 20
 _MOST_CRC: Final = (1 << 32) - 1
 _LONGEST: Final = 4096
+_STAGED: Final = re.compile(r"_ts/[0-9a-zA-Z]+/staging/[^/]+/[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +185,8 @@ def decode_contents(data: bytes, what: str) -> Contents:
             number=whole_number(fields["number"]),
             layout=dict(fields["layout"]),
             state=_state(fields, what),
-            files=_files(fields["files"]),
-            held=_files(fields["held"]),
+            files=_files(fields["files"], _shown_path),
+            held=_files(fields["held"], _staged_path),
             valid_through=optional_number(fields["valid_through"], -(1 << 63)),
         )
 
@@ -202,9 +205,9 @@ def decode_entry(data: bytes, what: str) -> LedgerEntry:
             number=whole_number(fields["number"], 1),
             plan=text(fields["plan"], 64),
             state=_state(fields, what),
-            shown=_files(fields["shown"]),
-            held=_files(fields["held"]),
-            removed=tuple(_path(each) for each in rows(fields["removed"])),
+            shown=_files(fields["shown"], _shown_path),
+            held=_files(fields["held"], _staged_path),
+            removed=tuple(_shown_path(each) for each in rows(fields["removed"])),
             valid_through=optional_number(fields["valid_through"], -(1 << 63)),
             late=whole_number(fields["late"]),
         )
@@ -214,20 +217,20 @@ def _state(fields: Mapping[str, Any], what: str) -> TableState:
     return decode_state(json.dumps(fields["state"]).encode(), what)
 
 
-def _files(value: object) -> tuple[PlainFile, ...]:
-    return tuple(_file(each) for each in rows(value))
+def _files(value: object, path_of: Callable[[object], str]) -> tuple[PlainFile, ...]:
+    return tuple(_file(each, path_of) for each in rows(value))
 
 
-def _file(fields: Any) -> PlainFile:
+def _file(fields: Any, path_of: Callable[[object], str]) -> PlainFile:
     return PlainFile(
-        path=_path(fields["path"]),
+        path=path_of(fields["path"]),
         size=whole_number(fields["size"]),
         crc32c=whole_number(fields["crc32c"], 0, _MOST_CRC),
         rows=whole_number(fields["rows"]),
         key=tuple(_key_value(each) for each in rows(fields["key"])),
         covers=tuple(_covered(*rows(each)) for each in rows(fields["covers"])),
         since=whole_number(fields.get("since", 0)),
-        staged=_path(fields["staged"]) if "staged" in fields else "",
+        staged=_staged_path(fields["staged"]) if "staged" in fields else "",
     )
 
 
@@ -235,6 +238,20 @@ def _path(value: object) -> str:
     path = text(value, _LONGEST)
     if not path or any(part in {"", ".", ".."} for part in path.split("/")):
         raise ValueError(f"{path!r} is no path of a file")
+    return path
+
+
+def _shown_path(value: object) -> str:
+    path = _path(value)
+    if path.startswith(OWN):
+        raise ValueError(f"{path!r} is no path of a file of rows")
+    return path
+
+
+def _staged_path(value: object) -> str:
+    path = _path(value)
+    if not _STAGED.fullmatch(path):
+        raise ValueError(f"{path!r} is not in staging")
     return path
 
 
@@ -254,7 +271,7 @@ def _covered(topic: object, topic_id: object, partition: object, start: object, 
 
 def file_of(described: Mapping[str, Any]) -> PlainFile:
     """Return a file that a task described, perhaps after JSON."""
-    return _file(described)
+    return _file(described, _staged_path)
 
 
 def total(files: Sequence[PlainFile]) -> int:

@@ -23,10 +23,9 @@ from ts_common.errors import (
 from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
-from ts_tables.plain.entries import Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
+from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
 from ts_tables.targets import HeadMoved
 
-OWN: Final = "_ts/"
 _CONTENTS: Final = "_ts/files.json"
 _TRIES: Final = 5
 
@@ -174,7 +173,8 @@ class Ledger:
         contents = read.contents
         # After a restored, older `files.json`: an entry with a successor is complete, and its staging is gone.
         if self._entry(contents, entry.number + 1) is None:
-            self._store.delete(entry.removed)
+            known = {each.path for each in contents.files}
+            self._store.delete(path for path in entry.removed if path in known)
             in_threads(lambda file: self._show(file, entry), entry.shown)
         return self._advanced(read, contents.after(entry))
 

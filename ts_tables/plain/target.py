@@ -18,9 +18,9 @@ from ts_tables.files.json_lines import suffix_of
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
-from ts_tables.plain.entries import Contents, LedgerEntry, PlainFile, file_of
+from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, file_of
 from ts_tables.plain.holding import Holding, sort_out
-from ts_tables.plain.ledger import OWN, Ledger, staged_plans, staging_of
+from ts_tables.plain.ledger import Ledger, staged_plans, staging_of
 from ts_tables.plain.staging import Place, StagedFiles, StoredFile
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered

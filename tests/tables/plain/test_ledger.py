@@ -1,6 +1,7 @@
 """Commits of a table of plain files land once, and its files appear once, whichever run completes an entry."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat
+from ts_tables.plain.entries import LedgerEntry, PlainFile
 from ts_tables.plain.target import PlainTarget
 from ts_tables.run import RunSummary, run_once
 from ts_tables.targets import HeadMoved
@@ -283,6 +285,23 @@ def test_a_list_of_files_that_cannot_be_read_is_named(table: MadeTable, data: by
     """Nothing is planned on it."""
     shared_store(table.place.location).put("_ts/files.json", data)
     with pytest.raises(CorruptData, match=r"_ts/files.json"):
+        table.run()
+
+
+@pytest.mark.parametrize("path", ["_ts/files.json", "../archive/x", "/etc/passwd", "a//b", ""])
+def test_a_ledger_reaches_only_files_of_its_table(table: MadeTable, path: str) -> None:
+    """An entry that removes or shows something else is refused, and deletes nothing."""
+    store = shared_store(table.place.location)
+    contents = table.plain().open().contents
+    entry = LedgerEntry(2, "0" * 16, contents.state, (), (), (path,))
+    store.put(f"_ts/{contents.generation}/ledger/00000002.json", entry.encode())
+    before = {each.key for each in store.list()}
+    with pytest.raises(CorruptData, match=r"00000002\.json"):
+        table.run()
+    assert {each.key for each in store.list()} == before
+    copied = PlainFile("a.parquet", 1, 0, 1, (), (), staged=path or "x")
+    store.put(f"_ts/{contents.generation}/ledger/00000002.json", replace(entry, removed=(), shown=(copied,)).encode())
+    with pytest.raises(CorruptData, match=r"is not in staging|is no path"):
         table.run()
 
 
