@@ -14,7 +14,7 @@ from bench.against import figures
 from bench.measuring import made_archives
 from bench.measuring.agent_runs import AgentLog
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, quantile, rounds
-from bench.measuring.processes import ProcessWatch
+from bench.measuring.processes import PeakMemory, ProcessWatch
 from bench.paced_producer import Produced
 from bench.producer_loss import ProducerWindow, losses, window
 from ts_common.store.factory import open_store
@@ -76,6 +76,18 @@ def test_a_watched_process_shows_the_cpu_between_two_instants_and_its_peak() -> 
     assert watch.peak_mib > 1
     assert watch.peak_threads >= 2  # this one and the sampler
     assert watch.peak_descriptors >= 3
+
+
+def test_a_peak_of_memory_begins_at_what_a_process_has() -> None:
+    """Memory that was freed before does not count; memory that was freed since does."""
+    for _ in range(2):
+        before = bytearray(os.urandom(1) * 200_000_000)
+        del before
+        peak = PeakMemory(os.getpid())
+        assert peak.megabytes < 50
+        since = bytearray(os.urandom(1) * 100_000_000)
+        del since
+        assert 90 < peak.megabytes < 250
 
 
 def test_a_quantile_is_a_value_that_was_measured() -> None:

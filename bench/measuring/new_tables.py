@@ -3,8 +3,8 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from ts_local.stores.s3 import REGION, S3Server
@@ -76,7 +76,6 @@ class NewTables:
         self._plain = plain
         self._workers = workers
         self._engine = engine
-        self._numbers = count()
 
     def location(self, name: str) -> str:
         """Return the location of a table of plain files."""
@@ -89,7 +88,7 @@ class NewTables:
             topic: its name.
             is_plain: whether the table has plain Parquet files; otherwise it is an Iceberg table.
         """
-        name = f"bench.{topic.replace('-', '_')}_{next(self._numbers)}"
+        name = f"bench.{topic.replace('-', '_')}_{token_hex(4)}"
         values = {"topics": topic, **({"format": "parquet", "location": self.location(name)} if is_plain else {})}
         tables = Tables({**self._given, "tables": {name: values}}, workers=self._workers, engine=self._engine)
         tables.create(name)

@@ -83,3 +83,27 @@ class ProcessWatch:
             if last:
                 return
             self._ended.wait(_EVERY_SECONDS)
+
+
+class PeakMemory:
+    """The peak of a process's resident memory since this was made, above what the process had then.
+
+    The kernel keeps the peak, so that no sample misses it.
+
+    Args:
+        pid: of the process, of the same user.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._directory = Path(f"/proc/{pid}")
+        (self._directory / "clear_refs").write_text("5")  # VmHWM begins again at VmRSS
+        self._before = self._kib("VmRSS")
+
+    @property
+    def megabytes(self) -> float:
+        """The peak so far, in MB."""
+        return (self._kib("VmHWM") - self._before) * 1024 / 1e6
+
+    def _kib(self, name: str) -> int:
+        lines = (self._directory / "status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
