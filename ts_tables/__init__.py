@@ -9,6 +9,7 @@
     tables.run("backup.orders")
 """
 
-from ts_tables.tables import PartitionStatus, Tables, TableStatus
+from ts_tables.status import PartitionStatus, TableStatus
+from ts_tables.tables import Tables
 
 __all__ = ["PartitionStatus", "TableStatus", "Tables"]

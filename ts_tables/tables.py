@@ -1,8 +1,8 @@
 """`Tables`: the entry of the Python API. It creates and runs the tables of a file, and says how far they are."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -20,7 +20,8 @@ from ts_reader.place import connection_of
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
-from ts_tables.definition.tables_file import TableDefinition, TablesFile, parse_tables, read_tables_file
+from ts_tables.definition.table_definitions import TableDefinition, TablesFile
+from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.partitioning import parse_term
@@ -32,46 +33,11 @@ from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
 from ts_tables.run import Engine, RunSummary, run_once
+from ts_tables.status import TableStatus, partitions_of
 from ts_tables.targets import TableContents, Target
 from ts_tables.verify.run import Verification, verify
 
 CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatus:
-    """How far a table is in a partition.
-
-    Attributes:
-        partition: topic and number.
-        topic_id: of the incarnation; None if the cluster has no topic ids.
-        start: first claimed offset.
-        end: the offset after the last claimed one.
-        missing: offsets between them that are not claimed: passed holes and lost ones.
-    """
-
-    partition: TopicPartition
-    topic_id: str | None
-    start: int
-    end: int
-    missing: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """How far a table is.
-
-    Attributes:
-        name: of the table.
-        partitions: by topic, incarnation and number.
-        lag: offsets of each topic that are shipped and not claimed; empty if the table fails.
-        findings: sentences about holes that it waits at, and why it fails.
-    """
-
-    name: str
-    partitions: tuple[PartitionStatus, ...]
-    lag: Mapping[str, int]
-    findings: tuple[str, ...]
 
 
 class Tables:
@@ -155,7 +121,7 @@ class Tables:
         """
         definition = self._definition(name)
         state = self._target(name).open().state
-        partitions = tuple(_partitions(state))
+        partitions = tuple(partitions_of(state))
         try:
             plan = self._planner(definition).plan(state)
         except DataLoss as error:
@@ -351,17 +317,3 @@ class _NothingNew:
         """Return a plan that adds nothing."""
         del is_first
         return TablePlan(state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
-
-
-def _partitions(state: TableState) -> Iterator[PartitionStatus]:
-    for topic, incarnations in sorted(state.topics.items()):
-        for incarnation in incarnations:
-            for number, claims in sorted(incarnation.partitions.items()):
-                claimed = sum(high - low for low, high in claims.claims)
-                yield PartitionStatus(
-                    TopicPartition(topic, number),
-                    incarnation.topic_id,
-                    claims.start,
-                    claims.end,
-                    claims.end - claims.start - claimed,
-                )

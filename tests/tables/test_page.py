@@ -15,7 +15,7 @@ from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.running import runner
 from ts_tables import Tables
-from ts_tables.definition.tables_file import TableDefinition
+from ts_tables.definition.table_definitions import TableDefinition
 from ts_tables.metrics import families
 from tsctl.exit_codes import ExitCode
 

@@ -1,0 +1,226 @@
+"""What a file of tables has: the archive, the catalog, and each table, with what is accepted."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ts_common.model import is_topic_name
+from ts_common.suggestions import nearest
+from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
+from ts_tables.definition.sizes import Seconds, Size
+from ts_tables.files.json_lines import CODECS
+from ts_tables.files.partitioning import parse_term
+from ts_tables.files.raw_columns import RAW_SCHEMA
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
+_SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
+_STRICT: Final = ConfigDict(frozen=True, extra="forbid")
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _topic(value: str) -> str:
+    if not is_topic_name(value):
+        raise ValueError(f"{value!r} is no name of a topic; `pattern` takes a regular expression")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from error
+    return value
+
+
+def _term(value: str) -> str:
+    parse_term(value, RAW_SCHEMA)
+    return value
+
+
+def _column(value: str) -> str:
+    if value not in _SORTABLE:
+        raise ValueError(f"{value!r}: a table is sorted by {', '.join(_SORTABLE)}{nearest(value, _SORTABLE)}")
+    return value
+
+
+def _texts(value: Any) -> Any:
+    """Return properties as texts: YAML makes numbers and booleans of some."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        str(key): str(item).lower() if isinstance(item, bool) else item if isinstance(item, str) else str(item)
+        for key, item in value.items()
+    }
+
+
+def _spark_settings(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not str(key).startswith("spark.") or isinstance(item, Mapping | list):
+                raise ValueError(f"{key}: a setting of Spark is expected, as spark.master: local[4]")
+    return _texts(value)
+
+
+Names = Annotated[tuple[Annotated[str, AfterValidator(_topic)], ...], BeforeValidator(_listed)]
+
+
+class ArchiveDefinition(BaseModel):
+    """Where the archive is."""
+
+    model_config = _STRICT
+
+    config: Path | None = Field(None, description="The agents' <clusterId>.properties.")
+    url: str | None = Field(None, description="Location of the store, as in s3://bucket/base/prefix; with cluster.")
+    cluster: str | None = Field(None, description="The cluster's id, with url.")
+    prefix_entropy_bits: int | None = Field(
+        None, ge=0, description="Number of entropy bits of the keys, with url. Default: as the archive has it."
+    )
+    storage_options: dict[str, Any] | None = Field(
+        None, description="The connection to S3, with url, as in docs/reader.md. Default: the environment."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "ArchiveDefinition":
+        named = [name for name in ("url", "cluster", "prefix_entropy_bits", "storage_options") if getattr(self, name)]
+        if self.config is not None and named:
+            raise ValueError(f"config sets {', '.join(named)} too: give one of the two")
+        if self.config is None and (self.url is None or self.cluster is None):
+            raise ValueError("config is needed, or url and cluster")
+        return self
+
+
+class TableDefinition(BaseModel):
+    """One table."""
+
+    model_config = _STRICT
+
+    format: Literal["iceberg", "parquet", "json"] = Field(
+        "iceberg", description="An Iceberg table, or plain files: Parquet, or JSON lines."
+    )
+    topics: Names = Field((), description="Names of topics; one of topics and pattern is given.")
+    pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
+        None, description="A regular expression that matches any part of the name of a topic."
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        "read_committed", description="The isolation level; it is fixed when the table is created."
+    )
+    start: dict[str, dict[int, Annotated[int, Field(ge=0, lt=1 << 63)]]] = Field(
+        {},
+        description="First offsets by topic and partition, as of another sink. Other partitions begin at the start of "
+        "their log.",
+    )
+    partition_by: Annotated[tuple[Annotated[str, AfterValidator(_term)], ...], BeforeValidator(_listed)] = Field(
+        (), description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key)."
+    )
+    sort_by: Annotated[tuple[Annotated[str, AfterValidator(_column)], ...], BeforeValidator(_listed)] = Field(
+        (), description="Columns that each row group is sorted by."
+    )
+    target_size: Size = Field("256MiB", ge=1 << 20, le=4 << 30, validate_default=True, description="Size of a file.")
+    commit_size: Size = Field(
+        "64GiB",
+        ge=1 << 20,
+        validate_default=True,
+        description="Bytes of segments that one commit adds at most; a run makes as many commits as it needs.",
+    )
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] | None = Field(
+        None, description="Codec: of Parquet zstd by default; of JSON lines gzip by default, or zstd or none."
+    )
+    location: str | None = Field(
+        None, description="Location of a new table. An Iceberg table has the catalog's choice by default."
+    )
+    max_age: Seconds = Field(
+        "0s",
+        validate_default=True,
+        description="How long rows of plain files wait, so that a file has target_size. 0s: every run shows its files.",
+    )
+    storage_options: dict[str, Any] | None = Field(
+        None,
+        description="The connection to S3 of plain files, as in docs/reader.md. Default: the archive's, or the "
+        "environment.",
+    )
+    on_hole: OnHole = Field(
+        OnHole.WAIT, description="What a run does at offsets that the archive lacks: wait below them, or pass them."
+    )
+    on_taken_back: OnTakenBack = Field(
+        OnTakenBack.FAIL,
+        description="What a run does with rows that an election removed from the log: fail, delete, or keep.",
+    )
+    on_lost: OnLost = Field(
+        OnLost.FAIL, description="What a run does if retention removed offsets before it: fail, or pass."
+    )
+    on_recreated: OnRecreated = Field(
+        OnRecreated.FAIL, description="What a run does with a topic that was created again: fail, or follow."
+    )
+    foreign: Literal["fail", "keep"] = Field("fail", description="What a run does if others wrote rows of the table.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "TableDefinition":
+        if bool(self.topics) == (self.pattern is not None):
+            raise ValueError("topics or pattern is needed, and not both")
+        if len({*self.topics}) < len(self.topics):
+            raise ValueError("topics: a name is given twice")
+        self._check_format()
+        names = [parse_term(text, RAW_SCHEMA).name for text in self.partition_by]
+        if len({*names}) < len(names):
+            raise ValueError(f"partition_by: two terms have the name {next(n for n in names if names.count(n) > 1)}")
+        return self
+
+    def _check_format(self) -> None:
+        """Check what only one of the formats has.
+
+        Raises:
+            ValueError: the table has it, and another format.
+        """
+        if self.format == "json" and self.compression not in {None, *CODECS}:
+            raise ValueError(f"compression: JSON lines have {', '.join(CODECS)}, and not {self.compression}")
+        if self.format != "iceberg":
+            if self.location is None:
+                raise ValueError("location: plain files need one, as in s3://lake/orders")
+            if self.foreign != "fail":
+                raise ValueError("foreign: plain files have no such option; verify names files of others")
+            return
+        if self.max_age:
+            raise ValueError("max_age: an Iceberg table has none; compact merges its small files")
+        if self.storage_options is not None:
+            raise ValueError("storage_options: an Iceberg table has those of the catalog, as s3.endpoint")
+
+    @property
+    def codec(self) -> str:
+        """The compression, or the default of the format."""
+        return self.compression or ("gzip" if self.format == "json" else "zstd")
+
+
+def _table_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name of a table; namespace.name is expected, of letters, digits and _")
+    return value
+
+
+class TablesFile(BaseModel):
+    """The tables of a cluster."""
+
+    model_config = _STRICT
+
+    archive: ArchiveDefinition = Field(description="Where the archive is.")
+    catalog: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(
+        {}, description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse."
+    )
+    spark: Annotated[dict[str, str], BeforeValidator(_spark_settings)] = Field(
+        {}, description="Settings of the Spark session that compacts tables, as spark.master and spark.jars.packages."
+    )
+    tables: dict[Annotated[str, AfterValidator(_table_name)], TableDefinition] = Field(
+        description="By namespace and name.", min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _is_apart(self) -> "TablesFile":
+        locations = [table.location.rstrip("/") for table in self.tables.values() if table.location]
+        if twice := next((each for each in locations if locations.count(each) > 1), None):
+            raise ValueError(f"two tables have the location {twice}")
+        return self
