@@ -237,6 +237,9 @@ class PlainTarget:
             valid_through=added.valid_through,
             late=added.late,
         )
+        if entry.removed:
+            # A run that was paused amid an earlier entry must find no bytes of a file that this one removes.
+            self._clean(None)
         self._ledger.commit(contents, entry)
         self._copied |= {each.staged for each in entry.shown} | {each.path for each in contents.held}
         return 0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
-from ts_common.errors import CorruptData, DataLoss, OperatorError, OutcomeUnknown, StoreUnavailable
+from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, OperatorError, OutcomeUnknown, StoreUnavailable
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -57,7 +57,8 @@ class Faulty(WrappedStore):
         return found
 
     def delete(self, keys: Iterable[str]) -> None:
-        self._inner.delete(keys)
+        found = list(keys)
+        self._fault("delete", " ".join(found), lambda: self._inner.delete(found))
 
 
 class FaultyTarget(PlainTarget):
@@ -151,8 +152,14 @@ def test_an_entry_is_completed_by_copies_and_never_decoded_again(table: MadeTabl
     assert table.offsets() == list(range(100))
 
 
-def test_a_run_that_was_paused_amid_an_entry_brings_no_removed_file_back(archive: MadeArchive, tmp_path: Path) -> None:
-    """It wakes after another run has completed the entry, and an election has removed its file."""
+@pytest.mark.parametrize("is_cleaned", [True, False])
+def test_a_run_that_was_paused_amid_an_entry_brings_no_removed_file_back(
+    archive: MadeArchive, tmp_path: Path, is_cleaned: bool
+) -> None:
+    """It wakes after another run has completed the entry, and an election has removed its file.
+
+    Also if the run that completed it did not remove what was staged.
+    """
     table = MadeTable(
         archive, tmp_path / "lake", format=FileFormat.PARQUET, policy=Policy(on_taken_back=OnTakenBack.DELETE)
     )
@@ -161,12 +168,26 @@ def test_a_run_that_was_paused_amid_an_entry_brings_no_removed_file_back(archive
     put(archive, 50, 100)
     seen: list[set[str]] = []
 
+    def uncleaned(operation: str, key: str, write: Callable[[], Any]) -> Any:
+        if operation == "delete" and "/staging/" in key:
+            raise StoreUnavailable("down")
+        return write()
+
     def fault(operation: str, key: str, write: Callable[[], Any]) -> Any:
         if operation == "copy" and not seen:
-            table.run()
+            run(table, table.plain() if is_cleaned else faulty(table, uncleaned))
             seen.append({*table.paths()})
             _elect(archive)
-            table.run()
+
+            def copying(operation: str, key: str, other: Callable[[], Any]) -> Any:
+                if operation == "delete" and key in seen[0]:
+                    other()
+                    with pytest.raises(ObjectNotFound):
+                        write()
+                    return None
+                return other()
+
+            run(table, faulty(table, copying))
             seen.append({*table.paths()})
         return write()
 
