@@ -30,7 +30,9 @@ class Holding:
             files: with the time since when they are held.
             now: seconds since 1970.
         """
-        return total(files) >= self.target_bytes or now - min(each.since for each in files) >= self.max_age
+        oldest = min(each.since for each in files)
+        # A time in the future is of a clock that was wrong.
+        return total(files) >= self.target_bytes or not oldest <= now < oldest + self.max_age
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,14 @@ class Ledger:
         else:
             raise OutcomeUnknown(f"{self._store.location}: entry {entry.number} has no answer; run it again")
         read = self.read()
+        if read.contents.generation != contents.generation:
+            raise HeadMoved(f"{self._store.location}: the table was created again since this run was planned")
         if read.contents.number < entry.number:
             self._completed(read, entry)
+
+    def pending(self, contents: Contents) -> LedgerEntry | None:
+        """Return the entry that has landed and is not complete; None if there is none."""
+        return self._entry(contents, contents.number + 1)
 
     def remove(self, contents: Contents) -> None:
         """Remove the ledger and staging; `files.json` is the last object, so that a removal can be repeated."""
@@ -194,7 +200,7 @@ class Ledger:
                         return  # another run has completed it, and a later entry removed the file
                     raise DataLoss(
                         f"{self._store.location}/{file.path} is missing, and so is {file.staged}, of which it is a "
-                        f"copy: entry {entry.number} cannot be completed; create the table again"
+                        f"copy: entry {entry.number} cannot be completed; drop the table, and create it again"
                     ) from None
             if size != file.size:
                 raise CorruptData(

@@ -103,7 +103,10 @@ class OpenedFiles:
         """Return which files are shown, held and merged."""
         removed = {*replaced}
         held = [each for each in self.contents.held if each.path not in removed]
-        found = sort_out(held, map(file_of, files), self.holding, time.time())
+        holding = self.holding
+        if removed & {each.path for each in self.contents.files}:
+            holding = replace(holding, max_age=0)  # else rows that readers see would be held again
+        found = sort_out(held, map(file_of, files), holding, time.time())
         self.arranged |= {each.path: each for some in found.merges for each in some}
         return Arranged(
             shown=[each.fields() for each in found.shown],
@@ -206,10 +209,16 @@ class PlainTarget:
         return TableContents(self._place.location, rows, len(files), size)
 
     def drop(self, *, purge: bool) -> None:
-        """Remove the ledger, and the files of the table if told; raise as `open`."""
-        contents = self._current()
+        """Remove the ledger, and the files of the table if told; also if an entry cannot be completed.
+
+        Raises:
+            OperatorError, CorruptData, AccessDenied, StoreUnavailable: as `open`.
+        """
+        contents = self._ledger.read().contents
         if purge:
-            self._store.delete(each.path for each in contents.files)
+            pending = self._ledger.pending(contents)
+            shown = () if pending is None else pending.shown
+            self._store.delete(each.path for each in (*contents.files, *shown))
         self._ledger.remove(contents)
 
     def commit(self, opened: OpenedFiles, plan: str, state: TableState, added: Added) -> int:

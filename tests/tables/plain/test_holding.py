@@ -114,6 +114,32 @@ def test_rows_that_are_taken_back_while_they_are_held_never_appear(tmp_path: Pat
     assert verified(table).differences == ()
 
 
+def test_rows_that_are_shown_are_not_held_again(tmp_path: Path, clock: Clock) -> None:
+    """An election takes back a part of a shown file; its other rows stay, in another one."""
+    table = made(tmp_path)
+    put(table.archive, 0, 50)
+    table.run()
+    clock.now += 4000
+    table.run()
+    table.archive.put_segment("t", 0, batches(*steps(0, 20)), variant=True)
+    table.archive.put_segment("t", 20, batches(*steps(20, 40), epoch=1), variant=True)
+    table.archive.commit("t", 40, epochs=[(0, 0), (1, 20)], highest_base=20, last_stable_offset=40)
+    table.run()
+    assert table.plain().contents().rows == 40
+    assert table.offsets() == list(range(40))
+
+
+def test_a_clock_that_was_ahead_holds_nothing_for_longer(tmp_path: Path, clock: Clock) -> None:
+    """Files that were first held in the future are shown."""
+    table = made(tmp_path)
+    put(table.archive, 0, 50)
+    clock.now += 10**6
+    table.run()
+    clock.now -= 10**6
+    table.run()
+    assert len(table.paths()) == 1
+
+
 def test_files_of_one_key_are_merged_and_others_wait() -> None:
     """Each partition key has its own age and size; a file that is large enough is shown as it is."""
 
