@@ -182,7 +182,7 @@ class Victim:
         with self._lock:
             self._pid = 0 if immortal else process.pid or 0
             self._counts: dict[str, int] = {}
-        process.join(120)
+        process.join(LONGEST_SECONDS[self._engine])
         assert process.exitcode is not None
         return process.exitcode
 
@@ -203,9 +203,11 @@ class Victim:
 
 
 CASES = list(product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after")))
+LONGEST_SECONDS = {"processes": 120, "spark": 300}  # of one run
 QUICK = [("processes", None, "after"), ("processes", FileFormat.PARQUET, "after")]
 
 
+@pytest.mark.timeout(3600)  # of Spark: twenty sessions
 @pytest.mark.parametrize("case", cases(CASES, quick=QUICK), ids=str)
 def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
     s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str]
