@@ -10,6 +10,7 @@ from tests.made_archive import MadeArchive, batches
 from tests.tables.made_tables import MadeTable
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
+from ts_tables.files.layout import FileFormat
 
 BUCKET = "requests"
 PARTITIONS = 40
@@ -26,13 +27,16 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3FaultProxy]:
         yield proxy
 
 
-def test_a_run_without_news_makes_one_request_for_each_partition(proxy: S3FaultProxy, tmp_path: Path) -> None:
-    """It reads each commit, and few objects of the whole cluster; no segment is listed."""
+@pytest.mark.parametrize("form", [None, FileFormat.PARQUET])
+def test_a_run_without_news_makes_one_request_for_each_partition(
+    proxy: S3FaultProxy, tmp_path: Path, form: FileFormat | None
+) -> None:
+    """It reads each commit, and few objects of the whole cluster; no segment is listed. Plain files cost two more."""
     archive = MadeArchive(f"s3://{BUCKET}/base")
     for partition in range(PARTITIONS):
         archive.put_segment("t", 0, batches((0, 10)), partition=partition)
         archive.commit("t", 10, partition=partition, last_stable_offset=10)
-    table = MadeTable(archive, tmp_path / "lake")
+    table = MadeTable(archive, tmp_path / "lake", format=form, location=f"s3://{BUCKET}/files")
     table.create()
     assert table.run().records == 10 * PARTITIONS
     before = len(proxy.requests())
@@ -42,3 +46,6 @@ def test_a_run_without_news_makes_one_request_for_each_partition(proxy: S3FaultP
     )
     assert made["offset.wm"] == PARTITIONS
     assert sum(made.values()) <= PARTITIONS + 10, made
+    if form is not None:
+        own = [one for one in proxy.requests()[before:] if "/files/" in one.target]
+        assert [one.method for one in own] == ["GET", "GET"]  # the list of files, and the next entry
