@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -45,6 +45,7 @@ CEILING_RATIO = {"none": 0.75, "lz4": 0.75, "zstd": 0.65}
 NARROW_RATIO = 3.0
 KAFKA_SOURCE_RATIO = 2.0
 BUCKET = "bench"
+ARCHIVE_URL = f"s3://{BUCKET}/spark"
 CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
 PARTITIONS = 2
 OURS_S3, OURS_FILE = "kafka_segments, S3", "kafka_segments, directory"
@@ -65,12 +66,21 @@ class Scan:
     seconds: float
 
 
-def session(directory: Path, master: str = "local[2]") -> SparkSession:
-    """Start a session with Spark's own Kafka source and the ready batches; workers find this package."""
+def session(
+    directory: Path, master: str = "local[2]", jars: Sequence[Path] = (), settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start a session with Spark's own Kafka source and the ready batches; workers find this package.
+
+    Args:
+        directory: of Spark's files.
+        master: of the session.
+        jars: further ones.
+        settings: further ones.
+    """
     root = str(Path(__file__).parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
+    builder = (
         SparkSession.builder.master(master)
         .appName("bench")
         .config("spark.driver.memory", "3g")
@@ -80,9 +90,11 @@ def session(directory: Path, master: str = "local[2]") -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.local.dir", str(directory / "local"))
-        .config("spark.jars", ",".join(map(str, spark_kafka_jars())))
-        .getOrCreate()
+        .config("spark.jars", ",".join(map(str, [*spark_kafka_jars(), *jars])))
     )
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(ReadyBatches)
     return spark
@@ -140,7 +152,7 @@ def sources(
     def ready_rows(rows: int) -> DataFrameReader:
         return spark.read.format("ready_batches").option("partitions", str(PARTITIONS)).option("rows", str(rows))
 
-    on_s3, on_disk = f"s3://{BUCKET}/spark", directory.as_uri()
+    on_s3, on_disk = ARCHIVE_URL, directory.as_uri()
     return {
         OURS_S3: ours(on_s3),
         OURS_FILE: ours(on_disk),
@@ -173,15 +185,18 @@ def fetch(location: str, topic: str) -> Scan:
         return Scan(0, size, 0, time.perf_counter() - began)
 
 
-def fill_and_ship(cluster: LocalCluster, topic: str, codec: str, records: int, directory: Path) -> list[ClosedPart]:
-    """Produce, close segments, and ship to both stores."""
+def fill_and_ship(
+    cluster: LocalCluster, topic: str, codec: str, records: int, directory: Path | None = None
+) -> list[ClosedPart]:
+    """Produce, close segments, and ship to S3, and to a directory if there is one."""
     config = {"segment.bytes": str(SEGMENT_BYTES), "segment.ms": "604800000"}
     cluster.create_topic(topic, partitions=PARTITIONS, config=config)
     for partition in range(PARTITIONS):
         produce(cluster, topic, partition, codec, records // PARTITIONS)
     parts = close_last(cluster, topic, range(PARTITIONS))
     environment = {} if cluster.s3 is None else cluster.s3.environment()
-    for name, url in (("s3", f"s3://{BUCKET}/spark"), ("file", directory.as_uri())):
+    urls = {"s3": ARCHIVE_URL, **({} if directory is None else {"file": directory.as_uri()})}
+    for name, url in urls.items():
         ship_with_agent(cluster, url, topic, parts, name=f"agent-{codec}-{name}", environment=environment)
     return parts
 

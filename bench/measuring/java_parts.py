@@ -1,12 +1,14 @@
 """Java parts of the peers, fetched and compiled once for a checkout under `build/`, and the consumer as a process.
 
 spark_kafka_jars()   Spark's own Kafka source, for `spark.jars`
+spark_s3_jars()      Hadoop's S3A, for `spark.jars`
 JavaConsumer         Kafka's consumer, reading a topic in rounds in one JVM
 """
 
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +19,7 @@ from ts_local.jars import BUILD, build_once, java, kafka_jars
 
 _HERE = Path(__file__).parents[1]
 _SPARK_KAFKA = _HERE / "spark-kafka"
+_SPARK_S3 = _HERE / "spark-s3"
 _CONSUMER = _HERE / "java" / "ConsumeAll.java"
 _PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
@@ -31,8 +34,7 @@ def spark_kafka_jars() -> list[Path]:
     sources = sorted((_SPARK_KAFKA / "no-tokens").glob("*.java"))
 
     def build(directory: Path) -> None:
-        maven = ["mvn", "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*maven, f"-DoutputDirectory={directory}"], check=True)
+        _fetch(pom, directory)
         classes = directory / "classes"
         _compile(sources, f"{_PYSPARK_JARS}/*", classes)
         archive = ["jar", "--create", "--file", str(directory / "no-tokens.jar"), "-C", str(classes), "."]
@@ -41,6 +43,18 @@ def spark_kafka_jars() -> list[Path]:
     java()
     made_from = b"".join(file.read_bytes() for file in (pom, *sources))
     return sorted(build_once(BUILD / "spark-kafka", made_from, build).glob("*.jar"))
+
+
+def spark_s3_jars() -> list[Path]:
+    """Return Hadoop's S3A and its dependencies beyond pyspark's own jars; raise as `spark_kafka_jars`."""
+    pom = _SPARK_S3 / "pom.xml"
+    java()
+    return sorted(build_once(BUILD / "spark-s3", pom.read_bytes(), partial(_fetch, pom)).glob("*.jar"))
+
+
+def _fetch(pom: Path, directory: Path) -> None:
+    maven = ["mvn", "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    subprocess.run([*maven, f"-DoutputDirectory={directory}"], check=True)
 
 
 def _compile(sources: Sequence[Path], class_path: str, directory: Path) -> None:
