@@ -88,6 +88,6 @@ def ship(
 
     with ThreadPoolExecutor(16) as pool:
         total = sum(pool.map(put, segments))
-    commit = Commit(segments[-1][0], end, 0, EpochHistory(((0, 0),)), None, None, 1, 0, "nonce")
+    commit = Commit(segments[-1][0], end, 0, EpochHistory(((0, 0),)), end, None, 1, 0, "nonce")
     store.put(keys.commit, commit.encode())
     return total
