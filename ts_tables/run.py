@@ -6,7 +6,7 @@ from secrets import token_hex
 from typing import Any, Protocol
 
 from ts_common.errors import OutcomeUnknown
-from ts_tables.claims.state import Kept, TableState
+from ts_tables.claims.state import Kept, TableState, decode_state
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.files.reading import TableFile
 from ts_tables.planning.plan import TablePlan, TakenBack
@@ -119,8 +119,10 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
             valid_through=_valid_through(results),
             held=arranged.held,
         )
+        state = _keeping(plan, affected, results)
+        decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
         sent = True
-        summary.conflicts += target.commit(opened, identity, _keeping(plan, affected, results), added)
+        summary.conflicts += target.commit(opened, identity, state, added)
     except OutcomeUnknown:
         raise  # it can still land: a later run removes its files, or finds them committed
     except HeadMoved:

@@ -287,11 +287,12 @@ def _seen_again(hole: PassedHole, seen: Seen) -> PassedHole:
     """Return a passed hole with what is withheld for it now.
 
     If an earlier hole is filled without the marker of a transaction, the transaction is open at this one, from there.
-    This one can be filled in part, or have grown.
+    This one can be filled in part, or have grown. A transaction that begins inside is part of a late claim anyway.
     """
     first = dict(hole.withheld)
     for each in seen.holes:
         if each.start < hole.end and each.end > hole.start:
             for producer, offset in each.withheld:
-                first[producer] = min(offset, first.get(producer, offset))
+                if offset < hole.start:
+                    first[producer] = min(offset, first.get(producer, offset))
     return replace(hole, withheld=tuple(sorted(first.items())))

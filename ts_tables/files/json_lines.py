@@ -5,8 +5,8 @@
     {"key":"k","value":"{...}","topic":"t","partition":0,"offset":7,"timestamp":"2026-11-25T08:00:00.123Z",
      "timestampType":0,"headers":[{"key":"h","value":"v"}],"_topic_id":"...","_partition_id":0,"_offset":7,"_ordinal":0}
 
-Bytes that are UTF-8 are text. Other bytes are in Base64 under another name: `key_base64`, `value_base64`. A column that
-is NULL is left out. A time outside of the years 1 to 9999 is a number: milliseconds since 1970.
+Bytes that are UTF-8 are text. Other bytes are in Base64 under another name: `key_base64`, `value_base64`. A time out of
+the years 1 to 9999 is a number: milliseconds since 1970.
 """
 
 import base64
@@ -21,7 +21,7 @@ import pyarrow as pa
 import zstandard
 
 from ts_common.errors import CorruptData
-from ts_tables.files.layout import Layout
+from ts_tables.files.layout import Layout, discard
 from ts_tables.files.raw_columns import REQUIRED
 
 CODECS: Final = ("gzip", "zstd", "none")
@@ -69,6 +69,7 @@ class JsonLinesFile:
     def abort(self) -> None:
         """Give up the file."""
         self._compressed = None
+        discard(self._stream)
 
 
 def suffix_of(codec: str) -> str:
@@ -137,8 +138,8 @@ def _lines(rows: pa.RecordBatch) -> Iterator[bytes]:
         line: dict[str, Any] = {}
         for name, value in zip(rows.schema.names, fields, strict=True):
             if value is None:
-                continue
-            if name in _BYTES:
+                line[name] = None
+            elif name in _BYTES:
                 _add_bytes(line, name, value)
             elif name == "headers":
                 line[name] = [_header(each) for each in value]
@@ -179,9 +180,9 @@ def _add_bytes(line: dict[str, Any], name: str, data: bytes) -> None:
 def _parsed(line: dict[str, Any]) -> dict[str, Any]:
     for name in _BYTES:
         line[name] = _bytes_of(line, name)
-    if "timestamp" in line:
+    if line.get("timestamp") is not None:
         line["timestamp"] = _microseconds(line["timestamp"])
-    if "headers" in line:
+    if line.get("headers") is not None:
         line["headers"] = [{"key": each["key"], "value": _bytes_of(each, "value")} for each in line["headers"]]
     return line
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,3 +59,10 @@ class WrittenFile:
     rows: int
     footer: pq.FileMetaData | None
     is_sorted: bool
+
+
+def discard(stream: BinaryIO) -> None:
+    """Drop a stream whose `close` would complete its file: it has `discard`. Other streams are left as they are."""
+    dropped = getattr(stream, "discard", None)
+    if dropped is not None:
+        dropped()

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ts_tables.files.layout import Layout
+from ts_tables.files.layout import Layout, discard
 
 # Numbers that rise along a log, and columns of few values; dictionaries of the others are dropped by the writer, late.
 _RISING: Final = ("offset", "_offset", "timestamp")
@@ -45,6 +45,7 @@ class ParquetFile:
     def abort(self) -> None:
         """Give up the file."""
         self._writer.is_open = False
+        discard(self._stream)
 
 
 def parquet_schema(stream: BinaryIO) -> pa.Schema:

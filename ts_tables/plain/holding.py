@@ -55,7 +55,7 @@ def sort_out(held: Iterable[PlainFile], new: Iterable[PlainFile], holding: Holdi
 
     Args:
         held: files that wait.
-        new: files that tasks wrote now.
+        new: files that tasks wrote now, with the time since when their rows are held, if they were before.
         holding: when they are shown.
         now: seconds since 1970.
     """
@@ -63,7 +63,7 @@ def sort_out(held: Iterable[PlainFile], new: Iterable[PlainFile], holding: Holdi
     if not holding.max_age and not waiting:
         return Sorted(tuple(new), (), ())
     by_key: dict[tuple[Any, ...], list[PlainFile]] = {}
-    for each in (*waiting, *(replace(file, since=int(now)) for file in new)):
+    for each in (*waiting, *(replace(file, since=file.since or int(now)) for file in new)):
         by_key.setdefault(each.key, []).append(each)
     shown: list[PlainFile] = []
     still: list[PlainFile] = []

@@ -7,14 +7,16 @@ from uuid import uuid4
 
 from awscrt.checksums import crc32c
 
-from ts_common.errors import CorruptData
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.query.shared_stores import shared_store
+from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Connection
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
 from ts_tables.files.layout import WrittenFile
 from ts_tables.files.partitioning import Key
 from ts_tables.plain.entries import PlainFile
 from ts_tables.planning.work import Covered
+from ts_tables.targets import HeadMoved
 
 _BLOCK: Final = 1 << 20
 
@@ -43,14 +45,14 @@ class StagedFiles:
         prefix: of the plan's staging.
         number: of the task.
         covered: offsets that contain those of the rows.
-        checksums: CRC-32C of each file that was written, by its path.
+        written: path and CRC-32C of each file, by the path that it was opened under.
     """
 
     place: Place
     prefix: str
     number: int
     covered: tuple[Covered, ...]
-    checksums: dict[str, int] = field(default_factory=dict)
+    written: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def open(self, _key: Key, /) -> tuple[str, BinaryIO]:
         """Return the path of a new file, and a stream that puts it into the store when it is closed."""
@@ -59,8 +61,8 @@ class StagedFiles:
 
     def describe(self, written: WrittenFile, /) -> dict[str, Any]:
         """Return JSON values of a `PlainFile`, whose path is that in staging."""
-        crc = self.checksums[written.path]
-        return PlainFile(written.path, written.size, crc, written.rows, written.key, self.covered).fields()
+        path, crc = self.written[written.path]
+        return PlainFile(path, written.size, crc, written.rows, written.key, self.covered).fields()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class StoredFile:
 
         Raises:
             CorruptData: it has other bytes than those that were written.
+            HeadMoved: it is gone.
         """
         file: IO[bytes] = OPERATION_POLICY(self._copied)
         return cast("BinaryIO", file)
@@ -91,10 +94,16 @@ class StoredFile:
         file = TemporaryFile()  # noqa: SIM115  (the caller closes it)
         try:
             found = 0
-            with store.open(self.path) as stream:
-                while piece := stream.read(_BLOCK):
-                    found = crc32c(piece, found)
-                    file.write(piece)
+            try:
+                with store.open(self.path) as stream:
+                    while piece := stream.read(_BLOCK):
+                        found = crc32c(piece, found)
+                        file.write(piece)
+            except ObjectNotFound as error:
+                raise HeadMoved(
+                    f"{self.place.location}/{self.path} is gone: another run has committed since this one was planned; "
+                    "if not, `tsctl tables verify` names its rows"
+                ) from error
             if self.crc32c is not None and found != self.crc32c:
                 raise CorruptData(
                     f"{self.place.location}/{self.path} has other bytes than those that were written; `tsctl tables "
@@ -115,6 +124,7 @@ class _StagedFile:
         self._path = path
         self._file: IO[bytes] = TemporaryFile()  # noqa: SIM115  (`close` closes it)
         self._crc32c = 0
+        self._attempts = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -128,6 +138,10 @@ class _StagedFile:
     def flush(self) -> None:
         self._file.flush()
 
+    def discard(self) -> None:
+        self.closed = True
+        self._file.close()
+
     def close(self) -> None:
         if self.closed:
             return
@@ -135,5 +149,16 @@ class _StagedFile:
         with self._file as file:
             size = file.tell()
             store = shared_store(self._files.place.location, self._files.place.connection)
-            OWN_OBJECT_POLICY(store.put, self._path, file, size=size, crc32c=self._crc32c)
-        self._files.checksums[self._path] = self._crc32c
+            path = OWN_OBJECT_POLICY(self._put, store, file, size)
+        self._files.written[self._path] = path, self._crc32c
+
+    def _put(self, store: ObjectStore, file: IO[bytes], size: int) -> str:
+        """Put the file, and return its path.
+
+        Each attempt has a name of its own. One without an answer can land after staging was cleaned, and a paused run
+        must find no bytes then.
+        """
+        self._attempts += 1
+        path = self._path if self._attempts == 1 else f"{self._path}{self._attempts:x}"
+        store.put(path, file, size=size, crc32c=self._crc32c)
+        return path

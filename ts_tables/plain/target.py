@@ -23,7 +23,7 @@ from ts_tables.plain.holding import Holding, sort_out
 from ts_tables.plain.ledger import Ledger, staged_plans, staging_of
 from ts_tables.plain.staging import Place, StagedFiles, StoredFile
 from ts_tables.planning.plan import TakenBack
-from ts_tables.planning.work import Covered
+from ts_tables.planning.work import Covered, joined
 from ts_tables.targets import Added, Arranged, TableContents
 from ts_tables.tasks import NewFiles
 
@@ -72,7 +72,7 @@ class OpenedFiles:
     def files(self, plan: str, number: int, covered: Sequence[Covered]) -> NewFiles:
         """Return what opens and describes the files of one part of a plan."""
         prefix = staging_of(self.contents.generation, self.contents.number, plan)
-        return StagedFiles(self.place, prefix, number, tuple(covered))
+        return StagedFiles(self.place, prefix, number, joined(covered))
 
     def begin(self, plan: str) -> None:
         """Do nothing: the name of a plan's staging tells where it began."""
@@ -106,7 +106,12 @@ class OpenedFiles:
         holding = self.holding
         if removed & {each.path for each in self.contents.files}:
             holding = replace(holding, max_age=0)  # else rows that readers see would be held again
-        found = sort_out(held, map(file_of, files), holding, time.time())
+        since: dict[Key, int] = {}  # rows that were held stay as old as they were
+        for each in self.contents.held:
+            if each.path in removed:
+                since[each.key] = min(each.since, since.get(each.key, each.since))
+        new = (replace(each, since=since.get(each.key, 0)) for each in map(file_of, files))
+        found = sort_out(held, new, holding, time.time())
         self.arranged |= {each.path: each for some in found.merges for each in some}
         return Arranged(
             shown=[each.fields() for each in found.shown],

@@ -1,6 +1,6 @@
 """The unit of work of a table: a split whose rows one task writes to files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,18 @@ class Covered:
     topic_id: str | None
     start: int
     end: int
+
+
+def joined(covered: Iterable[Covered]) -> tuple[Covered, ...]:
+    """Return offsets with adjoining and overlapping ranges of a partition as one, by partition and offset."""
+    found: list[Covered] = []
+    for each in sorted(covered, key=lambda one: (one.partition, one.topic_id or "", one.start)):
+        last = found[-1] if found else None
+        if last and (last.partition, last.topic_id) == (each.partition, each.topic_id) and each.start <= last.end:
+            found[-1] = replace(last, end=max(last.end, each.end))
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

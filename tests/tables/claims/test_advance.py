@@ -147,6 +147,13 @@ def test_a_filled_hole_waits_for_a_hole_ahead_that_hides_the_same_transaction() 
     assert advance(known, seen(96, other, stable=40), PASSING).late == known.holes
 
 
+def test_a_transaction_that_begins_in_a_filled_part_of_a_hole_is_not_withheld() -> None:
+    """A late claim of the hole has its records; a state with it could not be read."""
+    known = PartitionState(0, 200, holes=(PassedHole(50, 60, ((7, 40),)),))
+    step = advance(known, seen(200, PassedHole(55, 60, ((7, 40), (8, 52)))), PASSING)
+    assert step.state.holes == (PassedHole(50, 60, ((7, 40),)),)
+
+
 def test_a_hole_that_grows_is_noted_once() -> None:
     """The part behind a passed hole is a hole of its own."""
     known = replace(KNOWN, holes=(PassedHole(190, 200, ((7, 180),)),))

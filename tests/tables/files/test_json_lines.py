@@ -61,7 +61,7 @@ def test_what_is_written_is_read_back(rows: list[dict[str, Any]], codec: str) ->
 
 
 def test_a_line_is_what_the_page_says() -> None:
-    """Text where the bytes are UTF-8, Base64 where not, and no NULL."""
+    """Text where the bytes are UTF-8, and Base64 where not."""
     row = {
         "key": b"\xff",
         "value": b'{"a":1}',
@@ -85,6 +85,7 @@ def test_a_line_is_what_the_page_says() -> None:
         "timestamp": "2025-11-25T08:00:00.123Z",
         "timestampType": 0,
         "headers": [{"key": "h"}, {"key": "h", "value_base64": "gA=="}],
+        "_topic_id": None,
         "_partition_id": 0,
         "_offset": 7,
         "_ordinal": 0,

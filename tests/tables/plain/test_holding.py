@@ -115,7 +115,7 @@ def test_rows_that_are_taken_back_while_they_are_held_never_appear(tmp_path: Pat
 
 
 def test_rows_that_are_shown_are_not_held_again(tmp_path: Path, clock: Clock) -> None:
-    """An election takes back a part of a shown file; its other rows stay, in another one."""
+    """An election removes a part of a shown file from the log; its other rows stay, in another one."""
     table = made(tmp_path)
     put(table.archive, 0, 50)
     table.run()
@@ -136,6 +136,21 @@ def test_a_clock_that_was_ahead_holds_nothing_for_longer(tmp_path: Path, clock: 
     clock.now += 10**6
     table.run()
     clock.now -= 10**6
+    table.run()
+    assert len(table.paths()) == 1
+
+
+def test_an_election_does_not_renew_the_age_of_other_rows(tmp_path: Path, clock: Clock) -> None:
+    """Rows that are held in a file that is written again are as old as before."""
+    table = made(tmp_path)
+    put(table.archive, 0, 50)
+    table.run()
+    clock.now += 3000
+    table.archive.put_segment("t", 0, batches(*steps(0, 20)), variant=True)
+    table.archive.put_segment("t", 20, batches(*steps(20, 40), epoch=1), variant=True)
+    table.archive.commit("t", 40, epochs=[(0, 0), (1, 20)], highest_base=20, last_stable_offset=40)
+    table.run()
+    clock.now += 1000
     table.run()
     assert len(table.paths()) == 1
 

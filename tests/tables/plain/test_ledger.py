@@ -1,5 +1,6 @@
 """Commits of a table of plain files land once, and its files appear once, whichever run completes an entry."""
 
+import io
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,13 @@ from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, OperatorError, OutcomeUnknown, StoreUnavailable
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.retry import OWN_OBJECT_POLICY
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat
 from ts_tables.plain.entries import LedgerEntry, PlainFile
+from ts_tables.plain.staging import StagedFiles, _StagedFile
 from ts_tables.plain.target import PlainTarget
 from ts_tables.run import RunSummary, run_once
 from ts_tables.targets import HeadMoved
@@ -105,6 +108,27 @@ def test_a_write_whose_answer_is_lost_is_found(table: MadeTable, part: str) -> N
     assert run(table, faulty(table, fault)).records == 50
     assert len(lost) == 1
     is_whole(table)
+
+
+def test_a_staged_file_whose_put_has_no_answer_gets_another_name(table: MadeTable, tmp_path: Path) -> None:
+    """The first put can land after staging was cleaned, when a paused run must find no bytes."""
+    store = shared_store(table.place.location)
+    lost: list[str] = []
+
+    def fault(_: str, key: str, write: Callable[[], Any]) -> Any:
+        if lost:
+            return write()
+        lost.append(key)
+        raise OutcomeUnknown("no answer")
+
+    files = StagedFiles(table.place, "_ts/g/staging/0-p/", 0, ())
+    stream = _StagedFile(files, "_ts/g/staging/0-p/00000-1")
+    stream.write(b"data")
+    path = OWN_OBJECT_POLICY(stream._put, Faulty(store, fault), io.BytesIO(b"data"), 4)
+    assert lost == ["_ts/g/staging/0-p/00000-1"]
+    assert path != lost[0]
+    assert store.get(path)[0] == b"data"
+    stream.discard()
 
 
 def test_of_two_runs_at_once_one_is_refused(table: MadeTable) -> None:
