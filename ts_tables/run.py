@@ -9,7 +9,7 @@ from ts_common.errors import OutcomeUnknown
 from ts_tables.claims.state import Kept, TableState, decode_state
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.files.reading import TableFile
-from ts_tables.planning.plan import TablePlan, TakenBack
+from ts_tables.planning.plan import TablePlan, TakenBack, left_of
 from ts_tables.targets import Added, HeadMoved, OpenedTable, Target
 from ts_tables.tasks import MergeTask, TakenBackTask, Task, TaskResult, WriteTask
 
@@ -97,7 +97,7 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
                 entries,
                 plan.keeps,
                 opened.layout,
-                opened.files(identity, number, opened.covered(file)),
+                opened.files(identity, number, left_of(opened.covered(file), () if plan.keeps else entries)),
             )
             for number, (file, entries) in enumerate(affected, len(tasks))
         ]

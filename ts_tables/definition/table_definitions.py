@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -223,4 +224,7 @@ class TablesFile(BaseModel):
         locations = [table.location.rstrip("/") for table in self.tables.values() if table.location]
         if twice := next((each for each in locations if locations.count(each) > 1), None):
             raise ValueError(f"two tables have the location {twice}")
+        for outer, inner in permutations(locations, 2):
+            if inner.startswith(outer + "/"):
+                raise ValueError(f"{inner} is below {outer}, and readers of that table would find its files")
         return self

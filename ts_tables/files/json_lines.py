@@ -28,7 +28,10 @@ CODECS: Final = ("gzip", "zstd", "none")
 _SUFFIXES: Final[Mapping[str, str]] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
 _BASE64: Final = "_base64"
 _BYTES: Final = ("key", "value")
+_NUMBERS: Final = ("partition", "offset", "timestampType", "_partition_id", "_offset", "_ordinal")
 _ROWS: Final = 4096  # converted to Python objects at once
+_BYTES_AT_ONCE: Final = 32 << 20
+_LONGEST: Final = 1 << 30  # bytes of a line; a record has at most 2 GiB, and a broker's limit is far below
 _GZIP_LEVEL: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
@@ -91,11 +94,16 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
     """
     try:
         rows: list[dict[str, Any]] = []
-        for line in io.BufferedReader(_decompressed(codec, stream), 1 << 20):
+        size = 0
+        lines = io.BufferedReader(_decompressed(codec, stream), 1 << 20)
+        while line := lines.readline(_LONGEST):
+            if len(line) == _LONGEST:
+                raise ValueError(f"it has more than {_LONGEST:,} bytes")
             rows.append(_parsed(orjson.loads(line)))
-            if len(rows) == _ROWS:
+            size += len(line)
+            if len(rows) == _ROWS or size >= _BYTES_AT_ONCE:
                 yield _batch(rows, schema)
-                rows = []
+                rows, size = [], 0
         if rows:
             yield _batch(rows, schema)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -178,6 +186,9 @@ def _add_bytes(line: dict[str, Any], name: str, data: bytes) -> None:
 
 
 def _parsed(line: dict[str, Any]) -> dict[str, Any]:
+    for name in _NUMBERS:
+        if type(line.get(name, 0)) is not int:
+            raise ValueError(f"{name} is no whole number")
     for name in _BYTES:
         line[name] = _bytes_of(line, name)
     if line.get("timestamp") is not None:

@@ -88,6 +88,23 @@ class Term:
                 numbers = (within // _MICROSECONDS[self.transform.value]).astype(np.int32)
                 return pc.if_else(column.is_valid(), pa.array(numbers), pa.scalar(None, pa.int32()))
 
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value can be one of `values`, and be shown.
+
+        Args:
+            value: of a stored partition key.
+        """
+        match self.transform:
+            case Transform.IDENTITY:
+                return value is None or isinstance(value, str | int)
+            case Transform.BUCKET:
+                return value is None or (isinstance(value, int) and 0 <= value < self.buckets)
+            case _:
+                per_value = _MICROSECONDS[self.transform.value]
+                return value is None or (
+                    isinstance(value, int) and _FIRST_TIME // per_value <= value <= _LAST_TIME // per_value
+                )
+
     def shown(self, value: Any) -> str:
         """Return a partition value as text, for the name of a directory.
 

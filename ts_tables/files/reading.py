@@ -25,12 +25,14 @@ class TableFile:
         open: opens it for reading.
         format: of it.
         compression: its codec, of JSON lines.
+        is_local: whether `open` copies it to this host, so that an error of reading is none of the store.
     """
 
     path: str
     open: Callable[[], BinaryIO]
     format: FileFormat = FileFormat.PARQUET
     compression: str = "none"
+    is_local: bool = False
 
     def rows(self, expected: pa.Schema, columns: tuple[str, ...] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -51,9 +53,11 @@ class TableFile:
                     return
                 _check_columns(parquet_schema(stream), expected, self.path)
                 yield from parquet_rows(stream, _ROWS, None if columns is None else list(columns))
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise CorruptData(f"{self.path}: {error}") from error
         except OSError as error:
+            if self.is_local:
+                raise CorruptData(f"{self.path}: {error}") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
 
 

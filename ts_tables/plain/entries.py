@@ -20,16 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ts_common.json_objects import MAX_INT32, decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.json_objects import MAX_INT32, decoding, optional_number, pair, parse_fields, rows, text, whole_number
 from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState, decode_state
 from ts_tables.planning.work import Covered
 
 OWN: Final = "_ts/"  # of the table's own objects; files of rows are elsewhere
-_MOST_BYTES: Final = 512 << 20
+MOST_BYTES: Final = 128 << 20  # of an entry, and of the list of files
+_REMEMBERED: Final = 100  # entries after which a removed file is no longer deleted again
 _MOST_CRC: Final = (1 << 32) - 1
 _LONGEST: Final = 4096
-_STAGED: Final = re.compile(r"_ts/[0-9a-zA-Z]+/staging/[^/]+/[^/]+")
+_STAGED: Final = re.compile(r"_ts/[0-9a-z]+/staging/[^/]+/[^/]+")
+_GENERATION: Final = re.compile(r"[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,9 @@ class Contents:
         files: shown.
         held: claimed, and not shown yet.
         valid_through: of the last entry with rows.
+        removed: files that former entries removed, each with the number of the entry. A copy that the store completes
+            late can bring one back, so they are deleted again.
+        is_dropped: whether the table was dropped; then nothing else counts.
     """
 
     generation: str
@@ -137,6 +142,8 @@ class Contents:
     files: tuple[PlainFile, ...] = ()
     held: tuple[PlainFile, ...] = ()
     valid_through: int | None = None
+    removed: tuple[tuple[str, int], ...] = ()
+    is_dropped: bool = False
 
     def after(self, entry: LedgerEntry) -> "Contents":
         """Return the table after the next entry."""
@@ -144,9 +151,23 @@ class Contents:
         files = [each for each in self.files if each.path not in removed]
         files += [replace(each, staged="", since=0) for each in entry.shown]
         valid_through = self.valid_through if entry.valid_through is None else entry.valid_through
+        gone = [(path, number) for path, number in self.removed if entry.number - number < _REMEMBERED]
+        gone += [(each.path, entry.number) for each in self.files if each.path in removed]
         return Contents(
-            self.generation, entry.number, self.layout, entry.state, tuple(files), entry.held, valid_through
+            self.generation,
+            entry.number,
+            self.layout,
+            entry.state,
+            tuple(files),
+            entry.held,
+            valid_through,
+            tuple(gone),
         )
+
+    def dropped(self) -> "Contents":
+        """Return what is left of a table that was dropped."""
+        state = TableState(self.state.cluster, self.state.read_committed)
+        return Contents(self.generation, self.number, self.layout, state, is_dropped=True)
 
     def encode(self) -> bytes:
         """Return the JSON text."""
@@ -159,6 +180,8 @@ class Contents:
             "state": self.state.fields(),
             "files": [each.fields() for each in self.files],
             "held": [each.fields() for each in self.held],
+            "removed": [list(each) for each in self.removed],
+            "dropped": self.is_dropped,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -175,10 +198,10 @@ def decode_contents(data: bytes, what: str) -> Contents:
         CorruptData: it is something else.
     """
     expected = "the list of a table's files"
-    fields = parse_fields(data, what, expected, _MOST_BYTES)
+    fields = parse_fields(data, what, expected, MOST_BYTES)
     with decoding(what, expected, data):
         generation = text(fields["generation"], 64)
-        if not generation.isalnum():
+        if not _GENERATION.fullmatch(generation):
             raise ValueError(f"generation {generation!r}")
         return Contents(
             generation=generation,
@@ -188,6 +211,10 @@ def decode_contents(data: bytes, what: str) -> Contents:
             files=_files(fields["files"], _shown_path),
             held=_files(fields["held"], _staged_path),
             valid_through=optional_number(fields["valid_through"], -(1 << 63)),
+            removed=tuple(
+                (_shown_path(path), whole_number(number)) for path, number in map(pair, rows(fields["removed"]))
+            ),
+            is_dropped=bool(fields["dropped"]),
         )
 
 
@@ -199,7 +226,7 @@ def decode_entry(data: bytes, what: str) -> LedgerEntry:
         what: names its place, for errors.
     """
     expected = "an entry of a table's ledger"
-    fields = parse_fields(data, what, expected, _MOST_BYTES)
+    fields = parse_fields(data, what, expected, MOST_BYTES)
     with decoding(what, expected, data):
         return LedgerEntry(
             number=whole_number(fields["number"], 1),

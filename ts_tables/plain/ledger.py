@@ -21,13 +21,14 @@ from ts_common.errors import (
     PreconditionFailed,
 )
 from ts_common.reading.parallel import in_threads
-from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
-from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
+from ts_tables.plain.entries import MOST_BYTES, OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
 from ts_tables.targets import HeadMoved
 
 _CONTENTS: Final = "_ts/files.json"
 _TRIES: Final = 5
+_BOUNDED: Final = ByteRange(0, MOST_BYTES + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Ledger:
         Raises:
             OperatorError: others have objects there, or the store copies over objects.
         """
-        if self._found() is not None:
+        found = self._found()
+        if found is not None and not found.contents.is_dropped:
             return False
         if other := next((each.key for each in self._store.list() if not each.key.startswith(OWN)), None):
             raise OperatorError(
@@ -68,9 +70,12 @@ class Ledger:
             )
         self._check_copies(contents)
         try:
-            OPERATION_POLICY(self._store.put, _CONTENTS, contents.encode(), condition=IfAbsent())
+            # What is left of a dropped table is replaced, and never deleted: a delete has no condition.
+            condition = IfAbsent() if found is None else IfMatch(found.etag)
+            OPERATION_POLICY(self._store.put, _CONTENTS, contents.encode(), condition=condition)
         except (PreconditionFailed, OutcomeUnknown):
             return self.read().contents.generation == contents.generation
+        self._remove_generations(but=contents.generation)
         return True
 
     def read(self) -> Read:
@@ -81,7 +86,7 @@ class Ledger:
             CorruptData, NewerFormat: they cannot be read.
         """
         found = self._found()
-        if found is None:
+        if found is None or found.contents.is_dropped:
             raise OperatorError(f"{self._store.location} has no table of this program; `tsctl tables create` makes it")
         return found
 
@@ -106,6 +111,11 @@ class Ledger:
             HeadMoved: another run has put it.
             OutcomeUnknown: no attempt has landed so far; one still can, before another run commits.
         """
+        if max(len(entry.encode()), len(contents.after(entry).encode())) > MOST_BYTES:
+            raise OperatorError(
+                f"{self._store.location}: the list of files would have more than {MOST_BYTES:,} bytes: a larger "
+                "target_size makes fewer files; create another table"
+            )
         key = self._key(contents, entry.number)
         for _ in range(_TRIES):
             try:
@@ -131,10 +141,30 @@ class Ledger:
         """Return the entry that has landed and is not complete; None if there is none."""
         return self._entry(contents, contents.number + 1)
 
-    def remove(self, contents: Contents) -> None:
-        """Remove the ledger and staging; `files.json` is the last object, so that a removal can be repeated."""
-        self._store.delete(info.key for info in self._store.list(f"{OWN}{contents.generation}/"))
-        self._store.delete([_CONTENTS])
+    def drop(self) -> Contents:
+        """Mark the table as dropped, and remove its ledger and staging; return what it had.
+
+        Raises:
+            HeadMoved: another run has committed, or created it again.
+            OperatorError, CorruptData, NewerFormat: as `read`.
+        """
+        read = self.read()
+        try:
+            OPERATION_POLICY(self._store.put, _CONTENTS, read.contents.dropped().encode(), condition=IfMatch(read.etag))
+        except (PreconditionFailed, OutcomeUnknown):
+            there = self._found()
+            if there is None or there.contents != read.contents.dropped():
+                raise HeadMoved(f"{self._store.location}: another run has changed the table; run it again") from None
+        return read.contents
+
+    def remove_generations(self) -> None:
+        """Remove ledgers and staging of a table that was dropped."""
+        self._remove_generations(but="")
+
+    def _remove_generations(self, *, but: str) -> None:
+        for directory in list(self._store.list_directories(OWN)):
+            if directory.rstrip("/") != but:
+                self._store.delete([info.key for info in self._store.list(OWN + directory)])
 
     def _check_copies(self, contents: Contents) -> None:
         """Check that the store does not copy over an object.
@@ -158,7 +188,7 @@ class Ledger:
 
     def _found(self) -> Read | None:
         try:
-            data, info = self._store.get(_CONTENTS)
+            data, info = self._store.get(_CONTENTS, _BOUNDED)
         except ObjectNotFound:
             return None
         return Read(decode_contents(data, f"{self._store.location}/{_CONTENTS}"), info.etag)
@@ -166,7 +196,7 @@ class Ledger:
     def _entry(self, contents: Contents, number: int) -> LedgerEntry | None:
         key = self._key(contents, number)
         try:
-            data, _ = self._store.get(key)
+            data, _ = self._store.get(key, _BOUNDED)
         except ObjectNotFound:
             return None
         entry = decode_entry(data, f"{self._store.location}/{key}")
@@ -180,7 +210,8 @@ class Ledger:
         # After a restored, older `files.json`: an entry with a successor is complete, and its staging is gone.
         if self._entry(contents, entry.number + 1) is None:
             known = {each.path for each in contents.files}
-            self._store.delete(path for path in entry.removed if path in known)
+            gone = [path for path, _ in contents.removed]
+            self._store.delete([*gone, *(path for path in entry.removed if path in known)])
             in_threads(lambda file: self._show(file, entry), entry.shown)
         return self._advanced(read, contents.after(entry))
 

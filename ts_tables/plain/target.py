@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import structlog
 
-from ts_common.errors import OperatorError, TieredStorageError
+from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.state import TableState
@@ -187,10 +187,13 @@ class PlainTarget:
 
     def problem(self, opened: OpenedFiles) -> str | None:
         """Return which files are missing, have another size, or are of others; None if none is; raise as `open`."""
-        expected = {each.path: each.size for each in opened.contents.files}
         sizes = {each.key: each.size for each in self._store.list() if not each.key.startswith(OWN)}
+        contents = self._ledger.read().contents  # after the listing: a run can have committed since
+        pending = self._ledger.pending(contents)
+        now = (*opened.contents.files, *contents.files, *(() if pending is None else pending.shown))
+        expected = {each.path: each.size for each in now}
         found = (
-            (opened.missing, "are missing"),
+            (opened.missing & {each.path for each in contents.files}, "are missing"),
             ({path for path, size in expected.items() if sizes.get(path, size) != size}, "have another size"),
             (sizes.keys() - expected.keys(), "were not written by this program, and readers see them"),
         )
@@ -208,8 +211,9 @@ class PlainTarget:
         )
 
     def contents(self) -> TableContents:
-        """Return what the table has, without held files; raise as `open`."""
-        files = self._ledger.read().contents.files
+        """Return what the table has, with held files; raise as `open`."""
+        contents = self._ledger.read().contents
+        files = (*contents.files, *contents.held)
         rows, size = sum(each.rows for each in files), sum(each.size for each in files)
         return TableContents(self._place.location, rows, len(files), size)
 
@@ -220,11 +224,18 @@ class PlainTarget:
             OperatorError, CorruptData, AccessDenied, StoreUnavailable: as `open`.
         """
         contents = self._ledger.read().contents
+        if contents.held and not purge:
+            raise OperatorError(
+                f"table {self._name} holds {sum(each.rows for each in contents.held):,} rows in files that are not "
+                "shown: `tsctl tables compact` shows them; or drop the table with --purge"
+            )
+        pending = self._ledger.pending(contents)
+        contents = self._ledger.drop()
+        # First what a paused run could copy.
+        self._ledger.remove_generations()
         if purge:
-            pending = self._ledger.pending(contents)
             shown = () if pending is None else pending.shown
-            self._store.delete(each.path for each in (*contents.files, *shown))
-        self._ledger.remove(contents)
+            self._store.delete([each.path for each in (*contents.files, *shown)])
 
     def commit(self, opened: OpenedFiles, plan: str, state: TableState, added: Added) -> int:
         """Commit the files of a plan with the state after it; return 0, because no attempt is repeated.
@@ -325,6 +336,7 @@ class PlainTarget:
 
         Raises:
             OperatorError: it has another.
+            CorruptData: a file has a partition key of another form.
         """
         expected = _described(self._layout)
         for name, value in expected.items():
@@ -333,6 +345,11 @@ class PlainTarget:
                     f"table {self._name} has {name} {there}, and the file says {value}: change it back, or create "
                     "another table"
                 )
+        for each in (*contents.files, *contents.held):
+            if len(each.key) != len(self._layout.terms) or not all(
+                term.accepts(value) for term, value in zip(self._layout.terms, each.key, strict=True)
+            ):
+                raise CorruptData(f"table {self._name}: {each.path} has the partition key {list(each.key)}")
 
 
 def _described(layout: Layout) -> dict[str, Any]:

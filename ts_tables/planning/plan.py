@@ -22,11 +22,11 @@ from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import find_hidden
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.advance import OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
-from ts_tables.claims.state import IncarnationState, PartitionState, TableState
+from ts_tables.claims.state import IncarnationState, PartitionState, TableState, without
 from ts_tables.planning.claimed import Claimed, claimed_of
 from ts_tables.planning.seeing import seen_of
 from ts_tables.planning.sights import Sight, Sights, known_of
-from ts_tables.planning.work import Work
+from ts_tables.planning.work import Covered, Work
 
 Begins = Callable[[TopicPartition], int | None]
 
@@ -48,6 +48,27 @@ class TakenBack:
     topic_id: str | None
     start: int
     end: int
+
+
+def left_of(covered: Iterable[Covered], taken_back: Sequence[TakenBack]) -> list[Covered]:
+    """Return offsets without those of rows that are deleted.
+
+    Args:
+        covered: of a file.
+        taken_back: entries whose rows are deleted from it.
+    """
+    return [
+        replace(each, start=start, end=end)
+        for each in covered
+        for start, end in without(
+            (each.start, each.end),
+            [
+                (one.start, one.end)
+                for one in taken_back
+                if (one.partition, one.topic_id) == (each.partition, each.topic_id)
+            ],
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
 """Commits of a table of plain files land once, and its files appear once, whichever run completes an entry."""
 
 import io
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat
+from ts_tables.plain import ledger
 from ts_tables.plain.entries import LedgerEntry, PlainFile
 from ts_tables.plain.staging import StagedFiles, _StagedFile
 from ts_tables.plain.target import PlainTarget
@@ -246,7 +250,7 @@ def test_a_file_that_was_never_shown_and_has_no_bytes_fails_the_table(table: Mad
     with pytest.raises(DataLoss, match="entry 2 cannot be completed; drop the table, and create it again"):
         table.run()
     table.target().drop(purge=True)
-    assert list(store.list()) == []
+    assert [each.key for each in store.list()] == ["_ts/files.json"]
     table.create()
     is_whole(table)
 
@@ -384,7 +388,108 @@ def test_drop_leaves_files_unless_told(table: MadeTable, purge: bool) -> None:
     paths = table.paths()
     table.target().drop(purge=purge)
     store = shared_store(table.place.location)
-    assert [each.key for each in store.list()] == ([] if purge else paths)
+    assert {each.key for each in store.list()} == {"_ts/files.json", *([] if purge else paths)}
+    with pytest.raises(OperatorError, match="has no table of this program"):
+        table.run()
+
+
+def test_a_second_drop_leaves_a_table_that_was_created_meanwhile(table: MadeTable) -> None:
+    """What is left of the first table is replaced on its ETag, and never deleted."""
+    created: list[None] = []
+
+    def fault(operation: str, key: str, write: Callable[[], Any]) -> Any:
+        if key == "_ts/files.json" and operation == "put" and not created:
+            created.append(None)
+            table.target().drop(purge=True)
+            table.create()
+        return write()
+
+    with pytest.raises(HeadMoved, match="another run has changed the table"):
+        faulty(table, fault).drop(purge=True)
+    is_whole(table)
+
+
+def test_a_drop_does_not_delete_rows_that_are_held(table: MadeTable) -> None:
+    """They are shown first, or purged."""
+    table.max_age = 3600
+    table.run()
+    with pytest.raises(OperatorError, match="holds 50 rows in files that are not shown: `tsctl tables compact`"):
+        table.target().drop(purge=False)
+    assert table.offsets() == list(range(100))
+    table.target().drop(purge=True)
+    assert table.paths() == []
+
+
+def test_a_copy_that_the_store_completes_late_is_deleted_again(archive: MadeArchive, tmp_path: Path) -> None:
+    """An election removed the file; the copy had read its source before."""
+    table = MadeTable(
+        archive, tmp_path / "lake", format=FileFormat.PARQUET, policy=Policy(on_taken_back=OnTakenBack.DELETE)
+    )
+    table.create()
+    table.run()
+    put(archive, 50, 100)
+    table.run()
+    store = shared_store(table.place.location)
+    gone = {path: store.get(path)[0] for path in table.paths()}
+    _elect(archive)
+    table.run()
+    ((late, data),) = [(path, data) for path, data in gone.items() if path not in table.paths()]
+    store.put(late, data)
+    archive.put_segment("t", 80, batches(*steps(80, 90), epoch=1), variant=True)
+    archive.commit("t", 90, epochs=[(0, 0), (1, 70)], highest_base=80, last_stable_offset=90)
+    table.run()
+    assert late not in table.paths()
+    assert table.offsets() == list(range(90))
+
+
+def test_a_list_of_files_that_no_run_could_read_is_not_written(
+    table: MadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run fails before its commit."""
+    monkeypatch.setattr(ledger, "MOST_BYTES", 1000)
+    with pytest.raises(OperatorError, match="target_size makes fewer files"):
+        table.run()
+    monkeypatch.undo()
+    is_whole(table)
+
+
+@pytest.mark.parametrize("key", [[], ["x"], [1 << 62], [1.5], [True, 1]])
+def test_a_partition_key_of_another_form_is_refused(archive: MadeArchive, tmp_path: Path, key: list[Any]) -> None:
+    """By the name of the file that has it."""
+    table = MadeTable(archive, tmp_path / "lake", format=FileFormat.PARQUET, partition_by=("day(timestamp)",))
+    table.create()
+    table.run()
+    store = shared_store(table.place.location)
+    contents = json.loads(store.get("_ts/files.json")[0])
+    contents["files"][0]["key"] = key
+    store.put("_ts/files.json", json.dumps(contents).encode())
+    with pytest.raises(CorruptData, match=r"files\.json|has the partition key"):
+        table.run()
+
+
+def test_verify_during_a_commit_names_no_file_of_it(table: MadeTable) -> None:
+    """Files that the listing finds and the contents before it lack are of that commit."""
+    opened = table.plain().open_any()
+    table.run()
+    assert table.plain().problem(opened) is None
+
+
+def test_flipped_bits_of_a_file_are_damage(table: MadeTable) -> None:
+    """And no failure of the store, which another try could mend."""
+    store = shared_store(table.place.location)
+    (path,) = table.paths()
+    data, _ = store.get(path)
+    random = Random(7)
+    kinds: Counter[str] = Counter()
+    for _ in range(100):
+        at = random.randrange(len(data))
+        store.put(path, data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :])
+        try:
+            kinds["different" if verified(table).differences else "equal"] += 1
+        except CorruptData as error:
+            assert path in str(error)  # noqa: PT017
+            kinds["damaged"] += 1
+    assert kinds["damaged"] > 20, kinds
 
 
 def test_state_of_another_cluster_is_refused(table: MadeTable, tmp_path: Path) -> None:
