@@ -124,9 +124,8 @@ class OpenedFiles:
         return (*self.contents.files, *self.contents.held)
 
     def _readable(self, file: PlainFile, crc32c: int | None) -> TableFile:
-        return TableFile(
-            file.path, StoredFile(self.place, file.path, crc32c), self.layout.format, self.layout.compression
-        )
+        opener = StoredFile(self.place, file.path, crc32c)
+        return TableFile(file.path, opener, self.layout.format, self.layout.compression, is_local=True)
 
 
 class PlainTarget:

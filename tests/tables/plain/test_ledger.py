@@ -446,7 +446,7 @@ def test_a_list_of_files_that_no_run_could_read_is_not_written(
     table: MadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run fails before its commit."""
-    monkeypatch.setattr(ledger, "MOST_BYTES", 1000)
+    monkeypatch.setattr(ledger, "MOST_BYTES", 100)
     with pytest.raises(OperatorError, match="target_size makes fewer files"):
         table.run()
     monkeypatch.undo()
