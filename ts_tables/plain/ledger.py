@@ -69,13 +69,17 @@ class Ledger:
                 "location"
             )
         self._check_copies(contents)
+        # Listed between the read of `files.json` and its write on that ETag, so none of them is of a table in use.
+        directories = [each.rstrip("/") for each in self._store.list_directories(OWN)]
+        former = [each for each in directories if each != contents.generation]  # its own can appear without an object
         try:
             # What is left of a dropped table is replaced, and never deleted: a delete has no condition.
             condition = IfAbsent() if found is None else IfMatch(found.etag)
             OPERATION_POLICY(self._store.put, _CONTENTS, contents.encode(), condition=condition)
         except (PreconditionFailed, OutcomeUnknown):
             return self.read().contents.generation == contents.generation
-        self._remove_generations(but=contents.generation)
+        for generation in former:
+            self.remove_generation(generation)
         return True
 
     def read(self) -> Read:
@@ -157,14 +161,13 @@ class Ledger:
                 raise HeadMoved(f"{self._store.location}: another run has changed the table; run it again") from None
         return read.contents
 
-    def remove_generations(self) -> None:
-        """Remove ledgers and staging of a table that was dropped."""
-        self._remove_generations(but="")
+    def remove_generation(self, generation: str) -> None:
+        """Remove the ledger and the staging of a table that was dropped.
 
-    def _remove_generations(self, *, but: str) -> None:
-        for directory in list(self._store.list_directories(OWN)):
-            if directory.rstrip("/") != but:
-                self._store.delete([info.key for info in self._store.list(OWN + directory)])
+        Args:
+            generation: of that table, and never of one in use.
+        """
+        self._store.delete([info.key for info in self._store.list(f"{OWN}{generation}/")])
 
     def _check_copies(self, contents: Contents) -> None:
         """Check that the store does not copy over an object.

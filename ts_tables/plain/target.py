@@ -231,7 +231,7 @@ class PlainTarget:
         pending = self._ledger.pending(contents)
         contents = self._ledger.drop()
         # First what a paused run could copy.
-        self._ledger.remove_generations()
+        self._ledger.remove_generation(contents.generation)
         if purge:
             shown = () if pending is None else pending.shown
             self._store.delete([each.path for each in (*contents.files, *shown)])

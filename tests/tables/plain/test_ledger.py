@@ -22,7 +22,7 @@ from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat
 from ts_tables.plain import ledger
-from ts_tables.plain.entries import LedgerEntry, PlainFile
+from ts_tables.plain.entries import Contents, LedgerEntry, PlainFile
 from ts_tables.plain.staging import StagedFiles, _StagedFile
 from ts_tables.plain.target import PlainTarget
 from ts_tables.run import RunSummary, run_once
@@ -406,6 +406,24 @@ def test_a_second_drop_leaves_a_table_that_was_created_meanwhile(table: MadeTabl
 
     with pytest.raises(HeadMoved, match="another run has changed the table"):
         faulty(table, fault).drop(purge=True)
+    is_whole(table)
+
+
+def test_a_slow_drop_leaves_the_ledger_of_a_table_that_was_created_meanwhile(table: MadeTable) -> None:
+    """It removes what is of its own generation only."""
+    made: list[Contents] = []
+
+    def fault(operation: str, key: str, write: Callable[[], Any]) -> Any:
+        if operation == "delete" and not made:
+            shared_store(table.place.location).delete(table.paths())
+            table.create()
+            table.run()
+            made.append(table.plain().open().contents)
+        return write()
+
+    faulty(table, fault).drop(purge=True)
+    store = shared_store(table.place.location)
+    assert [each.key for each in store.list(f"_ts/{made[0].generation}/ledger/")]
     is_whole(table)
 
 
