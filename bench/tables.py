@@ -50,9 +50,11 @@ def write_half(location: str, partition: int) -> None:
     with open_store(location) as store:
         for line in sys.stdin:
             topic = line.strip()
-            for info in store.list(f"{CLUSTER}/{topic}-{partition}/"):
-                if info.key.endswith(".log"):
-                    _write(store, info.key, topic, partition, pool)
+            keys = [info.key for info in store.list(f"{CLUSTER}/{topic}-{partition}/") if info.key.endswith(".log")]
+            if not keys:
+                raise RuntimeError(f"{location} has no segment of {topic}-{partition}")
+            for key in keys:
+                _write(store, key, topic, partition, pool)
             print("done", flush=True)
 
 

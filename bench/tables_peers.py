@@ -5,13 +5,14 @@ Each round writes all its records with their headers as Parquet with zstd:
 
 - a run of a new table of plain files, as `tsctl tables run --workers 2` does it;
 - `kafka_segments` from S3, and Spark's writer of Parquet;
-- Spark's Kafka source from the broker, and the same writer.
+- Spark's Kafka source from the broker, and the same writer;
+- the parts of the table's run alone, as `bench.tables` measures them: two processes fetch, decode, write and put.
 
 Spark runs one session, local[2]. It writes to S3 by Hadoop's S3A and its `FileOutputCommitter`, whose second algorithm
 renames each file once. Only the table promises each record once, and only it has the columns of the position.
 
-The goals: 1.5 times the rate of `kafka_segments`, 2.5 times that of Spark's Kafka source. Exits with 1 if one is
-missed; `--no-gate` only prints.
+The goals: 1.5 times the rate of `kafka_segments`, 2.5 times that of Spark's Kafka source. The ratio of the parts alone
+is printed, without a goal: no run is faster than its parts. Exits with 1 if a goal is missed; `--no-gate` only prints.
 """
 
 import json
@@ -33,12 +34,15 @@ from bench.measuring.java_parts import spark_s3_jars
 from bench.measuring.new_tables import NewTables
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.measuring.topics import CODECS, ClosedPart
+from bench.reader import Halves
+from bench.reader import seconds as seconds_of
 from bench.spark import ARCHIVE_URL, BUCKET, fill_and_ship, session
 from ts_common.store.factory import open_store
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.stores.s3 import S3Server
 
 TABLE, SEGMENTS, KAFKA = "table of Parquet files", "kafka_segments in Spark", "Spark's Kafka source"
+PARTS = "fetch, decode, write_table, put"
 RATIOS = {SEGMENTS: 1.5, KAFKA: 2.5}
 PLAIN = f"{BUCKET}/tables"
 OUTPUT = f"{BUCKET}/spark-output"
@@ -120,7 +124,7 @@ def main() -> int:
     arguments.add_argument("--codecs", nargs="+", default=CODECS, choices=CODECS)
     options = arguments.parse_args()
     goals: list[Goal] = []
-    table = []
+    table, bounds = [], []
     with ExitStack() as opened:
         cluster = opened.enter_context(LocalCluster(s3=True, buckets=[BUCKET], name="bench"))
         if cluster.s3 is None:
@@ -129,6 +133,8 @@ def main() -> int:
         directory = Path(
             opened.enter_context(tempfile.TemporaryDirectory(prefix="bench-peers.", dir=cluster.directory))
         )
+        halves = Halves("bench.tables", ARCHIVE_URL)
+        opened.callback(halves.end)
         topics = {codec: f"bench-{codec}" for codec in options.codecs}
         parts = {codec: fill_and_ship(cluster, topic, codec, options.records) for codec, topic in topics.items()}
         spark = session(directory, jars=spark_s3_jars(), settings=s3a(cluster.s3))
@@ -140,6 +146,7 @@ def main() -> int:
                 TABLE: writers.table,
                 SEGMENTS: writers.segments,
                 KAFKA: partial(writers.kafka, cluster.bootstrap, parts[codec]),
+                PARTS: partial(seconds_of, partial(halves.run, topic)),
             }
             found = rounds(things, options.repeat, warm_up=2)
             rates = [records / statistics.median(found[name]) / 1e6 for name in things]
@@ -148,7 +155,10 @@ def main() -> int:
                 Goal(f"{codec}: {TABLE} / {name}", median_ratio(found[name], found[TABLE]), least, at_least=True)
                 for name, least in RATIOS.items()
             ]
-    print_table(("seconds, then M records/s", *(TABLE, SEGMENTS, KAFKA) * 2), table)
+            bounds.append((codec, *(median_ratio(found[name], found[PARTS]) for name in RATIOS)))
+    print_table(("seconds, then M records/s", *(TABLE, SEGMENTS, KAFKA, PARTS) * 2), table)
+    print()
+    print_table((f"{PARTS} /", *RATIOS), bounds)
     print()
     return exit_code(print_goals(goals), options)
 
