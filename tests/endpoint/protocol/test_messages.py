@@ -1,0 +1,71 @@
+"""Requests are parsed and replies encoded in every version that is served."""
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from ts_endpoint.protocol.replies import Records, api_versions, encode_reply, encode_unserved_versions
+from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedVersions, parse_request
+from ts_endpoint.protocol.versions import SERVED, Api
+
+VERSIONS = [(api, version) for api, (low, high) in SERVED.items() for version in range(low, high + 1)]
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=lambda value: getattr(value, "name", str(value)))
+def test_each_served_version_has_a_schema_to_read_and_to_write(api: Api, version: int) -> None:
+    """A version that is offered can be parsed and answered."""
+    request, response = load_request_schema(int(api), version), load_response_schema(int(api), version)
+
+    assert entity_reader(request) is not None
+    assert entity_writer(response) is not None
+
+
+def test_records_of_a_fetch_pass_through_as_the_same_memory() -> None:
+    """A Fetch reply has the views of its records, not copies."""
+    records = memoryview(b"a record batch")
+    partition = {"partition_index": 0, "high_watermark": 9, "aborted_transactions": None, "records": Records([records])}
+    request = Request(Api.FETCH, 12, 7, None, None)
+
+    pieces = encode_reply(request, {"responses": [{"topic": "t", "partitions": [partition]}]})
+
+    assert any(piece is records for piece in pieces)
+    assert int.from_bytes(pieces[0], "big") == sum(len(piece) for piece in pieces[1:])
+
+
+def test_a_field_of_a_later_version_is_left_out_of_an_earlier_reply() -> None:
+    """Handlers answer all versions with the same values."""
+    partition = {
+        "partition_index": 0,
+        "high_watermark": 9,
+        "log_start_offset": 3,  # since version 5
+        "aborted_transactions": None,
+        "records": None,
+    }
+    values = {"responses": [{"topic": "t", "partitions": [partition]}]}
+
+    lengths = {
+        version: len(b"".join(encode_reply(Request(Api.FETCH, version, 7, None, None), values))) for version in (4, 5)
+    }
+
+    assert lengths[5] == lengths[4] + 8
+
+
+def test_a_client_with_a_later_version_of_api_versions_learns_the_served_ones() -> None:
+    """The reply is of version 0, with error 35 and the list, as KIP-511 describes it."""
+    parsed = parse_request(b"\x00\x12\x00\x63\x00\x00\x00\x05")
+    assert parsed == UnservedVersions(5)
+
+    frame = b"".join(encode_unserved_versions(5))
+
+    assert frame[4:10] == b"\x00\x00\x00\x05" + ErrorCode.unsupported_version.value.to_bytes(2, "big")
+    assert int.from_bytes(frame[10:14], "big") == len(SERVED) == len(api_versions()["api_keys"])
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"\x00\x01", b"\x00\x01\x00\x7f\x00\x00\x00\x01", b"\x7f\xff\x00\x00\x00\x00\x00\x01"]
+)
+def test_bytes_that_are_no_served_request_are_refused(frame: bytes) -> None:
+    """A frame that is too short, or of an unserved request, is malformed."""
+    with pytest.raises(MalformedRequest):
+        parse_request(frame)

@@ -1,0 +1,55 @@
+"""What the rooms of the endpoint share: the session of a connection, handlers of requests, and permissions."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ts_endpoint.protocol.replies import Values
+from ts_endpoint.protocol.requests import Request
+from ts_endpoint.protocol.versions import Api
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """What the endpoint remembers of one connection.
+
+    Attributes:
+        host: address of the client, for logs and DescribeGroups.
+        user: who authenticated; None if the listener needs no authentication.
+        readers: where the connection reads in each partition; only `ts_endpoint.data` uses them.
+    """
+
+    host: str
+    user: str | None = None
+    readers: dict[Any, Any] = field(default_factory=dict)
+
+
+# Returns the values of the reply, as `ts_endpoint.protocol.replies` describes them; None if the request has no reply.
+Handler = Callable[[Request, Session], Awaitable[Values | None]]
+Handlers = Mapping[Api, Handler]
+
+
+class Permissions(Protocol):
+    """Which topics and groups a user may use."""
+
+    def may_read(self, user: str | None, topic: str) -> bool:
+        """Return whether a user may read a topic, and see that it exists."""
+        ...
+
+    def may_use(self, user: str | None, group: str) -> bool:
+        """Return whether a user may join a group, and read and commit its offsets."""
+        ...
+
+
+class EveryonePermitted:
+    """Permissions of a listener without authentication: everything that the archive has."""
+
+    def may_read(self, user: str | None, topic: str) -> bool:
+        """Return true."""
+        del user, topic
+        return True
+
+    def may_use(self, user: str | None, group: str) -> bool:
+        """Return true."""
+        del user, group
+        return True

@@ -1,0 +1,1 @@
+"""Kafka's protocol: frames, the versions that are served, requests and replies."""

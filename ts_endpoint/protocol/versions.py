@@ -1,0 +1,72 @@
+"""The requests that the endpoint serves, each with its lowest and highest version.
+
+The list is exact: a Java client that is offered a higher version asks for it again without an end. Two entries are
+offered and refused, because clients need them:
+
+- Produce: librdkafka infers from its versions that a broker has record batches of magic 2 (Produce 3) and zstd
+  (Produce 7). Without both it never sends a Fetch, and reports no error.
+- DeleteRecords: an admin client then reports the refusal, and not a missing feature of the broker.
+
+Fetch ends with version 12, the last without topic ids: no client needs them, and an archive need not have any.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class Api(IntEnum):
+    """Kafka's number of a request."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    DELETE_RECORDS = 21
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
+    DELETE_GROUPS = 42
+    DESCRIBE_CLUSTER = 60
+
+
+# The lowest versions are those of Kafka 4, which kio describes.
+SERVED: Final[dict[Api, tuple[int, int]]] = {
+    Api.PRODUCE: (3, 9),
+    Api.FETCH: (4, 12),
+    Api.LIST_OFFSETS: (1, 8),
+    Api.METADATA: (0, 12),
+    Api.OFFSET_COMMIT: (2, 8),
+    Api.OFFSET_FETCH: (1, 8),
+    Api.FIND_COORDINATOR: (0, 4),
+    Api.JOIN_GROUP: (2, 9),
+    Api.HEARTBEAT: (0, 4),
+    Api.LEAVE_GROUP: (0, 5),
+    Api.SYNC_GROUP: (0, 5),
+    Api.DESCRIBE_GROUPS: (0, 5),
+    Api.LIST_GROUPS: (0, 5),
+    Api.SASL_HANDSHAKE: (1, 1),
+    Api.API_VERSIONS: (0, 4),
+    Api.DELETE_RECORDS: (0, 2),
+    Api.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    Api.DESCRIBE_CONFIGS: (1, 4),
+    Api.SASL_AUTHENTICATE: (0, 2),
+    Api.DELETE_GROUPS: (0, 2),
+    Api.DESCRIBE_CLUSTER: (0, 1),
+}
+
+
+def is_served(api_key: int, version: int) -> bool:
+    """Return whether the endpoint answers a request of this number and version."""
+    versions = SERVED.get(Api(api_key)) if api_key in Api._value2member_map_ else None
+    return versions is not None and versions[0] <= version <= versions[1]
