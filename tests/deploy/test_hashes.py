@@ -36,3 +36,14 @@ def test_what_builds_a_release_is_locked() -> None:
     locked = (CHECKOUT / "requirements" / "build.txt").read_text()
     assert re.findall(r"^(\S+==\S+)", locked, re.MULTILINE) == project["build-system"]["requires"]
     assert locked.count("--hash=sha256:") >= len(project["build-system"]["requires"])
+
+
+def test_all_lock_files_have_the_same_versions() -> None:
+    """Pages install several of them into one environment, where pip refuses two versions of a package."""
+    versions: dict[str, dict[str, set[str]]] = {}
+    for file in (CHECKOUT / "requirements").glob("*.txt"):
+        for name, version in re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;]+)", file.read_text(), re.MULTILINE):
+            versions.setdefault(name, {}).setdefault(file.name, set()).add(version)
+    assert versions["boto3"].keys() > {"agent.txt", "tables.txt", "tsctl.txt"}
+    different = {name: files for name, files in versions.items() if len({*map(frozenset, files.values())}) > 1}
+    assert not different
