@@ -1,0 +1,1 @@
+"""Sockets of the endpoint: a listener, the loop of each connection, and limits."""
