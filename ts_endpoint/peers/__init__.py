@@ -1,0 +1,1 @@
+"""Several processes as one cluster: who serves which partition and which group, and who is up."""
