@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.config.cluster_config import ClusterConfig
+from ts_common.http_server.bounded_server import MOST_CONNECTIONS
 from ts_common.wording import counted
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, partition_directories
-from ts_uploader.status.bounded_server import MOST_CONNECTIONS
 
 _NAMED = 3  # names in a finding; the rest is counted
 _ROOM = 2  # for more partitions, and for other programs of this user

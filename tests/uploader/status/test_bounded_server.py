@@ -13,8 +13,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tests.uploader.status.statuses import status_of
+from ts_common.http_server.bounded_server import MOST_CONNECTIONS
 from ts_local.waiting import wait_for
-from ts_uploader.status.bounded_server import MOST_CONNECTIONS
 from ts_uploader.status.http_server import HealthServer
 
 _NOTHING = b"GET /metrics HTTP/1.1\r\n"  # and no end of it

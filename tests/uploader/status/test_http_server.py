@@ -15,12 +15,13 @@ from prometheus_client.exposition import generate_latest
 
 from tests.hostile_text import ESCAPES, raw_in
 from tests.uploader.status.statuses import status_of, waiting
+from ts_common.http_server.metrics_text import metrics_page
 from ts_common.model import TopicPartition
 from ts_uploader.messages import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
-from ts_uploader.status.http_server import HealthServer, metrics_page
+from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.snapshot import Status
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason

@@ -1,8 +1,8 @@
-"""An HTTP server that uses few of the agent's resources: a bounded number of connections, each with a thread.
+"""An HTTP server that uses few of a program's resources: a bounded number of connections, each with a thread.
 
 If all connections are in use, the oldest is closed for a new one. An answer is ready well within a second, so the
 oldest client hangs, reads slowly or sends nothing. No number of clients can use up the descriptors and the memory that
-shipping needs, and no client can block a probe or a scrape.
+the program's work needs, and no client can block a probe or a scrape.
 """
 
 import socket

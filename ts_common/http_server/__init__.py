@@ -1,0 +1,1 @@
+"""Health, metrics and pages over HTTP, for programs that run until a signal."""
