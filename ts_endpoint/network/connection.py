@@ -1,90 +1,208 @@
 """The loop of a connection: it receives a frame, answers it and sends the reply, one request after the other."""
 
 import asyncio
+import math
+import traceback
+from datetime import timedelta
+from enum import Enum, auto
+from pathlib import Path
 from typing import Final
-
-import structlog
 
 from ts_endpoint.contract import Handlers, Session
 from ts_endpoint.network.channel import Channel
-from ts_endpoint.protocol.replies import Piece, api_versions, encode_reply, encode_unserved_versions
-from ts_endpoint.protocol.requests import MalformedRequest, UnservedVersions, parse_request
+from ts_endpoint.network.flow import BytesInFlight, Quotas
+from ts_endpoint.network.limited_log import LimitedLog
+from ts_endpoint.network.limits import Counters, Limits
+from ts_endpoint.protocol.replies import Piece, Values, api_versions, encode_reply, encode_unserved_versions
+from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedVersions, parse_request
 from ts_endpoint.protocol.versions import Api
+from ts_endpoint.security.audit import Audit
+from ts_endpoint.security.login import Login, Sasl, UnexpectedRequest
+from ts_endpoint.security.tls import subject_of
 
-_log = structlog.get_logger()
 _CHUNK: Final = 64 << 10  # of a frame: its memory grows as bytes arrive, so a wrong length costs nothing
+_PROGRESS_BYTES: Final = 256 << 10
+_PART_SECONDS: Final = 2.0
+_TLS_HELLO: Final = 0x16030000  # the length that a client of TLS seems to send
+_HTTP: Final = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"})
 
 
 class ConnectionEnds(Exception):
     """The endpoint closes the connection; the message is the reason. A handler may raise it."""
 
 
+class Phase(Enum):
+    """What a connection does."""
+
+    OPENING = auto()
+    IDLE = auto()
+    RECEIVING = auto()
+    ANSWERING = auto()
+    SENDING = auto()
+    MUTED = auto()
+    PARTING = auto()
+
+
+_EXPIRED: Final = {
+    Phase.OPENING: "no login in time",
+    Phase.IDLE: "idle",
+    Phase.RECEIVING: "a frame that did not end in time",
+    Phase.SENDING: "a reply that was not read in time",
+    Phase.PARTING: "the client did not close the connection",
+}
+
+
+class Shared:
+    """What the connections of a listener share.
+
+    Args:
+        handlers: of requests.
+        limits: of the listener.
+        counters: of the listener.
+        in_flight: bytes of replies.
+        quotas: of users; None for no quotas.
+        sasl: of the listener; None if clients need not authenticate by SASL.
+        audit: of logins and reads.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        limits: Limits,
+        counters: Counters,
+        in_flight: BytesInFlight,
+        quotas: Quotas | None,
+        sasl: Sasl | None,
+        audit: Audit | None,
+    ) -> None:
+        self.handlers = handlers
+        self.limits = limits
+        self.counters = counters
+        self.in_flight = in_flight
+        self.quotas = quotas
+        self.sasl = sasl
+        self.audit = audit
+        self.large_frames = asyncio.Semaphore(limits.large_frames)
+        self.log = LimitedLog()
+
+
 class Connection:
     """One client.
 
+    Attributes:
+        session: what handlers receive.
+
     Args:
         channel: its socket.
-        session: what handlers receive.
-        handlers: of requests.
+        session: of the client.
+        shared: with the other connections.
+        names_users: whether a certificate names the user (mutual TLS).
     """
 
-    def __init__(self, channel: Channel, session: Session, handlers: Handlers, frame_bytes: int) -> None:
+    def __init__(self, channel: Channel, session: Session, shared: Shared, *, names_users: bool) -> None:
+        self.session = session
         self._channel = channel
-        self._session = session
-        self._handlers = handlers
-        self._frame_bytes = frame_bytes
-        self._is_idle = False
+        self._shared = shared
+        self._names_users = names_users
+        self._login = Login(shared.sasl) if shared.sasl is not None else None
+        self._loop = asyncio.get_running_loop()
+        self._phase = Phase.OPENING
+        self._must_log_in_until = self._loop.time() + shared.limits.login_seconds
+        self._deadline = self._must_log_in_until
+        self._progress = 0
         self._is_closing = False
+        self._reason: str | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Serve until the client closes the connection, or it fails."""
+        """Serve until the client closes the connection, or it fails. Nothing is raised."""
         self._task = asyncio.current_task()
         try:
+            await self._open()
             while not self._is_closing:
                 frame = await self._receive()
                 if frame is None:
                     return
-                pieces = await self._answer(frame)
-                if pieces is not None:
-                    await self._channel.send(pieces, lambda _count: None)
-        except (ConnectionEnds, MalformedRequest) as error:
-            _log.warning("connection_closed", client=self._session.host, reason=str(error))
+                if not await self._serve(frame):
+                    break
+            self._enter(Phase.PARTING, _PART_SECONDS)
+            await self._channel.part()
+        except asyncio.CancelledError:
+            self._count_end(self._reason)
+        except (ConnectionEnds, MalformedRequest, UnexpectedRequest) as error:
+            self._count_end(str(error), kind=type(error).__name__)
         except OSError as error:
-            _log.debug("connection_failed", client=self._session.host, error=str(error))
-        except Exception:  # noqa: BLE001  (it ends this connection and no other)
-            _log.exception("request_failed", client=self._session.host)
+            if self._phase is Phase.OPENING and getattr(error, "reason", None):  # of TLS, not of the network
+                self._count_end(f"TLS failed: {error.reason}", kind="tls")  # type: ignore[attr-defined]
         finally:
             self._channel.close()
+            self._shared.in_flight.release(self.session)
+            if self._shared.audit is not None:
+                self._shared.audit.ended(self.session)
 
     def finish(self) -> None:
-        """End the connection after the request in progress, at once if there is none."""
+        """End the connection after the request in progress, at once if there is no request."""
         self._is_closing = True
-        if self._is_idle:
-            self.abort()
+        if self._phase in {Phase.OPENING, Phase.IDLE, Phase.MUTED}:
+            self.abort(None)
 
-    def abort(self) -> None:
-        """End the connection at once."""
+    def abort(self, reason: str | None) -> None:
+        """End the connection at once.
+
+        Args:
+            reason: for the log; None for a usual end.
+        """
+        self._is_closing = True
+        self._reason = reason
         if self._task is not None:
             self._task.cancel()
 
+    def expire(self, now: float) -> None:
+        """End the connection if its client is too slow, idle, or waits for a reply no longer.
+
+        Args:
+            now: the event loop's time.
+        """
+        if now >= self._deadline:
+            is_late = self._deadline == self._must_log_in_until
+            self.abort(_EXPIRED[Phase.OPENING if is_late else self._phase])
+        elif self._phase is Phase.ANSWERING and self._channel.has_ended():
+            self.abort(None)
+
+    async def _open(self) -> None:
+        certificate = await self._channel.open()
+        if certificate is not None and self._names_users:
+            self.session.user = subject_of(certificate)
+        if self._login is None:
+            self._must_log_in_until = math.inf
+
     async def _receive(self) -> bytes | None:
         """Return the next frame; None at the end of the stream."""
+        limits = self._shared.limits
         length = bytearray(4)
-        self._is_idle = True
+        self._enter(Phase.IDLE, limits.idle_seconds)
         count = await self._channel.receive_into(memoryview(length))
-        self._is_idle = False
         if count == 0:
             return None
+        self._enter(Phase.RECEIVING, limits.stall_seconds)
         await self._fill(memoryview(length)[count:])
         size = int.from_bytes(length, "big", signed=True)
-        if not 0 < size <= self._frame_bytes:
-            raise ConnectionEnds(f"a frame of {size} bytes: from 1 to {self._frame_bytes} are expected")
+        most = limits.frame_bytes if self._login is None else limits.frame_bytes_before_login
+        if not 0 < size <= most:
+            raise ConnectionEnds(f"a frame of {size} bytes: from 1 to {most} are expected{_hint(size, bytes(length))}")
+        self._shared.counters.bytes_received += 4 + size
+        if size <= _CHUNK:
+            return await self._frame(size)
+        async with self._shared.large_frames:
+            self._enter(Phase.RECEIVING, limits.stall_seconds)
+            return await self._frame(size)
+
+    async def _frame(self, size: int) -> bytes:
         frame = bytearray(min(size, _CHUNK))
         await self._fill(memoryview(frame))
         while len(frame) < size:
-            chunk = memoryview(bytearray(min(size - len(frame), len(frame))))
-            await self._fill(chunk)
+            chunk = bytearray(min(size - len(frame), len(frame)))
+            await self._fill(memoryview(chunk))
             frame += chunk
         return bytes(frame)  # kio reads no memory that can change
 
@@ -95,14 +213,113 @@ class Connection:
                 raise ConnectionEnds("the client closed the connection within a frame")
             memory = memory[count:]
 
-    async def _answer(self, frame: bytes) -> list[Piece] | None:
+    async def _serve(self, frame: bytes) -> bool:
+        """Answer a request, and return whether the connection continues."""
+        self._phase, self._deadline = Phase.ANSWERING, math.inf
         request = parse_request(frame)
+        del frame
         if isinstance(request, UnservedVersions):
-            return encode_unserved_versions(request.correlation)
+            await self._send(encode_unserved_versions(request.correlation))
+            return True
+        self._shared.counters.requests[request.api] += 1
         if request.api is Api.API_VERSIONS:
-            return encode_reply(request, api_versions())
-        handler = self._handlers.get(request.api)
+            await self._send(encode_reply(request, api_versions()))
+            return True
+        if self._login is not None:
+            return await self._authenticate(request, self._login)
+        values = await self._answer(request)
+        if values is not None:
+            await self._reply(request, values)
+        return True
+
+    async def _authenticate(self, request: Request, login: Login) -> bool:
+        self._deadline = self._must_log_in_until
+        step = await login.answer(request)
+        if step.user is not None:
+            self.session.user = step.user
+            self._login = None
+            self._must_log_in_until = math.inf
+        if step.refused is not None:
+            self._shared.counters.failed_logins[login.mechanism or "none"] += 1
+            if self._shared.audit is not None:
+                self._shared.audit.refused_login(self.session, login.claimed, login.mechanism, step.refused)
+        await self._send(encode_reply(request, step.values))
+        return step.refused is None
+
+    async def _answer(self, request: Request) -> Values | None:
+        """Return what the request's handler returns."""
+        handler = self._shared.handlers.get(request.api)
         if handler is None:
             raise ConnectionEnds(f"{request.api.name} has no handler")
-        values = await handler(request, self._session)
-        return None if values is None else encode_reply(request, values)
+        task = asyncio.current_task()
+        try:
+            return await handler(request, self.session)
+        except ConnectionEnds:
+            raise
+        except asyncio.CancelledError as error:
+            if task is None or task.cancelling():
+                raise
+            raise ConnectionEnds(f"{request.api.name} was cancelled by its handler") from error
+        except Exception as error:
+            self._shared.counters.failed_requests[request.api] += 1
+            raise ConnectionEnds(
+                f"{request.api.name} of version {request.version} failed: {error!r} at {_place(error)}"
+            ) from error
+
+    async def _reply(self, request: Request, values: Values) -> None:
+        try:
+            pieces = encode_reply(request, values)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            self._shared.counters.failed_requests[request.api] += 1
+            raise ConnectionEnds(f"{request.api.name} has a wrong reply: {error!r} at {_place(error)}") from error
+        quotas = self._shared.quotas
+        muted = 0.0 if quotas is None else quotas.charge(self.session.user, sum(map(len, pieces)))
+        if muted:
+            pieces = encode_reply(request, {**values, "throttle_time": timedelta(milliseconds=round(muted * 1000))})
+        del values
+        await self._send(pieces)
+        if muted and not self._is_closing:
+            self._shared.counters.throttled_seconds += muted
+            self._phase = Phase.MUTED
+            await asyncio.sleep(muted)
+
+    async def _send(self, pieces: list[Piece]) -> None:
+        in_flight = self._shared.in_flight
+        in_flight.replace(self.session, sum(map(len, pieces)))
+        self._progress = 0
+        self._enter(Phase.SENDING, self._shared.limits.stall_seconds)
+        await self._channel.send(pieces, self._sent)
+        in_flight.release(self.session)
+
+    def _sent(self, count: int) -> None:
+        self._shared.counters.bytes_sent += count
+        self._shared.in_flight.sent(self.session, count)
+        self._progress += count
+        if self._progress >= _PROGRESS_BYTES:
+            self._progress = 0
+            self._enter(Phase.SENDING, self._shared.limits.stall_seconds)
+
+    def _enter(self, phase: Phase, seconds: float) -> None:
+        self._phase = phase
+        self._deadline = min(self._loop.time() + seconds, self._must_log_in_until)
+
+    def _count_end(self, reason: str | None, *, kind: str | None = None) -> None:
+        """Count the end of a connection, and log it unless it is usual."""
+        if reason is None:
+            return
+        self._shared.counters.ended[kind or reason] += 1
+        if reason != _EXPIRED[Phase.IDLE]:
+            client, user = self.session.host, self.session.user
+            self._shared.log.warning("connection_closed", client=client, user=user, reason=reason)
+
+
+def _hint(size: int, length: bytes) -> str:
+    if size & 0xFFFF0000 == _TLS_HELLO:
+        return "; the client seems to use TLS, and this listener has no TLS"
+    return "; the client seems to use HTTP" if length in _HTTP else ""
+
+
+def _place(error: Exception) -> str:
+    """Return the file and the line that raised an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
