@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import COLUMNS, CONSTANT, HEADERS, TYPES, arrow_schema, constant_column
+from ts_common.decode.arrow_schema import COLUMNS, CONSTANT, HEADERS, MILLISECONDS, TYPES, arrow_schema, constant_column
 from ts_common.decode.columns import BinaryColumn, HeadersColumn, Projection, RecordColumns
 
 # Beyond the year 294,246 microseconds do not fit in 64 bits. A later timestamp is shown as the latest one that does.
@@ -46,6 +46,8 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
         elif name == "timestamp":
             microseconds = np.clip(columns.timestamps, -_LATEST_MILLISECONDS, _LATEST_MILLISECONDS) * 1000
             arrays.append(pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(microseconds)]))
+        elif name == MILLISECONDS:
+            arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.timestamps)]))
         elif name == HEADERS:
             arrays.append(_headers(columns.headers, rows))
         else:

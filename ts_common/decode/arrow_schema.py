@@ -23,6 +23,7 @@ TYPES: Final = {
 }
 COLUMNS: Final = tuple(name for name in TYPES if name != HEADERS)  # without the option includeHeaders
 COLUMNS_WITH_HEADERS: Final = tuple(TYPES)
+MILLISECONDS: Final = "milliseconds"  # the timestamp as stored, for readers that need it exactly; in no table
 CONSTANT: Final = frozenset({"topic", "partition"})  # of one partition's rows
 
 
@@ -32,7 +33,7 @@ def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
     Raises:
         KeyError: a column does not exist.
     """
-    return pa.schema([(name, TYPES[name]) for name in names])
+    return pa.schema([(name, pa.int64() if name == MILLISECONDS else TYPES[name]) for name in names])
 
 
 def constant_column(name: str, topic: str, partition: int, rows: int) -> pa.Array:

@@ -70,7 +70,9 @@ def read_intact_rows(
     aborted: Sequence[AbortedTransaction] = (),
     *,
     silent: bool = False,
+    max_rows: int = MAX_ROWS,
     limit: BatchLimit = DEFAULT_LIMIT,
+    damage_map: DamageMap | None = None,
 ) -> Iterator[pa.RecordBatch | Corruption]:
     """Yield the intact rows of ranges of one partition, and what is missing, in the order of offsets.
 
@@ -80,7 +82,9 @@ def read_intact_rows(
         names: of columns, as in `ts_common.decode.arrow`.
         aborted: transactions whose records are left out.
         silent: whether another read of the same ranges has logged the damage already.
+        max_rows: as in `read_ranges`.
         limit: of the memory that one record batch may use.
+        damage_map: of earlier reads of the same store, so that no object is checked again; None for a new one.
 
     Raises:
         ObjectNotFound: retention deleted an object since the ranges were planned.
@@ -88,8 +92,8 @@ def read_intact_rows(
         BatchTooLarge: an intact batch needs more memory than the limit; it is never skipped.
         StoreUnavailable, AccessDenied: from the store.
     """
-    damage = DamageMap(store, silent=silent)
-    reader = SegmentReader(store, projection_of(names), aborted, limit=limit, damage_map=damage)
+    damage = DamageMap(store, silent=silent) if damage_map is None else damage_map
+    reader = SegmentReader(store, projection_of(names), aborted, max_rows=max_rows, limit=limit, damage_map=damage)
     with_offset = _with_offset(names)
     for part in ranges:
         position = part.start

@@ -5,7 +5,7 @@ import pytest
 
 from tests.common.log_format.build import SEGMENTS, batch, record
 from ts_common.decode.arrow import projection_of, to_arrow
-from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, arrow_schema
+from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, MILLISECONDS, arrow_schema
 from ts_common.decode.columns import Projection, RecordColumns
 from ts_common.decode.segment_decoder import SegmentDecoder
 
@@ -108,3 +108,13 @@ def test_a_timestamp_that_no_microsecond_names_is_the_nearest_that_one_does(mill
     (found,) = to_arrow(columns, "t", 0, ["timestamp"]).column(0).cast("int64").to_pylist()
     nearest = (2**63 - 1) // 1000 * 1000
     assert found == (nearest if milliseconds > 0 else -nearest)
+
+
+def test_milliseconds_are_the_stored_ones() -> None:
+    """Also those that no microsecond names; the column is not one of a table."""
+    for milliseconds in (-1, 1_700_000_000_123, (1 << 63) - 1, -(1 << 63)):
+        data = batch(0, [record(0)], base_timestamp=milliseconds)
+        rows = to_arrow(columns(data), "t", 0, ["offset", MILLISECONDS])
+        assert rows.to_pylist() == [{"offset": 0, MILLISECONDS: milliseconds}]
+        assert rows.schema == arrow_schema(["offset", MILLISECONDS])
+    assert MILLISECONDS not in COLUMNS_WITH_HEADERS

@@ -1,5 +1,7 @@
 """Rows of ranges as Arrow batches: copies that are merged, columns that are chosen, damage between rows."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -7,10 +9,11 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches
 from tests.made_views import ranges_of, view_of
 from ts_common.archive.plan import with_spares
+from ts_common.decode.salvage import salvage_segment
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import BatchLimit
-from ts_common.reading.damage_map import Corruption
+from ts_common.reading.damage_map import Corruption, DamageMap
 from ts_common.reading.rows import read_intact_rows, read_ranges, union
 
 
@@ -87,3 +90,24 @@ def test_a_batch_with_a_correct_crc_that_does_not_decode_is_a_corruption(archive
     assert [(each.start, each.end) for each in found if isinstance(each, Corruption)] == [(5, 10)]
     offsets = [row["offset"] for each in found if isinstance(each, pa.RecordBatch) for row in each.to_pylist()]
     assert offsets == [*range(5), *range(10, 15)]
+
+
+def test_intact_rows_of_a_known_damage_map_check_no_copy_again(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read has its rows, at most `max_rows` in a batch."""
+    archive.put_segment("t", 0, batches((0, 5), (5, 10)))
+    archive.commit("t", 10)
+    checked: list[object] = []
+
+    def noted(*arguments: Any) -> Any:
+        checked.append(arguments)
+        return salvage_segment(*arguments)
+
+    monkeypatch.setattr("ts_common.reading.damage_map.salvage_segment", noted)
+    known, ranges = DamageMap(archive.store), ranges_of(view_of(archive))
+    for _ in range(2):
+        found = read_intact_rows(archive.store, ranges, ["offset"], max_rows=4, damage_map=known)
+        sizes = [each.num_rows for each in found if isinstance(each, pa.RecordBatch)]
+        assert (sum(sizes), max(sizes)) == (10, 4)
+    assert len(checked) == 1
