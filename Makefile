@@ -58,6 +58,7 @@ deploy-checks: $(READY)
 docs: $(READY)
 	$(BIN)/python -m ts_common.config.config_page > docs/configuration.md
 	$(BIN)/python -m ts_uploader.metrics.metrics_page > docs/metrics.md
+	$(BIN)/python -m ts_endpoint.status.metrics_page > docs/endpoint-metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
 	$(BIN)/python -m tsctl.verify.findings_page > docs/findings.md
 	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md

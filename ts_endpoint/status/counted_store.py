@@ -1,0 +1,143 @@
+"""A store that counts its requests, on all threads; the metrics read the numbers."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from ts_common.errors import AccessDenied, StoreUnavailable
+from ts_common.store.contract import (
+    NO_METADATA,
+    Body,
+    ByteRange,
+    Condition,
+    ObjectInfo,
+    ObjectStore,
+    ObjectStream,
+)
+from ts_common.store.wrappers.wrapped import WrappedStore
+
+OPERATIONS = {
+    "get": "an object, or a range of one",
+    "head": "size and metadata of an object",
+    "list": "objects or directories; a long list is several requests, and counts once",
+    "put": "an object",
+    "copy": "an object",
+    "delete": "objects",
+}
+
+
+class StoreCounts:
+    """Numbers of all stores of a process.
+
+    Attributes:
+        requests: by operation.
+        failures: requests that the store did not answer, or rejected, by operation.
+        bytes_received: of objects.
+    """
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.bytes_received = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def counted(self, operation: str) -> Iterator[None]:
+        """Count a request, and its failure."""
+        with self._lock:
+            self.requests[operation] += 1
+        try:
+            yield
+        except (StoreUnavailable, AccessDenied):
+            with self._lock:
+                self.failures[operation] += 1
+            raise
+
+    def received(self, size: int) -> None:
+        """Count bytes of an object."""
+        with self._lock:
+            self.bytes_received += size
+
+
+class CountedStore(WrappedStore):
+    """A store that counts.
+
+    Args:
+        inner: the store; closed with this one.
+        counts: of the process.
+    """
+
+    def __init__(self, inner: ObjectStore, counts: StoreCounts) -> None:
+        super().__init__(inner, threads=1)
+        self._counts = counts
+
+    def put(
+        self,
+        key: str,
+        body: bytes | Body,
+        *,
+        size: int | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+        condition: Condition = None,
+        crc32c: int | None = None,
+        archived: bool = False,
+    ) -> ObjectInfo:
+        """Count, and call the inner store."""
+        with self._counts.counted("put"):
+            return super().put(
+                key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
+            )
+
+    def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
+        """Count, and call the inner store."""
+        with self._counts.counted("copy"):
+            return super().copy_if_absent(source, target)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Count, and call the inner store."""
+        return self._opened(key, byte_range)
+
+    def head(self, key: str) -> ObjectInfo:
+        """Count, and call the inner store."""
+        with self._counts.counted("head"):
+            return super().head(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Count, and call the inner store."""
+        with self._counts.counted("list"):
+            yield from super().list(prefix, start_after=start_after)
+
+    def list_directories(self, prefix: str = "") -> Iterator[str]:
+        """Count, and call the inner store."""
+        with self._counts.counted("list"):
+            yield from super().list_directories(prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Count, and call the inner store."""
+        with self._counts.counted("delete"):
+            super().delete(keys)
+
+    @contextmanager
+    def _opened(self, key: str, byte_range: ByteRange | None) -> Iterator[ObjectStream]:
+        with self._counts.counted("get"), super().open(key, byte_range) as stream:
+            yield _CountedStream(stream, self._counts)
+
+
+class _CountedStream:
+    """A stream that counts its bytes."""
+
+    def __init__(self, inner: ObjectStream, counts: StoreCounts) -> None:
+        self.info = inner.info
+        self._inner = inner
+        self._counts = counts
+
+    def read(self, size: int, /) -> bytes:
+        piece = self._inner.read(size)
+        self._counts.received(len(piece))
+        return piece
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        count = self._inner.readinto(buffer)
+        self._counts.received(count)
+        return count

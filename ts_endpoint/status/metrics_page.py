@@ -1,0 +1,41 @@
+"""`python -m ts_endpoint.status.metrics_page`: the metrics reference as Markdown, from their descriptions."""
+
+from ts_endpoint.status.counted_store import OPERATIONS
+from ts_endpoint.status.metrics import FAMILIES, PREFIX, Family
+
+_SUFFIXES = {"counter": "_total"}
+
+
+def reference_page() -> str:
+    """Return the page as Markdown."""
+    lines = [
+        "# Metrics of the endpoint",
+        "",
+        "Generated from `ts_endpoint/status/metrics.py` by `make docs`.",
+        "",
+        "[The endpoint](endpoint.md) serves them at `/metrics` in Prometheus' text format, with those of the process",
+        "(`process_*`) and `ts_endpoint_build_info`. [Monitoring](monitoring.md) describes how to collect metrics.",
+        "",
+        "| metric | type | meaning |",
+        "| --- | --- | --- |",
+        *map(_row, FAMILIES),
+        "",
+        "`operation` of `ts_endpoint_store_requests_total` and `ts_endpoint_store_failures_total`:",
+        "",
+        "| value | requests of |",
+        "| --- | --- |",
+        *(f"| `{name}` | {meaning} |" for name, meaning in OPERATIONS.items()),
+        "",
+        "`kind` and `error` have Kafka's names of requests and errors. `peer` is an address of `--peers`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(family: Family) -> str:
+    labels = " ".join(f"`{label}`" for label in family.labels)
+    meaning = family.text + (f" Labels: {labels}." if labels else "")
+    return f"| `{PREFIX}_{family.name}{_SUFFIXES.get(family.kind, '')}` | {family.kind} | {meaning} |"
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)
