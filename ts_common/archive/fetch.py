@@ -66,23 +66,52 @@ class ResumableReader:
         """
         return OPERATION_POLICY(self._read_once, size)
 
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer` and return the number of bytes, fewer than its size only at the end; raise as `read`."""
+        filled = 0
+
+        def fill() -> None:
+            nonlocal filled
+            if (stream := self._opened()) is None:
+                return
+            try:
+                count = stream.readinto(buffer[filled:])
+            except StoreUnavailable:
+                self.close()
+                raise
+            self._position += count
+            filled += count
+
+        OPERATION_POLICY(fill)
+        return filled
+
     def _read_once(self, size: int) -> bytes:
-        if self._end is not None and self._position >= self._end:
+        if (stream := self._opened()) is None:
             return b""
         try:
-            if self._stream is None:
-                wanted = ByteRange(self._position, self._end)
-                self._stream = self._open.enter_context(self._store.open(self._key, wanted))
-                etag = self._stream.info.etag
-                if self._etag not in {None, etag}:
-                    raise CorruptData(f"{self._key}: replaced during the read ({self._etag} became {etag})")
-                self._etag = etag
-            data = self._stream.read(size)
+            data = stream.read(size)
         except StoreUnavailable:
             self.close()
             raise
         self._position += len(data)
         return data
+
+    def _opened(self) -> ObjectStream | None:
+        """Return the stream at the position; None at the end of the range."""
+        if self._end is not None and self._position >= self._end:
+            return None
+        if self._stream is None:
+            try:
+                wanted = ByteRange(self._position, self._end)
+                self._stream = self._open.enter_context(self._store.open(self._key, wanted))
+            except StoreUnavailable:
+                self.close()
+                raise
+            etag = self._stream.info.etag
+            if self._etag not in {None, etag}:
+                raise CorruptData(f"{self._key}: replaced during the read ({self._etag} became {etag})")
+            self._etag = etag
+        return self._stream
 
     def close(self) -> None:
         """Release the connection."""

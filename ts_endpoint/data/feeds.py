@@ -1,0 +1,285 @@
+"""Reading ahead: one long request for a segment, which all readers near its head share.
+
+A feed loads the chunks of one segment in order, into the cache, as far as its budget reaches beyond what a reader has
+consumed. Its request stays open while readers go on. A reader that falls behind finds its chunks in the cache as long
+as they are there, and then gets a feed of its own: it never holds the others back.
+
+The budget of a feed grows with each chunk that is consumed, so that a read of one offset fetches little. With many
+feeds, each gets less, so that they do not evict what others have loaded and not yet consumed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from time import monotonic
+from typing import Final
+
+from ts_common.archive.copies import SegmentCopy
+from ts_common.errors import StoreUnavailable
+from ts_common.store.contract import ObjectStore
+from ts_endpoint.data.cache import ChunkCache
+from ts_endpoint.data.chunks import CHUNK_BYTES, Chunk, ChunkReader
+from ts_endpoint.data.positions import Positions
+
+_MOST_AHEAD: Final = 8 * CHUNK_BYTES
+_LEAST_AHEAD: Final = CHUNK_BYTES
+IDLE_SECONDS: Final = 10.0  # then the request of a feed ends; the next reader begins another one
+_SWEEP_SECONDS: Final = 5.0
+_TRIES: Final = 4  # of a load, if the cache drops chunks before a reader has them
+
+
+class Feed:
+    """Loads the chunks of one segment in order; on the event loop, with requests on threads.
+
+    Attributes:
+        copy: of the segment.
+        head: the offset after what is loaded; at first, the offset that it was begun for.
+        last: the last chunk that was loaded.
+        has_ended: whether the segment's end is loaded.
+        error: what ended it.
+
+    Args:
+        executor: runs requests.
+        store: of the segment.
+        copy: of the segment.
+        offset: that a reader wants.
+        positions: finds where to begin.
+        keep: receives each chunk.
+        most_batch_bytes: of one batch.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        store: ObjectStore,
+        copy: SegmentCopy,
+        offset: int,
+        positions: Positions,
+        keep: Callable[[Chunk], None],
+        most_batch_bytes: int,
+    ) -> None:
+        self.copy = copy
+        self.head = offset
+        self.last: Chunk | None = None
+        self.has_ended = False
+        self.error: BaseException | None = None
+        self.used_at = monotonic()
+        self._executor = executor
+        self._store = store
+        self._positions = positions
+        self._keep = keep
+        self._most_batch_bytes = most_batch_bytes
+        self._reader: ChunkReader | None = None
+        self._wanted = offset  # an offset that a reader waits for
+        self._position = 0  # in the object, after the last chunk
+        self._consumed = 0  # the furthest position that a reader has consumed
+        self._ahead = 0 if offset > copy.base else 2 * CHUNK_BYTES
+        self._most_ahead = _MOST_AHEAD
+        self._loading: asyncio.Future[Chunk | None] | None = None
+        self._progress = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it loads nothing more."""
+        return self.has_ended or self.error is not None
+
+    def is_near(self, offset: int) -> bool:
+        """Return whether an offset is one of the next that it loads."""
+        segment = self.copy.segment
+        bytes_an_offset = segment.size / max(1, self.copy.end - self.copy.base)
+        return self.head <= offset and (offset - self.head) * bytes_an_offset <= self._most_ahead
+
+    async def load(self, offset: int) -> Chunk | None:
+        """Return the chunk with an offset at or after the head; None if the segment ends before it.
+
+        Raises:
+            CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the segment.
+        """
+        self.used_at = monotonic()
+        self._wanted = max(self._wanted, offset)
+        while not self.is_over and self.head <= offset:
+            self._go_on()
+            await self._progress.wait()
+        if self.error is not None and self.head <= offset:
+            raise self.error
+        last = self.last
+        return last if last is not None and last.covers_from <= offset < last.covers_to else None
+
+    def consume(self, chunk: Chunk, most_ahead: int) -> None:
+        """Note that a reader has consumed a chunk, and read further ahead.
+
+        Args:
+            chunk: of the same segment.
+            most_ahead: bytes, for each feed.
+        """
+        self.used_at = monotonic()
+        if chunk.position > self._consumed:
+            self._consumed = chunk.position
+            self._ahead = max(CHUNK_BYTES, self._ahead * 2)
+        self._most_ahead = most_ahead
+        self._go_on()
+
+    def start(self, most_ahead: int) -> None:
+        """Begin to read ahead before a reader comes."""
+        self._ahead, self._most_ahead = 2 * CHUNK_BYTES, most_ahead
+        self._go_on()
+
+    def close(self) -> None:
+        """End the request; what is being loaded still arrives."""
+        if self.error is None:
+            self.error = StoreUnavailable(f"{self.copy.key}: the request was ended, because no reader used it")
+        reader = self._reader
+        if reader is not None and self._loading is None:
+            self._reader = None
+            self._executor.submit(reader.close)
+
+    def _go_on(self) -> None:
+        """Load the next chunk, if it is wanted and none is being loaded."""
+        if self.is_over or self._loading is not None:
+            return
+        if self.head > self._wanted and self._position >= self._consumed + min(self._ahead, self._most_ahead):
+            return
+        self._progress.clear()
+        loading = asyncio.get_running_loop().run_in_executor(self._executor, self._next)
+        self._loading = loading
+        loading.add_done_callback(self._loaded)
+
+    def _next(self) -> Chunk | None:
+        if self._reader is None:
+            position = self._positions.find(self._store, self.copy, self.head)
+            self._reader = ChunkReader(self._store, self.copy, position, self.head, self._most_batch_bytes)
+        return self._reader.read()
+
+    def _loaded(self, loading: "asyncio.Future[Chunk | None]") -> None:
+        self._loading = None
+        error = loading.exception()
+        if error is not None:
+            self.error = self.error or error
+        elif (chunk := loading.result()) is None:
+            self.has_ended = True
+        else:
+            self.last = chunk
+            self.head = chunk.covers_to
+            self._position = chunk.position
+            self._keep(chunk)
+        self._progress.set()
+        if self.is_over:
+            if self._reader is not None:
+                self._executor.submit(self._reader.close)
+                self._reader = None
+            return
+        self._go_on()
+
+
+class Feeds:
+    """The chunks of all segments: in the cache, or loaded by a feed; used on the event loop only.
+
+    Attributes:
+        begun: feeds that were begun.
+        shared: loads that found a feed of another reader.
+
+    Args:
+        cache: of chunks.
+        executor: runs requests.
+        most_batch_bytes: of one batch.
+    """
+
+    def __init__(self, cache: ChunkCache, executor: Executor, most_batch_bytes: int) -> None:
+        self.cache = cache
+        self.begun = 0
+        self.shared = 0
+        self._executor = executor
+        self._most_batch_bytes = most_batch_bytes
+        self._positions = Positions()
+        self._feeds: dict[str, list[Feed]] = {}
+        self._count = 0
+        self._swept_at = monotonic()
+
+    def find(self, copy: SegmentCopy, offset: int) -> Chunk | None:
+        """Return the chunk with an offset if it is in memory, and read further ahead; else None."""
+        chunk = self.cache.find(copy.key, offset)
+        if chunk is not None:
+            self._consume(copy, chunk)
+        self._sweep()
+        return chunk
+
+    async def load(self, store: ObjectStore, copy: SegmentCopy, offset: int) -> Chunk | None:
+        """Return the chunk with an offset; None if no batch of the segment has it or a later one.
+
+        Raises:
+            CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the segment.
+        """
+        for _ in range(_TRIES):
+            feed = self._near(copy, offset) or self._begin(store, copy, offset)
+            chunk = await feed.load(offset) or self.cache.find(copy.key, offset)
+            if chunk is not None:
+                return chunk
+            if feed.has_ended and offset >= feed.head:
+                return None
+        feed = self._begin(store, copy, offset)  # alone: no other reader can be ahead of it
+        return await feed.load(offset)
+
+    def prepare(self, store: ObjectStore, copy: SegmentCopy, offset: int) -> None:
+        """Begin to load a segment that a reader will reach soon."""
+        if self.cache.find(copy.key, offset) is None and self._near(copy, offset) is None:
+            self._begin(store, copy, offset).start(self._most_ahead())
+
+    def close(self) -> None:
+        """End all requests."""
+        for feeds in self._feeds.values():
+            for feed in feeds:
+                feed.close()
+        self._feeds.clear()
+
+    def ends_at(self, copy: SegmentCopy, chunk: Chunk) -> bool:
+        """Return whether a reader that has this chunk will need the next segment soon."""
+        return copy.segment.size - chunk.position < self._most_ahead()
+
+    def _near(self, copy: SegmentCopy, offset: int) -> Feed | None:
+        feeds = [each for each in self._feeds.get(copy.key, ()) if not each.is_over and each.is_near(offset)]
+        if not feeds:
+            return None
+        self.shared += 1
+        return max(feeds, key=lambda each: each.head)
+
+    def _begin(self, store: ObjectStore, copy: SegmentCopy, offset: int) -> Feed:
+        self._sweep()
+        key, cache = copy.key, self.cache
+
+        def keep(chunk: Chunk) -> None:
+            cache.add(key, chunk)
+
+        feed = Feed(self._executor, store, copy, offset, self._positions, keep, self._most_batch_bytes)
+        self._feeds.setdefault(key, []).append(feed)
+        self._count += 1
+        self.begun += 1
+        return feed
+
+    def _consume(self, copy: SegmentCopy, chunk: Chunk) -> None:
+        for feed in self._feeds.get(copy.key, ()):
+            if not feed.is_over and feed.head >= chunk.covers_to:
+                feed.consume(chunk, self._most_ahead())
+
+    def _most_ahead(self) -> int:
+        """Return the bytes that each feed may be ahead: half of the cache for all."""
+        share = self.cache.most_bytes // 2 // max(1, self._count)
+        return min(max(share, _LEAST_AHEAD), _MOST_AHEAD)
+
+    def _sweep(self) -> None:
+        """Forget feeds that are over or idle."""
+        now = monotonic()
+        if now - self._swept_at < _SWEEP_SECONDS and self._count < self.cache.most_bytes // CHUNK_BYTES:
+            return
+        self._swept_at = now
+        for key, feeds in list(self._feeds.items()):
+            kept = []
+            for feed in feeds:
+                if not feed.is_over and now - feed.used_at > IDLE_SECONDS:
+                    feed.close()
+                if not feed.is_over:
+                    kept.append(feed)
+            if kept:
+                self._feeds[key] = kept
+            else:
+                del self._feeds[key]
+        self._count = sum(map(len, self._feeds.values()))

@@ -1,0 +1,299 @@
+"""What a Fetch gets of one partition: views of the store's own bytes, or batches that are written anew.
+
+The bytes of an answer are of one range of the plan, as a broker's are of one segment. They end before the first batch
+that reaches beyond the range, the next offset, or what `read_committed` may show. Where the bytes of one copy cannot
+say what the reader knows, batches are decoded and written anew (`ts_endpoint.records`): a range of several copies, a
+batch across the end of a range, and damaged bytes of which another copy is intact.
+
+An attempt needs no request. If it needs something that is not in memory, it returns what to wait for.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.archive.plan import Hole, ReadRange, with_spares
+from ts_common.errors import CorruptData
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_endpoint.data.chunks import Chunk
+from ts_endpoint.data.feeds import Feeds
+from ts_endpoint.data.visibility import Visibility
+from ts_endpoint.records.encoding import MOST_DELTA, empty_batch
+from ts_endpoint.records.rewriting import Rewritten, rewrite
+from ts_endpoint.topics.partitions import Partition, Snapshot
+
+_KEPT_REWRITTEN: Final = 64
+_REWRITTEN_BYTES: Final = 1 << 20
+_MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged; a segment never changes
+
+log = structlog.get_logger()
+
+
+class HoleReached(Exception):
+    """The next offset is in a hole, and holes are not passed over.
+
+    Attributes:
+        hole: the lost offsets.
+    """
+
+    def __init__(self, hole: Hole) -> None:
+        super().__init__(f"offsets {hole.start} to {hole.end - 1} are lost")
+        self.hole = hole
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client wants of a partition.
+
+    Attributes:
+        offset: in `[start, end)` of the snapshot.
+        end: the offset after the last one that it may see.
+        committed: whether aborted transactions are hidden.
+        most_bytes: of the answer.
+        at_least_one: whether a first batch that is larger is returned too (KIP-74).
+    """
+
+    offset: int
+    end: int
+    committed: bool
+    most_bytes: int
+    at_least_one: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a client.
+
+    Attributes:
+        views: of whole batches.
+        nbytes: of the views.
+        next_offset: after the last batch.
+        aborted: transactions that the client hides.
+    """
+
+    views: Sequence[memoryview]
+    nbytes: int
+    next_offset: int
+    aborted: Sequence[AbortedTransaction] = ()
+
+
+Load = Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class PassedOver:
+    """What readers passed over, by option.
+
+    Attributes:
+        holes: the number of times.
+        offsets: the lost offsets, each time.
+    """
+
+    holes: int = 0
+    offsets: int = 0
+
+
+class Reads:
+    """Answers reads of all partitions; on the event loop.
+
+    Attributes:
+        passed_over: holes.
+        rewritten: the number of ranges whose batches were written anew.
+
+    Args:
+        feeds: of chunks.
+        executor: decodes batches that are written anew.
+        passes_holes: whether a reader goes on after a hole; otherwise `HoleReached` is raised there.
+    """
+
+    def __init__(self, feeds: Feeds, executor: Executor, *, passes_holes: bool) -> None:
+        self.passed_over = PassedOver()
+        self.rewritten = 0
+        self._feeds = feeds
+        self._executor = executor
+        self._passes_holes = passes_holes
+        self._kept: OrderedDict[tuple[object, ...], Rewritten | CorruptData] = OrderedDict()
+        self._damaged: OrderedDict[str, int] = OrderedDict()  # by key, the offset from which it cannot be read
+        self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the offset from which it has no batch
+
+    def attempt(self, partition: Partition, snapshot: Snapshot, wanted: Wanted) -> Found | Load:
+        """Return the answer, or what must be awaited before the next attempt.
+
+        Raises:
+            HoleReached: the next offset is lost.
+            CorruptData: marker batches are damaged.
+        """
+        offset, number = wanted.offset, snapshot.number_at(wanted.offset)
+        while offset < wanted.end:
+            step = snapshot.steps[number]
+            if offset >= step.end:
+                number += 1
+                continue
+            if isinstance(step, Hole):
+                self._pass_over(partition, step)
+                offset = step.end
+                continue
+            found = self._attempt_range(partition, snapshot, wanted, number, step, offset)
+            if not isinstance(found, int):
+                return found
+            offset = found
+        if wanted.offset < wanted.end:  # compaction left no batch here: an empty one leads the client on
+            return self._rewritten(partition, snapshot, wanted, None, wanted.offset, wanted.end, ())
+        return Found((), 0, wanted.offset)
+
+    def _attempt_range(
+        self, partition: Partition, snapshot: Snapshot, wanted: Wanted, number: int, step: ReadRange, offset: int
+    ) -> Found | Load | int:
+        """Return the answer from a range, what must be awaited, or the offset after the range if nothing is in it."""
+        stop = min(step.end, wanted.end)
+        hidden: Sequence[AbortedTransaction] = ()
+        if wanted.committed:
+            known = snapshot.hidden_at_once(number)
+            if known is None:
+                return partial(snapshot.hidden, partition.store, number, wanted.end)
+            hidden = known
+        copy = step.copies[0]
+        if len(step.copies) > 1 or self._damaged.get(copy.key, stop) <= offset:
+            return self._rewritten(partition, snapshot, wanted, step, offset, stop, hidden)
+        chunk = self._feeds.find(copy, offset)
+        if chunk is None:
+            if self._ended.get(copy.key, stop) <= offset:
+                return step.end
+            return partial(self._load, partition, copy, offset)
+        at = int(chunk.lasts.searchsorted(offset))
+        if at == len(chunk.lasts):
+            return min(max(chunk.covers_to, offset + 1), step.end)
+        base, last = int(chunk.bases[at]), int(chunk.lasts[at])
+        if base >= stop:
+            return stop if stop == wanted.end else step.end
+        if last >= stop or (wanted.offset < step.start and base < step.start):
+            return self._rewritten(partition, snapshot, wanted, step, max(offset, step.start), stop, hidden)
+        return self._cut(partition, snapshot, wanted, number, copy, chunk, at, stop, hidden)
+
+    def _cut(
+        self,
+        partition: Partition,
+        snapshot: Snapshot,
+        wanted: Wanted,
+        number: int,
+        copy: SegmentCopy,
+        chunk: Chunk,
+        at: int,
+        stop: int,
+        hidden: Sequence[AbortedTransaction],
+    ) -> Found:
+        """Return consecutive batches from one on, as far as chunks are in memory and the client wants bytes."""
+        views: list[memoryview] = []
+        visibility = Visibility(hidden, int(chunk.bases[at]))
+        left, size, next_offset = wanted.most_bytes, 0, wanted.offset
+        while True:
+            begin = int(chunk.starts[at])
+            whole = int(chunk.lasts.searchsorted(stop))  # of batches that end below
+            fit = int(chunk.ends.searchsorted(begin + left, side="right"))
+            if fit <= at and not views and wanted.at_least_one:
+                fit = at + 1
+            until = visibility.fitting(chunk, at, min(whole, fit))
+            if until <= at:
+                break
+            view = chunk.data[begin : int(chunk.ends[until - 1])]
+            views.append(view)
+            left, size, next_offset = left - view.nbytes, size + view.nbytes, int(chunk.lasts[until - 1]) + 1
+            if until < len(chunk.lasts) or left <= 0 or chunk.covers_to >= stop:
+                break
+            following = self._feeds.find(copy, chunk.covers_to)
+            if following is None or following.covers_from != chunk.covers_to:
+                break
+            chunk, at = following, 0
+        self._prepare_next(partition, snapshot, number, copy, chunk)
+        return Found(views, size, next_offset, visibility.entries)
+
+    def _prepare_next(
+        self, partition: Partition, snapshot: Snapshot, number: int, copy: SegmentCopy, chunk: Chunk
+    ) -> None:
+        if number + 1 >= len(snapshot.steps) or not self._feeds.ends_at(copy, chunk):
+            return
+        following = snapshot.steps[number + 1]
+        if isinstance(following, ReadRange) and len(following.copies) == 1:
+            self._feeds.prepare(partition.store, following.copies[0], following.start)
+
+    def _pass_over(self, partition: Partition, hole: Hole) -> None:
+        if not self._passes_holes:
+            raise HoleReached(hole)
+        self.passed_over.holes += 1
+        self.passed_over.offsets += hole.end - hole.start
+        log.warning(
+            "hole_passed_over", partition=str(partition.keys.partition), from_offset=hole.start, to_offset=hole.end
+        )
+
+    async def _load(self, partition: Partition, copy: SegmentCopy, offset: int) -> None:
+        try:
+            chunk = await self._feeds.load(partition.store, copy, offset)
+        except CorruptData as error:
+            log.warning("segment_damaged", key=copy.key, offset=offset, reason=str(error))
+            _remember(self._damaged, copy.key, min(offset, self._damaged.get(copy.key, offset)))
+            return
+        if chunk is None:
+            _remember(self._ended, copy.key, min(offset, self._ended.get(copy.key, offset)))
+
+    def _rewritten(
+        self,
+        partition: Partition,
+        snapshot: Snapshot,
+        wanted: Wanted,
+        step: ReadRange | None,
+        start: int,
+        stop: int,
+        hidden: Sequence[AbortedTransaction],
+    ) -> Found | Load:
+        """Return batches that are written anew, from memory; else what writes them."""
+        key = (snapshot.serial, start, stop, wanted.committed)
+        known = self._kept.get(key)
+        if isinstance(known, CorruptData):
+            raise known
+        if known is not None:
+            view = memoryview(known.data)
+            return Found([view], view.nbytes, known.end)
+        if step is None:
+            epoch = snapshot.epochs.at(start)
+            stop = min(stop, start + MOST_DELTA + 1)
+            data = empty_batch(start, stop, NO_EPOCH if epoch is None else epoch)
+            return Found([memoryview(data)], len(data), stop)
+        is_damaged = any(copy.key in self._damaged for copy in step.copies)
+        if is_damaged:
+            (step,) = with_spares([step], snapshot.view.copies, snapshot.epochs)
+        write = partial(
+            rewrite,
+            partition.store,
+            step,
+            start,
+            stop,
+            snapshot.epochs,
+            aborted=sorted(hidden, key=lambda each: (each.producer_id, each.first_offset)),
+            max_bytes=_REWRITTEN_BYTES,
+            tolerant=is_damaged,
+        )
+        return partial(self._rewrite, key, write)
+
+    async def _rewrite(self, key: tuple[object, ...], write: Callable[[], Rewritten]) -> None:
+        try:
+            self._kept[key] = await asyncio.get_running_loop().run_in_executor(self._executor, write)
+            self.rewritten += 1
+        except CorruptData as error:
+            log.warning("offsets_damaged", offset=key[1], reason=str(error))
+            self._kept[key] = error
+        while len(self._kept) > _KEPT_REWRITTEN:
+            self._kept.popitem(last=False)
+
+
+def _remember(known: OrderedDict[str, int], key: str, offset: int) -> None:
+    known[key] = offset
+    while len(known) > _MOST_REMEMBERED:
+        known.popitem(last=False)

@@ -1,0 +1,1 @@
+"""Requests about topics and records, and their answers."""

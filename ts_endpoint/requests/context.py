@@ -1,0 +1,74 @@
+"""What the handlers of this room share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, TieredStorageError
+from ts_endpoint.contract import Permissions
+from ts_endpoint.topics.archive import ServedArchive
+
+
+class Nodes(Protocol):
+    """The processes that serve the archive: `ts_endpoint.peers`."""
+
+    @property
+    def self_id(self) -> int:
+        """Node id of this process."""
+        ...
+
+    def brokers(self) -> Sequence[tuple[int, str, int]]:
+        """Return node id, host and port of each process."""
+        ...
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Return the node id of the process that serves a partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the handlers of this room share.
+
+    Attributes:
+        archive: topics and partitions.
+        nodes: the processes.
+        permissions: of users.
+        cluster: the cluster's id, as clients see it.
+    """
+
+    archive: ServedArchive
+    nodes: Nodes
+    permissions: Permissions
+    cluster: str
+
+    def owns(self, topic: str, partition: int) -> bool:
+        """Return whether this process serves a partition."""
+        return self.nodes.leader_of(topic, partition) == self.nodes.self_id
+
+
+def epoch_error(requested: int, epoch: int) -> ErrorCode:
+    """Return the error of a request with a leader epoch of its metadata, as a leader with `epoch` answers (KIP-320).
+
+    Args:
+        requested: the client's; -1 if it has none.
+        epoch: of the last commit; -1 if it is not known.
+    """
+    if NO_EPOCH in {requested, epoch} or requested == epoch:
+        return ErrorCode.none
+    return ErrorCode.fenced_leader_epoch if requested < epoch else ErrorCode.unknown_leader_epoch
+
+
+def error_of(error: TieredStorageError) -> ErrorCode:
+    """Return the error that a client gets for an error of the store.
+
+    `KAFKA_STORAGE_ERROR` makes clients ask again, and `CORRUPT_MESSAGE` ends the partition for them.
+    """
+    if isinstance(error, CorruptData | NewerFormat):
+        return ErrorCode.corrupt_message
+    if isinstance(error, BatchTooLarge):
+        return ErrorCode.message_too_large
+    return ErrorCode.kafka_storage_error

@@ -1,0 +1,253 @@
+"""Fetch: records of partitions.
+
+Each request names all its partitions: session id 0 in the reply turns fetch sessions off (KIP-227).
+
+The reply has what is in memory. If that is less than the client's least bytes, loads are awaited up to its longest
+wait. They go on after that, so the next request finds them. A partition without new records costs nothing meanwhile.
+
+A hole ends the partition for the client, unless it is passed over by option: `CORRUPT_MESSAGE`, which Java's consumer
+raises from `poll` and librdkafka reports as an error of the partition. Both stay at the offset. Most other errors are
+repeated in silence, and `OFFSET_OUT_OF_RANGE` would make a client with `auto.offset.reset=earliest` begin at the start.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.errors import ObjectNotFound, TieredStorageError
+from ts_endpoint.contract import Session
+from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
+from ts_endpoint.protocol.replies import Records, Values
+from ts_endpoint.protocol.requests import Request
+from ts_endpoint.requests.context import Context, epoch_error, error_of
+from ts_endpoint.topics.partitions import Partition, Snapshot
+
+_READ_COMMITTED: Final = 1
+_MOST_BYTES: Final = 16 << 20  # of a reply, whatever the client wants
+_MOST_SECONDS: Final = 30.0  # of a wait
+
+log = structlog.get_logger()
+
+
+class Room(Protocol):
+    """How many bytes of replies may be on their way."""
+
+    def free(self) -> int:
+        """Return the bytes that one more reply may have."""
+        ...
+
+
+class ReadNoted(Protocol):
+    """Is told what clients read, for the audit."""
+
+    def read(self, session: Session, topic: str, partition: int, start: int, end: int, nbytes: int) -> None:
+        """Note that a client was sent the offsets `[start, end)`."""
+        ...
+
+
+class Unbounded:
+    """No limit on the bytes of replies."""
+
+    def free(self) -> int:
+        """Return a large number."""
+        return 1 << 40
+
+
+class NotNoted:
+    """No audit."""
+
+    def read(self, session: Session, topic: str, partition: int, start: int, end: int, nbytes: int) -> None:
+        """Note nothing."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """One partition of a request."""
+
+    topic: str
+    number: int
+    wanted: Any
+    partition: Partition | None = None
+    snapshot: Snapshot | None = None
+    end: int = 0  # the offset after the last one that the client may see
+    stable: int | None = None
+    error: ErrorCode = ErrorCode.none
+    found: Found | None = None
+    loading: "asyncio.Future[Any] | None" = None
+    again: bool = field(default=False)  # whether the snapshot was renewed after an object had disappeared
+
+
+class FetchHandler:
+    """Answers Fetch.
+
+    Args:
+        context: of the room.
+        reads: of partitions.
+        room: for bytes of replies.
+        noted: is told what is read.
+    """
+
+    def __init__(
+        self, context: Context, reads: Reads, room: Room | None = None, noted: ReadNoted | None = None
+    ) -> None:
+        self._context = context
+        self._reads = reads
+        self._room = room or Unbounded()
+        self._noted = noted or NotNoted()
+
+    async def __call__(self, request: Request, session: Session) -> Values:
+        """Return the values of the reply."""
+        body = request.body
+        committed = body.isolation_level == _READ_COMMITTED
+        parts = [_Part(topic.topic, each.partition, each) for topic in body.topics for each in topic.partitions]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
+        for part in parts:
+            await self._open(part, session, committed=committed)
+        most = min(max(body.max_bytes, 0), _MOST_BYTES, max(self._room.free(), 1))
+        while True:
+            size = self._fill(parts, most, committed=committed)
+            has_error = any(part.error is not ErrorCode.none for part in parts)
+            if has_error or size >= min(max(body.min_bytes, 0), most):
+                break
+            left = deadline - loop.time()
+            if left <= 0:
+                break
+            loading = {part.loading for part in parts if part.loading is not None}
+            if not loading:
+                await asyncio.sleep(left)
+                break
+            await asyncio.wait(loading, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        return {"session_id": 0, "responses": self._replies(parts, session, committed=committed)}
+
+    async def _open(self, part: _Part, session: Session, *, committed: bool) -> None:
+        """Find the partition of a part, and check its offset and epoch."""
+        context = self._context
+        if not context.permissions.may_read(session.user, part.topic.partition("~")[0]):
+            part.error = ErrorCode.topic_authorization_failed
+            return
+        try:
+            part.partition = await context.archive.partition(part.topic, part.number)
+            if part.partition is None:
+                part.error = ErrorCode.unknown_topic_or_partition
+                return
+            if not context.owns(part.topic, part.number):
+                part.error = ErrorCode.not_leader_or_follower
+                return
+            await self._see(part, await part.partition.snapshot(), committed=committed)
+        except TieredStorageError as error:
+            self._fail(part, error)
+
+    async def _see(self, part: _Part, snapshot: Snapshot, *, committed: bool) -> None:
+        """Set the snapshot of a part, and check the client's offset and epoch against it."""
+        assert part.partition is not None  # noqa: S101  (set by `_open`)
+        offset = part.wanted.fetch_offset
+        if offset > snapshot.end or part.wanted.current_leader_epoch > snapshot.epoch > NO_EPOCH:
+            snapshot = await part.partition.renewed()  # another process may be ahead of this one
+        part.snapshot, part.end = snapshot, snapshot.end
+        if committed:
+            part.end = part.stable = await snapshot.stable(part.partition.store)
+        part.error = epoch_error(part.wanted.current_leader_epoch, snapshot.epoch)
+        if part.error is ErrorCode.none and not snapshot.start <= offset <= snapshot.end:
+            part.error = ErrorCode.offset_out_of_range
+
+    def _fill(self, parts: Sequence[_Part], most: int, *, committed: bool) -> int:
+        """Read what is in memory, begin to load the rest, and return the bytes of the reply so far."""
+        size = sum(part.found.nbytes for part in parts if part.found is not None)
+        for part in parts:
+            if part.found is not None or part.error is not ErrorCode.none:
+                continue
+            if part.loading is not None and not self._has_loaded(part):
+                continue
+            found = self._attempt(part, most - size, committed=committed, at_least_one=size == 0)
+            if isinstance(found, Found) and found.views:
+                part.found = found
+                size += found.nbytes
+        return size
+
+    def _attempt(self, part: _Part, left: int, *, committed: bool, at_least_one: bool) -> Found | None:
+        assert part.partition is not None and part.snapshot is not None  # noqa: S101, PT018  (no error)
+        offset = part.wanted.fetch_offset
+        if offset >= part.end:
+            return None
+        most = min(left, max(part.wanted.partition_max_bytes, 0))
+        wanted = Wanted(offset, part.end, committed, most, at_least_one)
+        try:
+            found = self._reads.attempt(part.partition, part.snapshot, wanted)
+        except HoleReached as hole:
+            log.warning("hole_reached", topic=part.topic, partition=part.number, reason=str(hole))
+            part.error = ErrorCode.corrupt_message
+            return None
+        except TieredStorageError as error:
+            self._fail(part, error)
+            return None
+        if isinstance(found, Found):
+            return found
+        part.loading = asyncio.ensure_future(self._load(part, found, committed=committed))
+        return None
+
+    async def _load(self, part: _Part, load: Load, *, committed: bool) -> None:
+        """Load what an attempt needs; renew the snapshot if an object of it has disappeared."""
+        try:
+            await load()
+        except ObjectNotFound:
+            if part.again or part.partition is None:
+                raise
+            part.again = True
+            await self._see(part, await part.partition.renewed(lists=True), committed=committed)
+
+    def _has_loaded(self, part: _Part) -> bool:
+        """Return whether another attempt can follow."""
+        loading = part.loading
+        assert loading is not None  # noqa: S101  (the caller has checked it)
+        if not loading.done():
+            return False
+        part.loading = None
+        error = loading.exception()
+        if error is None:
+            return part.error is ErrorCode.none
+        if not isinstance(error, TieredStorageError):
+            raise error
+        self._fail(part, error)
+        return False
+
+    def _fail(self, part: _Part, error: TieredStorageError) -> None:
+        part.error = error_of(error)
+        log.warning("fetch_failed", topic=part.topic, partition=part.number, reason=str(error))
+
+    def _replies(self, parts: Sequence[_Part], session: Session, *, committed: bool) -> list[Values]:
+        topics: dict[str, list[Values]] = {}
+        for part in parts:
+            topics.setdefault(part.topic, []).append(self._reply(part, session, committed=committed))
+        return [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]
+
+    def _reply(self, part: _Part, session: Session, *, committed: bool) -> Values:
+        snapshot, found = part.snapshot, part.found
+        values: dict[str, Any] = {
+            "partition_index": part.number,
+            "error_code": part.error,
+            "high_watermark": -1,
+            "aborted_transactions": None,
+            "records": Records(),
+        }
+        if snapshot is None or part.error is not ErrorCode.none:
+            return values
+        values["high_watermark"] = snapshot.end
+        values["last_stable_offset"] = snapshot.end if part.stable is None else part.stable
+        values["log_start_offset"] = snapshot.start
+        if found is not None:
+            values["records"] = Records(found.views)
+            self._noted.read(
+                session, part.topic, part.number, part.wanted.fetch_offset, found.next_offset, found.nbytes
+            )
+        if committed:
+            aborted = () if found is None else found.aborted
+            values["aborted_transactions"] = [
+                {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in aborted
+            ]
+        return values

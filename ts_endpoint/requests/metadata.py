@@ -1,0 +1,175 @@
+"""Metadata and DescribeConfigs: which topics and partitions there are, and who serves them.
+
+Metadata of all topics reads no partition. A request that names topics gets the leader epoch of each partition, which
+costs one request for a commit that is not in memory: with it clients notice an election that replaced records.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.errors import TieredStorageError
+from ts_endpoint.contract import Session
+from ts_endpoint.protocol.replies import Values
+from ts_endpoint.protocol.requests import Request
+from ts_endpoint.requests.context import Context, error_of
+from ts_endpoint.topics.catalog import UsedTopic
+from ts_endpoint.topics.topic_ids import NO_TOPIC_ID, uuid_of
+
+_ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not asked for
+_AT_ONCE: Final = 32  # commits that are read for one request
+_TOPIC, _BROKER = 2, 4  # Kafka's numbers of resources
+
+log = structlog.get_logger()
+
+
+class MetadataHandler:
+    """Answers Metadata.
+
+    Args:
+        context: of the room.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, request: Request, session: Session) -> Values:
+        """Return the values of the reply."""
+        asked = request.body.topics
+        is_all = asked is None or (request.version == 0 and not asked)
+        if is_all:
+            topics = await self._all(session)
+        else:
+            names = [getattr(each, "name", None) for each in asked]
+            topics = [await self._one(name, session) for name in names if name is not None]
+            # A request by topic id alone, since version 10: ids are not served.
+            topics += [
+                _failed(None, ErrorCode.unknown_topic_id, getattr(each, "topic_id", None))
+                for each, name in zip(asked, names, strict=True)
+                if name is None
+            ]
+        nodes = self._context.nodes
+        return {
+            "brokers": [
+                {"node_id": node, "host": host, "port": port, "rack": None} for node, host, port in nodes.brokers()
+            ],
+            "cluster_id": self._context.cluster,
+            "controller_id": min(node for node, _, _ in nodes.brokers()),
+            "topics": topics,
+            "cluster_authorized_operations": _ZERO_OPERATIONS,
+        }
+
+    async def _all(self, session: Session) -> list[Values]:
+        context = self._context
+        listed = await context.archive.topics()
+        found = [
+            self._topic(name, None, topic.partitions, {})
+            for name, topic in sorted(listed.items())
+            if context.permissions.may_read(session.user, name)
+        ]
+        former = [
+            name
+            for name in await context.archive.former_incarnations()
+            if context.permissions.may_read(session.user, name.partition("~")[0])
+        ]
+        return [*found, *[await self._one(name, session) for name in former]]
+
+    async def _one(self, name: str, session: Session) -> Values:
+        if not self._context.permissions.may_read(session.user, name.partition("~")[0]):
+            return _failed(name, ErrorCode.topic_authorization_failed)
+        try:
+            topic = await self._context.archive.topic(name)
+            if topic is None:
+                return _failed(name, ErrorCode.unknown_topic_or_partition)
+            epochs = await self._epochs(topic)
+        except TieredStorageError as error:
+            log.warning("topic_not_described", topic=name, reason=str(error))
+            return _failed(name, error_of(error))
+        return self._topic(name, topic.topic_id, topic.partitions, epochs)
+
+    async def _epochs(self, topic: UsedTopic) -> dict[int, int]:
+        """Return the leader epoch of each partition."""
+        numbers = list(topic.partitions)
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def epoch(number: int) -> int:
+            async with limit:
+                return (await self._context.archive.of(topic, number).end()).epoch
+
+        return dict(zip(numbers, await asyncio.gather(*map(epoch, numbers)), strict=True))
+
+    def _topic(self, name: str, topic_id: str | None, partitions: Iterable[int], epochs: dict[int, int]) -> Values:
+        leader_of = self._context.nodes.leader_of
+
+        def partition(number: int) -> dict[str, Any]:
+            leader = leader_of(name, number)
+            return {
+                "partition_index": number,
+                "leader_id": leader,
+                "leader_epoch": epochs.get(number, NO_EPOCH),
+                "replica_nodes": [leader],
+                "isr_nodes": [leader],
+                "offline_replicas": [],
+            }
+
+        return {
+            "name": name,
+            "topic_id": uuid_of(topic_id),
+            "is_internal": False,
+            "partitions": [partition(number) for number in partitions],
+            "topic_authorized_operations": _ZERO_OPERATIONS,
+        }
+
+
+def _failed(name: str | None, error: ErrorCode, topic_id: UUID | None = None) -> Values:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_id or NO_TOPIC_ID,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": _ZERO_OPERATIONS,
+    }
+
+
+class DescribeConfigsHandler:
+    """Answers DescribeConfigs: an archive has no settings of topics, so the lists are empty.
+
+    Args:
+        context: of the room.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, request: Request, session: Session) -> Values:
+        """Return the values of the reply."""
+        return {"results": [await self._one(each, session) for each in request.body.resources]}
+
+    async def _one(self, resource: Any, session: Session) -> Values:
+        error = ErrorCode.none
+        if resource.resource_type == _TOPIC:
+            error = await self._topic_error(resource.resource_name, session)
+        elif resource.resource_type != _BROKER:
+            error = ErrorCode.invalid_request
+        return {
+            "error_code": error,
+            "error_message": None,
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            "configs": [],
+        }
+
+    async def _topic_error(self, name: str, session: Session) -> ErrorCode:
+        if not self._context.permissions.may_read(session.user, name.partition("~")[0]):
+            return ErrorCode.topic_authorization_failed
+        try:
+            known = await self._context.archive.topic(name)
+        except TieredStorageError as error:
+            return error_of(error)
+        return ErrorCode.none if known is not None else ErrorCode.unknown_topic_or_partition

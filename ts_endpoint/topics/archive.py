@@ -1,0 +1,63 @@
+"""The archive as the handlers of requests use it: topics, and one `Partition` for each that a client has used."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from ts_common.archive.object_keys import PartitionKeys
+from ts_endpoint.topics.catalog import Catalog, ListedTopic, Location, UsedTopic
+from ts_endpoint.topics.partitions import Partition
+
+_MOST_PARTITIONS: Final = 20_000  # in memory; the least recently used go first
+
+
+class ServedArchive:
+    """Topics and partitions by name; on the event loop.
+
+    Args:
+        catalog: of the topics.
+        refresh_seconds: as of `Partition`.
+    """
+
+    def __init__(self, catalog: Catalog, refresh_seconds: float) -> None:
+        self._catalog = catalog
+        self._refresh_seconds = refresh_seconds
+        self._partitions: OrderedDict[str, Partition] = OrderedDict()  # by location and prefix
+
+    @property
+    def used(self) -> int:
+        """The number of partitions that are kept in memory."""
+        return len(self._partitions)
+
+    async def topics(self) -> Mapping[str, ListedTopic]:
+        """Return all topics; raise as `Catalog.topics`."""
+        return await self._catalog.topics()
+
+    async def topic(self, name: str) -> UsedTopic | None:
+        """Return a topic; raise as `Catalog.use`."""
+        return await self._catalog.use(name)
+
+    async def former_incarnations(self) -> list[str]:
+        """Return names of former incarnations; raise as `Catalog.use`."""
+        return await self._catalog.former_incarnations()
+
+    async def partition(self, topic: str, number: int) -> Partition | None:
+        """Return a partition; None if the archive does not have it. Raise as `Catalog.use`."""
+        found = await self._catalog.use(topic)
+        keys = None if found is None else found.partitions.get(number)
+        return None if found is None or keys is None else self._kept(found.location, keys)
+
+    def of(self, topic: UsedTopic, number: int) -> Partition:
+        """Return a partition of a topic."""
+        return self._kept(topic.location, topic.partitions[number])
+
+    def _kept(self, location: Location, keys: PartitionKeys) -> Partition:
+        name = f"{location.store.location} {keys.prefix}"
+        partition = self._partitions.get(name)
+        if partition is None:
+            partition = self._partitions[name] = Partition(location.store, keys, self._refresh_seconds)
+            if len(self._partitions) > _MOST_PARTITIONS:
+                self._partitions.popitem(last=False)
+        else:
+            self._partitions.move_to_end(name)
+        return partition

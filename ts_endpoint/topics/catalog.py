@@ -1,0 +1,210 @@
+"""The topics of an archive, by the names of directories: a list costs no request for a partition.
+
+The list is read again when it is older than the refresh interval and a client asks for it; meanwhile clients get the
+former one. Which incarnation is the newest is read for a topic when a client first uses it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from ts_common.archive.directories import TopicDirectories, list_topics, topics_of
+from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.errors import TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.topics import read_listed_incarnations
+from ts_common.store.contract import ObjectStore
+
+INCARNATION_MARK: Final = "~"  # no topic's name contains it
+
+_LEAST_SECONDS: Final = 1.0  # between two lists, however many unknown topics clients ask for
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Location:
+    """A store that has topics of the cluster.
+
+    Attributes:
+        store: of the objects.
+        keys: of the cluster.
+    """
+
+    store: ObjectStore
+    keys: ClusterKeys
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTopic:
+    """A topic as the list of directories shows it.
+
+    Attributes:
+        name: of the topic.
+        location: that has it.
+        directories: of its partitions.
+    """
+
+    name: str
+    location: Location
+    directories: TopicDirectories
+
+    @property
+    def partitions(self) -> list[int]:
+        """The numbers of its partitions, ascending."""
+        return sorted(self.directories.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedTopic:
+    """One incarnation of a topic.
+
+    Attributes:
+        name: as clients call it: the topic's, or `topic~id`.
+        topic_id: of the incarnation; None if no id was ever seen.
+        location: that has it.
+        partitions: its partitions, by number.
+    """
+
+    name: str
+    topic_id: str | None
+    location: Location
+    partitions: Mapping[int, PartitionKeys]
+
+
+Locate = Callable[[str], Location | None]
+
+
+class Catalog:
+    """Lists topics; all methods run on the event loop, and requests on threads.
+
+    Args:
+        locations: that can have topics.
+        locate: returns the location of a topic; None if the cluster's file places it nowhere.
+        refresh_seconds: age of the list from which it is read again.
+        with_incarnations: whether the former incarnations of a topic are topics `topic~id`.
+    """
+
+    def __init__(
+        self, locations: Sequence[Location], locate: Locate, *, refresh_seconds: float, with_incarnations: bool = False
+    ) -> None:
+        self._locations = locations
+        self._locate = locate
+        self._refresh_seconds = refresh_seconds
+        self._with_incarnations = with_incarnations
+        self._listed: dict[str, ListedTopic] = {}
+        self._certain: set[str] = set()  # names that a listing of objects has confirmed
+        self._used: dict[str, tuple[TopicDirectories, Incarnations]] = {}
+        self._read_at: float | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def topics(self) -> Mapping[str, ListedTopic]:
+        """Return all topics by name.
+
+        Raises:
+            TieredStorageError: the first list cannot be read; later failures are logged, and the former list counts.
+        """
+        if self._read_at is None:
+            await asyncio.shield(self._refreshing())
+        elif self._age() > self._refresh_seconds:
+            self._refreshing()
+        return self._listed
+
+    async def use(self, name: str) -> UsedTopic | None:
+        """Return a topic with the keys of its partitions; None if the archive does not have it.
+
+        A topic that is not listed is looked for once more, because it may be new.
+
+        Raises:
+            CorruptData, StoreUnavailable, AccessDenied: from its list of incarnations.
+        """
+        topic, mark, topic_id = name.partition(INCARNATION_MARK)
+        listed = (await self.topics()).get(topic)
+        if listed is None and self._age() > _LEAST_SECONDS:
+            await asyncio.shield(self._refreshing())
+            listed = self._listed.get(topic)
+        if listed is None or (mark and not self._with_incarnations):
+            return None
+        incarnations = await self._incarnations(listed)
+        directory, chosen = incarnations.newest_directory, incarnations.newest_id
+        if mark:
+            entry = incarnations.find(topic_id)
+            if entry is None:
+                return None
+            directory, chosen = entry.directory, topic_id
+        keys = listed.location.keys
+        partitions = {number: keys.partition(TopicPartition(topic, number), directory) for number in listed.partitions}
+        return UsedTopic(name, chosen, listed.location, partitions)
+
+    async def former_incarnations(self) -> list[str]:
+        """Return the names `topic~id` of incarnations that are not the newest; empty without the option.
+
+        Topics with one incarnation need no request, because their directories show that.
+
+        Raises:
+            as `use`.
+        """
+        if not self._with_incarnations:
+            return []
+        several = [topic for topic in (await self.topics()).values() if topic.directories.later]
+        found = await asyncio.gather(*(self._incarnations(topic) for topic in several))
+        return [
+            f"{each.topic}{INCARNATION_MARK}{entry.topic_id}"
+            for each in found
+            for entry in each.entries
+            if entry.directory != each.newest_directory
+        ]
+
+    async def _incarnations(self, topic: ListedTopic) -> Incarnations:
+        known = self._used.get(topic.name)
+        if known is not None and known[0] == topic.directories:
+            return known[1]
+        location = topic.location
+        found, _ = await asyncio.to_thread(
+            read_listed_incarnations, location.store, location.keys, topic.name, topic.directories
+        )
+        self._used[topic.name] = topic.directories, found
+        return found
+
+    def _age(self) -> float:
+        """Return the seconds since the list was read."""
+        return inf if self._read_at is None else monotonic() - self._read_at
+
+    def _refreshing(self) -> asyncio.Task[None]:
+        """Return the reading of the list that goes on, or begin one."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._refresh())
+        return self._reading
+
+    async def _refresh(self) -> None:
+        try:
+            self._listed = await asyncio.to_thread(self._list)
+        except TieredStorageError as error:
+            if self._read_at is None:
+                raise
+            log.warning("topics_not_listed", reason=str(error))
+        self._read_at = monotonic()
+
+    def _list(self) -> dict[str, ListedTopic]:
+        topics: dict[str, ListedTopic] = {}
+        for location in self._locations:
+            found = list_topics(location.store, location.keys)
+            uncertain = [name for name, each in found.items() if not each.is_certain and name not in self._certain]
+            confirmed = in_threads(partial(_confirmed, location, found), uncertain)
+            self._certain.update(*confirmed)
+            for name in {*found}.difference(uncertain).union(*confirmed):
+                if self._locate(name) is location:
+                    topics[name] = ListedTopic(name, location, found.get(name, TopicDirectories()))
+        return topics
+
+
+def _confirmed(location: Location, found: Mapping[str, TopicDirectories], name: str) -> frozenset[str]:
+    return topics_of(location.store, location.keys, name, found[name].partitions)

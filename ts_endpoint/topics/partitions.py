@@ -1,0 +1,267 @@
+"""One partition as clients see it: a snapshot of its view, and what is read of it later.
+
+There are two levels. The end is read in the commit: one request. The view needs a listing, so it is opened at the first
+Fetch. A snapshot never changes; a refresh replaces it. All methods run on the event loop, and requests on threads.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from time import monotonic
+from typing import Any, Final
+
+import structlog
+
+from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
+from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import TieredStorageError
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.reading.transactions import find_hidden, stable_end
+from ts_common.store.contract import ObjectStore
+
+# A listing also shows what retention removed, and holes that were filled; a commit shows new segments alone.
+LISTING_SECONDS: Final = 60.0
+# Aborted transactions are looked up for so many ranges at once: a lookup plans the whole view.
+_RANGES_AT_ONCE: Final = 16
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a commit tells.
+
+    Attributes:
+        etag: of the commit; None without one.
+        epoch: leader epoch of the last commit; -1 if unknown.
+        next_offset: end of the run; None if only the view tells.
+    """
+
+    etag: str | None
+    epoch: int
+    next_offset: int | None
+
+
+@dataclass(eq=False)
+class Snapshot:
+    """The view of a partition at one moment.
+
+    Attributes:
+        view: of the partition.
+        epoch: as of `End`.
+        epochs: which leader epoch wrote which offset; those of the view.
+        steps: ranges and holes from the view's start to its end.
+        serial: its number; no other snapshot has it.
+    """
+
+    view: PartitionView
+    epoch: int
+    steps: Sequence[ReadRange | Hole]
+    serial: int = field(default_factory=count().__next__)
+    _starts: list[int] = field(init=False)
+    _stable: "asyncio.Future[int] | None" = field(default=None, init=False)
+    _hidden: "dict[int, asyncio.Future[tuple[AbortedTransaction, ...]]]" = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._starts = [step.start for step in self.steps]
+
+    @property
+    def start(self) -> int:
+        """First offset."""
+        return self.view.start
+
+    @property
+    def end(self) -> int:
+        """The offset after the last one."""
+        return self.view.end
+
+    @property
+    def epochs(self) -> EpochHistory:
+        """Which leader epoch wrote which offset."""
+        return self.view.epochs
+
+    def number_at(self, offset: int) -> int:
+        """Return the number of the step with an offset of `[start, end)`."""
+        return bisect_right(self._starts, offset) - 1
+
+    async def stable(self, store: ObjectStore) -> int:
+        """Return the end for `read_committed`.
+
+        Raises:
+            as `ts_common.reading.transactions.stable_end`.
+        """
+        if self.view.last_stable_offset is not None:
+            return min(self.view.last_stable_offset, self.view.end)
+        if self._stable is None or _has_failed(self._stable):
+            self._stable = asyncio.ensure_future(asyncio.to_thread(stable_end, store, self.view))
+        return await asyncio.shield(self._stable)
+
+    async def hidden(self, store: ObjectStore, number: int, stable: int) -> tuple[AbortedTransaction, ...]:
+        """Return the transactions with records in a step that `read_committed` does not show, by first offset.
+
+        Args:
+            store: of the segments.
+            number: of the step.
+            stable: the end for `read_committed`.
+
+        Raises:
+            as `ts_common.reading.transactions.find_hidden`.
+        """
+        lot = number // _RANGES_AT_ONCE
+        known = self._hidden.get(lot)
+        if known is None or _has_failed(known):
+            steps = self.steps[lot * _RANGES_AT_ONCE : (lot + 1) * _RANGES_AT_ONCE]
+            find = partial(_hidden, store, self.view, steps[0].start, min(steps[-1].end, stable))
+            known = self._hidden[lot] = asyncio.ensure_future(asyncio.to_thread(find))
+        return await asyncio.shield(known)
+
+    def hidden_at_once(self, number: int) -> tuple[AbortedTransaction, ...] | None:
+        """Return what `hidden` returns if it is known already; else None."""
+        known = self._hidden.get(number // _RANGES_AT_ONCE)
+        return None if known is None or not known.done() or _has_failed(known) else known.result()
+
+
+class Partition:
+    """A partition that clients use.
+
+    Attributes:
+        keys: of its objects.
+        store: of its objects.
+
+    Args:
+        store: of its objects.
+        keys: of its objects.
+        refresh_seconds: age from which a commit is read again.
+    """
+
+    def __init__(self, store: ObjectStore, keys: PartitionKeys, refresh_seconds: float) -> None:
+        self.store = store
+        self.keys = keys
+        self._refresh_seconds = refresh_seconds
+        self._end: End | None = None
+        self._end_read = 0.0
+        self._snapshot: Snapshot | None = None
+        self._listed = 0.0
+        self._etag: str | None = None  # of the commit of the snapshot
+        self._known: dict[StoredSegment, SegmentCopy] = {}
+        self._opening: asyncio.Task[Snapshot] | None = None
+        self._reading: asyncio.Task[End] | None = None
+
+    @property
+    def known(self) -> Snapshot | None:
+        """The last snapshot, however old; None before the first."""
+        return self._snapshot
+
+    async def end(self) -> End:
+        """Return the end, not older than the refresh interval.
+
+        Raises:
+            TieredStorageError: the commit cannot be read.
+        """
+        if self._end is not None and monotonic() - self._end_read < self._refresh_seconds:
+            return self._end
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read_end())
+        return await asyncio.shield(self._reading)
+
+    async def snapshot(self) -> Snapshot:
+        """Return a snapshot; one that is older than the refresh interval is renewed meanwhile.
+
+        Raises:
+            TieredStorageError: the first snapshot cannot be read; later failures are logged.
+        """
+        if self._snapshot is None:
+            return await self.renewed()
+        if self.is_old and (self._opening is None or self._opening.done()):
+            self._opening = asyncio.ensure_future(self._renew())
+            self._opening.add_done_callback(self._log_failure)
+        return self._snapshot
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the snapshot is older than the refresh interval."""
+        return monotonic() - self._end_read >= self._refresh_seconds
+
+    async def renewed(self, *, lists: bool = False) -> Snapshot:
+        """Return a snapshot that is read now.
+
+        Args:
+            lists: whether objects are listed, even if the commit is the same.
+
+        Raises:
+            TieredStorageError: it cannot be read.
+        """
+        if lists:
+            self._listed = 0.0
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.ensure_future(self._renew())
+        return await asyncio.shield(self._opening)
+
+    async def _read_end(self) -> End:
+        commit, etag = await asyncio.to_thread(read_commit, self.store, self.keys)
+        self._end_read = monotonic()
+        self._end = _end_of(commit, etag)
+        return self._end
+
+    async def _renew(self) -> Snapshot:
+        found = await asyncio.to_thread(read_commit, self.store, self.keys)
+        now = monotonic()
+        self._end_read = now
+        self._end = _end_of(*found)
+        is_same = found[1] is not None and found[1] == self._etag
+        if self._snapshot is not None and is_same and now - self._listed < LISTING_SECONDS:
+            return self._snapshot
+        snapshot, known = await asyncio.to_thread(self._open, found)
+        self._known = known
+        self._listed, self._etag = now, found[1]
+        former = self._snapshot
+        if former is not None and _is_equal(former, snapshot):
+            return former  # with what was looked up for it
+        self._snapshot = snapshot
+        return snapshot
+
+    def _open(
+        self, found: tuple[Commit | ForeignCommit | None, str | None]
+    ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
+        catalog = read_catalog(self.store, self.keys, found)
+        view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
+        if view.warning is not None:
+            log.warning("partition_view", reason=view.warning)
+        known = {copy.segment: copy for copy in (*view.copies, *view.retired)}
+        epoch = found[0].epoch if isinstance(found[0], Commit) else NO_EPOCH
+        return Snapshot(view, epoch, view.plan(view.start, view.end)), known
+
+    def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, TieredStorageError):
+            self._end_read = monotonic()  # the next attempt follows after the interval
+            log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
+
+
+def _end_of(commit: Commit | ForeignCommit | None, etag: str | None) -> End:
+    if isinstance(commit, Commit):
+        return End(etag, commit.epoch, commit.next_offset)
+    return End(etag, NO_EPOCH, 0 if commit is None else None)
+
+
+def _is_equal(one: Snapshot, other: Snapshot) -> bool:
+    return one.view == other.view and one.epoch == other.epoch
+
+
+def _has_failed(future: "asyncio.Future[Any]") -> bool:
+    return future.done() and (future.cancelled() or future.exception() is not None)
+
+
+def _hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
+    if start >= stop:
+        return ()
+    found = find_hidden(store, view, start, stop).transactions
+    return tuple(sorted(found, key=lambda each: (each.first_offset, each.producer_id)))
