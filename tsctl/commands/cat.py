@@ -12,9 +12,9 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
 from ts_common.query.losses import Loss
+from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.incarnation_option import NEWEST
 from tsctl.archive import (
-    SOURCE,
     ClusterOption,
     ConfigOption,
     EntropyOption,

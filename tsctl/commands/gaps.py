@@ -19,6 +19,7 @@ from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
+from ts_common.reading.archive_name import name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ObjectStore
@@ -31,7 +32,6 @@ from tsctl.archive import (
     PartitionsOption,
     TopicsArgument,
     UrlOption,
-    name_archive,
     open_archive,
     parse_partitions,
 )

@@ -36,12 +36,11 @@ from ts_common.query.bounds import Bounds
 from ts_common.query.losses import Loss
 from ts_common.query.plan_query import plan_partition
 from ts_common.query.query import Bound, Edge, Offset, Query, Subscription, Timestamp
+from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from tsctl.archive import (
-    SOURCE,
-    ArchiveName,
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -49,7 +48,6 @@ from tsctl.archive import (
     JsonOption,
     PartitionsOption,
     UrlOption,
-    name_archive,
     open_archive,
     parse_partitions,
 )

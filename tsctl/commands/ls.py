@@ -18,6 +18,7 @@ from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import AccessDenied, ObjectNotFound
+from ts_common.reading.archive_name import name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
 from tsctl.archive import (
@@ -31,7 +32,6 @@ from tsctl.archive import (
     PartitionsOption,
     TopicsArgument,
     UrlOption,
-    name_archive,
     open_archive,
     parse_partitions,
 )

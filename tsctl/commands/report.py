@@ -9,8 +9,8 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.reading.archive_name import SOURCE, name_archive
 from tsctl.archive import (
-    SOURCE,
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -18,7 +18,6 @@ from tsctl.archive import (
     PartitionsOption,
     TopicsArgument,
     UrlOption,
-    name_archive,
     parse_partitions,
 )
 from tsctl.commands.verify import as_fields, summary

@@ -16,8 +16,9 @@ import urllib3
 
 from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.json_objects import parse_json
+from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.parallel import in_threads
-from tsctl.archive import SOURCE, JsonOption
+from tsctl.archive import JsonOption
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, size
 

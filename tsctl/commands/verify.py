@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.reading.archive_name import name_archive
 from ts_common.wording import counted
 from tsctl.archive import (
     ClusterOption,
@@ -14,7 +15,6 @@ from tsctl.archive import (
     PartitionsOption,
     TopicsArgument,
     UrlOption,
-    name_archive,
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode

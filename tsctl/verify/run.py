@@ -17,12 +17,13 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.config.cluster_config import load_config
 from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, ObjectNotFound, QueryError
 from ts_common.model import TopicPartition
+from ts_common.reading.archive_name import SOURCE, ArchiveName, settled
 from ts_common.reading.topics import nothing_under
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
 from ts_common.wording import counted
-from tsctl.archive import SOURCE, ArchiveName, chooser, settled
+from tsctl.archive import chooser
 from tsctl.output import Output
 from tsctl.verify.audit import Side, audit, compare_records, with_cluster
 from tsctl.verify.coverage import Coverage
