@@ -64,7 +64,8 @@ class Audit:
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._write = _log.info if file is None else _file_logger(file)
+        self._file = None if file is None else _AuditFile(file)
+        self._write: Callable[..., Any] = _log.info if self._file is None else self._file.write
         self._numbers = 0
         self._connections: dict[Session, _Connection] = {}
         self._reads: dict[tuple[Session, str], _Reads] = {}  # the one whose line is due first is first
@@ -136,6 +137,13 @@ class Audit:
                 return
             self._write_first()
 
+    def close(self) -> None:
+        """Write all lines, and close the file."""
+        while self._reads:
+            self._write_first()
+        if self._file is not None:
+            self._file.close()
+
     def _begin(self, session: Session, topic: str) -> _Reads:
         known = self._connection(session)
         if topic not in known.topics:
@@ -174,28 +182,25 @@ class Audit:
 
 
 class _AuditFile(WatchedFileHandler):
-    """A file of lines that logrotate may rename."""
+    """A file of lines of JSON that logrotate may rename.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, file: Path) -> None:
+        file.touch(mode=0o640)
+        super().__init__(file, encoding="utf-8")
+        self._add_time = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        self._render = structlog.processors.JSONRenderer()
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Append a line."""
+        shown = {name: printable(value) if isinstance(value, str) else value for name, value in facts.items()}
+        line = self._render(None, "", self._add_time(None, "", {"event": event, **shown}))
+        self.handle(logging.makeLogRecord({"msg": printable_json(str(line))}))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
         """Log that a line is lost, without the line."""
         del record
         _log.error("audit_not_written", file=self.baseFilename)
-
-
-def _file_logger(file: Path) -> Callable[..., Any]:
-    """Return a function that appends a line of JSON.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    file.touch(mode=0o640)
-    handler = _AuditFile(file, encoding="utf-8")
-    timestamps = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    render = structlog.processors.JSONRenderer()
-
-    def write(event: str, **facts: Any) -> None:
-        shown = {name: printable(value) if isinstance(value, str) else value for name, value in facts.items()}
-        line = render(None, "", timestamps(None, "", {"event": event, **shown}))
-        handler.handle(logging.makeLogRecord({"msg": printable_json(str(line))}))
-
-    return write

@@ -5,7 +5,6 @@ import os
 import resource
 import socket
 import tracemalloc
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,30 +14,12 @@ from kio.schema.sync_group.v0.request import SyncGroupRequestAssignment
 
 from tests.endpoint.network.java_tools import TOPICS, run_tool
 from tests.endpoint.network.raw_client import RawClient, framed, parsed
+from tests.endpoint.network.requests import FETCH, HEARTBEAT, fetched
 from tests.endpoint.network.small_cluster import LOOPBACK, TOPIC, SmallCluster, serve
 from ts_endpoint.contract import Session
-from ts_endpoint.protocol.replies import Records, Values
+from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
-
-HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-FETCH = {
-    "replica_id": -1,
-    "max_wait": timedelta(0),
-    "min_bytes": 0,
-    "max_bytes": 1,
-    "topics": (),
-    "forgotten_topics_data": (),
-    "session_id": 0,
-    "session_epoch": -1,
-    "rack_id": "",
-    "isolation_level": 0,
-}
-
-
-def fetched(*views: memoryview) -> Values:
-    partition = {"partition_index": 0, "high_watermark": 9, "aborted_transactions": None, "records": Records(views)}
-    return {"responses": [{"topic": TOPIC, "partitions": [partition]}]}
 
 
 def test_librdkafka_lists_the_topics() -> None:
