@@ -3,8 +3,8 @@
 A chunk is read from an object once, into memory of its own, and is never copied again: a reply has views of it. Batches
 of magic 2 are listed by the decoder's kernel, messages of magic 0 and 1 by their headers.
 
-Checked are each batch's CRC, that offsets rise inside the coverage, and that a copy with every offset has no gap: base
-offset, length and leader epoch are outside of a batch's CRC.
+Checked are each batch's CRC, that offsets rise inside the coverage, that leader epochs are those of the metadata, and
+that a copy with every offset has no gap: base offset, length and leader epoch are outside of a batch's CRC.
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from ts_common.log_format.framing import (
     BatchHeader,
     Trailing,
     batch_crc,
+    batch_field_position,
     crc_start,
     frame_size,
     parse_header,
@@ -35,6 +36,7 @@ CHUNK_BYTES: Final = 1 << 20
 FIRST_BYTES: Final = 256 << 10  # of a read that begins inside a segment, and may end there
 # The first request of such a read ends here; a reader that goes on gets one request to the segment's end.
 FIRST_REQUEST_BYTES: Final = 2 << 20
+_EPOCH_BYTES: Final = np.arange(4) + batch_field_position("leader_epoch")
 _ROWS: Final = 2048
 _NONE_ABORTED: Final = np.empty((0, 3), np.int64)
 _LOWEST: Final = -(1 << 62)
@@ -89,6 +91,9 @@ class ChunkReader:
         self._copy = copy
         self._most_bytes = most_bytes
         self._offset = offset
+        epochs = copy.metadata.epochs
+        self._epochs = np.array([epoch for epoch, _ in epochs], np.int64) if epochs else None
+        self._epoch_starts = np.array([first for _, first in epochs or ()], np.int64)
         self._begin(position)
 
     def _begin(self, position: int) -> None:
@@ -173,7 +178,7 @@ class ChunkReader:
             )
             if count:
                 found = table[:count, [Column.POSITION, Column.END, Column.BASE_OFFSET, Column.LAST_OFFSET]]
-                self._check(view, found, table[:count, Column.CRC], last)
+                self._check(buffer, found, table[:count, Column.CRC], last)
                 parts.append(found)
                 used, last = behind, int(found[-1, 3])
                 if count == _ROWS:
@@ -185,7 +190,8 @@ class ChunkReader:
             used, last = int(legacy[-1, 1]), int(legacy[-1, 3])
         return (np.concatenate(parts) if parts else np.empty((0, 4), np.int64)), used
 
-    def _check(self, view: memoryview, rows: Offsets, crcs: Offsets, last: int) -> None:
+    def _check(self, buffer: npt.NDArray[np.uint8], rows: Offsets, crcs: Offsets, last: int) -> None:
+        view = _view(buffer)
         for (start, end), expected in zip(rows[:, :2].tolist(), crcs.tolist(), strict=True):
             if crc32c(view[start + ATTRIBUTES_POSITION : end]) != expected:
                 raise CorruptData(f"wrong CRC in the batch at position {self._position + start}")
@@ -195,6 +201,11 @@ class ChunkReader:
                 f"offsets {base} to {end} after position {self._position}; the segment has {self._copy.base} to "
                 f"{self._copy.end - 1}"
             )
+        if self._epochs is not None:
+            found = buffer[rows[:, :1] + _EPOCH_BYTES].view(">i4")[:, 0]
+            expected = self._epochs[np.searchsorted(self._epoch_starts, rows[:, 2], side="right") - 1]
+            if not (found == expected).all():
+                raise CorruptData(f"after position {self._position} a batch has a leader epoch that its metadata lacks")
         if self._copy.dense:
             expected_bases = rows[:-1, 3] + 1
             is_whole = bool((rows[1:, 2] == expected_bases).all()) and last in {_LOWEST, base - 1}

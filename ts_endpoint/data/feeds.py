@@ -9,6 +9,7 @@ feeds, each gets less, so that they do not evict what others have loaded and not
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from time import monotonic
@@ -69,6 +70,7 @@ class Feed:
         self._positions = positions
         self._keep = keep
         self._most_batch_bytes = most_batch_bytes
+        self._lock = threading.Lock()  # guards the next one
         self._reader: ChunkReader | None = None
         self._wanted = offset  # an offset that a reader waits for
         self._position = 0  # in the object, after the last chunk
@@ -128,10 +130,7 @@ class Feed:
         """End the request; what is being loaded still arrives."""
         if self.error is None:
             self.error = StoreUnavailable(f"{self.copy.key}: the request was ended, because no reader used it")
-        reader = self._reader
-        if reader is not None and self._loading is None:
-            self._reader = None
-            self._executor.submit(reader.close)
+        self._executor.submit(self._close_reader)
 
     def _go_on(self) -> None:
         """Load the next chunk, if it is wanted and none is being loaded."""
@@ -145,10 +144,16 @@ class Feed:
         loading.add_done_callback(self._loaded)
 
     def _next(self) -> Chunk | None:
-        if self._reader is None:
-            position = self._positions.find(self._store, self.copy, self.head)
-            self._reader = ChunkReader(self._store, self.copy, position, self.head, self._most_batch_bytes)
-        return self._reader.read()
+        with self._lock:
+            if self._reader is None:
+                position = self._positions.find(self._store, self.copy, self.head)
+                self._reader = ChunkReader(self._store, self.copy, position, self.head, self._most_batch_bytes)
+            return self._reader.read()
+
+    def _close_reader(self) -> None:
+        with self._lock:  # until a read that goes on has ended
+            if self._reader is not None:
+                self._reader.close()
 
     def _loaded(self, loading: "asyncio.Future[Chunk | None]") -> None:
         self._loading = None
@@ -164,9 +169,7 @@ class Feed:
             self._keep(chunk)
         self._progress.set()
         if self.is_over:
-            if self._reader is not None:
-                self._executor.submit(self._reader.close)
-                self._reader = None
+            self._executor.submit(self._close_reader)
             return
         self._go_on()
 
