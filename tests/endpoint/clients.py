@@ -32,8 +32,13 @@ from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpoc
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog, Location
 
-FETCH: Any = import_module("kio.schema.fetch.v12.request")
-LIST: Any = import_module("kio.schema.list_offsets.v8.request")
+
+def module_of(api: Api) -> Any:
+    """Return kio's module of the newest served version of a request."""
+    return import_module(f"kio.schema.{api.name.lower()}.v{SERVED[api][1]}.request")
+
+
+FETCH, LIST = module_of(Api.FETCH), module_of(Api.LIST_OFFSETS)
 MOST_FETCHES = 10_000
 
 

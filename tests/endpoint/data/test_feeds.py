@@ -113,7 +113,7 @@ def test_readers_that_start_together_share_one_request(archive: MadeArchive) -> 
 
 
 def test_a_reader_that_stops_holds_no_other_back(archive: MadeArchive) -> None:
-    """The others go on to the end; the slow one then reads on from where it was."""
+    """The others continue to the end; the slow one then continues from where it was."""
 
     async def work(made: Feeds, store: Opened, copy: SegmentCopy) -> None:
         slow = await chunk_at(made, store, copy, 0)
@@ -126,7 +126,7 @@ def test_a_reader_that_stops_holds_no_other_back(archive: MadeArchive) -> None:
 
 
 def test_a_read_of_one_offset_fetches_little(archive: MadeArchive) -> None:
-    """It begins by the index, and does not read ahead before the reader goes on."""
+    """It begins by the index, and does not read ahead before the reader continues."""
 
     async def work(made: Feeds, store: Opened, copy: SegmentCopy) -> None:
         chunk = await chunk_at(made, store, copy, 1234)
@@ -155,7 +155,7 @@ def test_reading_ahead_ends_at_its_budget(archive: MadeArchive) -> None:
 
 
 def test_a_small_cache_slows_readers_and_loses_nothing(archive: MadeArchive) -> None:
-    """Chunks that are evicted before a reader comes are loaded again."""
+    """Chunks that are evicted before a reader has them are loaded again."""
 
     async def work(made: Feeds, store: Opened, copy: SegmentCopy) -> None:
         starts = range(0, END, 400)
@@ -182,7 +182,7 @@ def test_a_store_that_is_away_is_asked_again_by_the_next_reader(
 
 
 def test_beyond_the_last_batch_there_is_no_chunk(archive: MadeArchive) -> None:
-    """A compacted tail has no batch; the reader learns it, and goes to the next segment."""
+    """A compacted tail has no batch, so the reader continues with the next segment."""
     archive.put_segment("compacted", 0, batches((0, 10)) + bytes(100), end=50)
     archive.commit("compacted", 50)
     (copy,) = view_of(archive, "compacted").copies

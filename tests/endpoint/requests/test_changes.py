@@ -1,0 +1,224 @@
+"""What clients see while the archive changes: new segments, retention, elections, holes that are filled."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.endpoint.clients import Served, call, fetch, list_offset, module_of, read_all, run, serving
+from tests.made_archive import MadeArchive, batches, steps
+from ts_common.archive.object_keys import SegmentName
+from ts_common.errors import StoreUnavailable
+from ts_endpoint.protocol.versions import Api
+from ts_endpoint.topics import partitions
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
+    """An archive with 30 records in three segments; each request lists the partition again."""
+    monkeypatch.setattr(partitions, "LISTING_SECONDS", 0.0)
+    made = MadeArchive(tmp_path / "archive")
+    for start in (0, 10, 20):
+        made.put_segment("t", start, batches((start, start + 10), epoch=4))
+    made.commit("t", 30, highest_base=20, epochs=((4, 0),))
+    return made
+
+
+async def offsets(served: Served, start: int = 0) -> list[int]:
+    """Return the offsets that a consumer gets."""
+    return [row["offset"] for row in await read_all(served, "t", start=start)]
+
+
+async def settled(served: Served) -> None:
+    """Wait until a snapshot is not older than this call."""
+    partition = await served.archive.partition("t", 0)
+    assert partition is not None
+    await partition.renewed()
+
+
+def metadata_of(names: list[str] | None) -> Any:
+    """Return the body of a Metadata request; None for all topics."""
+    types = module_of(Api.METADATA)
+    topics = None if names is None else [types.MetadataRequestTopic(name=name, topic_id=None) for name in names]
+    return types.MetadataRequest(
+        topics=None if topics is None else tuple(topics), include_topic_authorized_operations=False
+    )
+
+
+async def end_of_epoch(served: Served, epoch: int, current: int = -1) -> dict[str, Any]:
+    """Return the answer of OffsetForLeaderEpoch."""
+    types = module_of(Api.OFFSET_FOR_LEADER_EPOCH)
+    wanted = types.OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
+    body = types.OffsetForLeaderEpochRequest(topics=(types.OffsetForLeaderTopic(topic="t", partitions=(wanted,)),))
+    found: dict[str, Any] = (await call(served, Api.OFFSET_FOR_LEADER_EPOCH, body))["topics"][0]["partitions"][0]
+    return found
+
+
+def test_new_segments_appear_while_a_client_reads(archive: MadeArchive) -> None:
+    """A client at the end gets them by the next requests."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            assert await offsets(served) == list(range(30))
+            assert (await fetch(served, "t", 30, max_wait=0.0)).records == b""
+            archive.put_segment("t", 30, batches((30, 35), epoch=4))
+            archive.commit("t", 35, highest_base=30, epochs=((4, 0),))
+            await settled(served)
+            assert await offsets(served, 30) == list(range(30, 35))
+
+    run(read)
+
+
+def test_retention_under_a_reader_is_out_of_range(archive: MadeArchive) -> None:
+    """Also if the snapshot still has the segment that is gone."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+            assert (await fetch(served, "t", 20)).error is ErrorCode.none
+            archive.commit("t", 30, highest_base=20, epochs=((4, 0),), log_start=10)
+            keys = archive.partition("t")
+            archive.store.delete([keys.segment(SegmentName(0))])
+            assert (await fetch(served, "t", 0)).error is ErrorCode.offset_out_of_range
+            assert (await list_offset(served, "t", -2))["offset"] == 10
+
+    run(read)
+
+
+def test_an_election_that_replaced_records_is_noticed_by_epochs(archive: MadeArchive) -> None:
+    """A client with the former epoch is fenced, asks where its epoch ends, and reads from there."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            assert (await fetch(served, "t", 25, epoch=4)).error is ErrorCode.none
+            archive.put_segment("t", 20, batches((20, 22), epoch=4) + batches((22, 40), epoch=6), variant=True)
+            archive.commit("t", 40, highest_base=20, epochs=((4, 0), (6, 22)))
+            await settled(served)
+            assert (await fetch(served, "t", 30, epoch=4)).error is ErrorCode.fenced_leader_epoch
+            assert (await end_of_epoch(served, 4, current=6))["end_offset"] == 22
+            assert await offsets(served, 22) == list(range(22, 40))
+
+    run(read)
+
+
+def test_a_client_that_is_ahead_of_this_process_makes_it_look_again(archive: MadeArchive) -> None:
+    """Another process has told it a later end or epoch: it is not out of range."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+            assert await offsets(served) == list(range(30))
+            archive.put_segment("t", 30, batches((30, 35), epoch=5))
+            archive.commit("t", 35, highest_base=30, epochs=((4, 0), (5, 30)))
+            assert (await fetch(served, "t", 32, epoch=5)).error is ErrorCode.none
+
+    run(read)
+
+
+def test_a_hole_that_is_filled_ends_the_error(archive: MadeArchive) -> None:
+    """A client that repeats the request reads on."""
+    key = archive.partition("t").segment(SegmentName(10))
+    data, info = archive.store.get(key)
+    archive.store.delete([key])
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            assert (await fetch(served, "t", 10)).error is ErrorCode.corrupt_message
+            archive.store.put(key, data, metadata=info.metadata)
+            await settled(served)
+            assert await offsets(served, 10) == list(range(10, 30))
+
+    run(read)
+
+
+@pytest.mark.parametrize("level", ["commit", "segment"])
+def test_a_store_that_is_away_makes_clients_ask_again(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """The error is KAFKA_STORAGE_ERROR, and the next request succeeds."""
+    monkeypatch.setattr("ts_common.store.retry.OPERATION_POLICY.sleep", lambda _: None)
+    open_object, is_away = archive.store.open, [True]
+
+    def opened(key: str, byte_range: Any = None) -> Any:
+        if is_away[0] and key.endswith("offset.wm" if level == "commit" else ".log"):
+            raise StoreUnavailable(f"{key}: the store is away")
+        return open_object(key, byte_range)
+
+    monkeypatch.setattr(archive.store, "open", opened)
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            assert (await fetch(served, "t", 0)).error is ErrorCode.kafka_storage_error
+            is_away[0] = False
+            assert await offsets(served) == list(range(30))
+
+    run(read)
+
+
+def test_epochs_that_no_leader_had_have_no_end(archive: MadeArchive) -> None:
+    """As a broker answers: epoch and offset -1."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            found = await end_of_epoch(served, 9)
+            assert (found["leader_epoch"], found["end_offset"]) == (-1, -1)
+            assert (await end_of_epoch(served, 4))["end_offset"] == 30
+
+    run(read)
+
+
+def test_times_lead_to_the_first_record_with_them(archive: MadeArchive) -> None:
+    """Offset and timestamp; none beyond the last; the greatest of all for -3."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            found = await list_offset(served, "t", 1015)
+            assert (found["offset"], found["timestamp"], found["leader_epoch"]) == (15, 1015, 4)
+            assert (await list_offset(served, "t", 1030))["offset"] == -1
+            assert (await list_offset(served, "t", -3))["offset"] == 29
+            assert [(await list_offset(served, "t", at))["offset"] for at in (-1, -2, -4)] == [30, 0, 0]
+
+    run(read)
+
+
+def test_metadata_of_all_topics_reads_no_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of directories suffice; a named topic has the epochs of its commits."""
+    archive = MadeArchive(tmp_path / "archive")
+    for topic in ("a", "b"):
+        for number in range(3):
+            archive.put_segment(topic, 0, batches(*steps(0, 20), epoch=7), partition=number)
+            archive.commit(topic, 20, partition=number, epochs=((7, 0),))
+        archive.put_incarnations(topic, "AAAAAAAAAAAAAAAAAAAAAQ")
+    opened: list[str] = []
+    open_object = archive.store.open
+
+    def counted(key: str, byte_range: Any = None) -> Any:
+        opened.append(key)
+        return open_object(key, byte_range)
+
+    monkeypatch.setattr(archive.store, "open", counted)
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+            values = await call(served, Api.METADATA, metadata_of(None))
+            assert [(each["name"], len(each["partitions"])) for each in values["topics"]] == [("a", 3), ("b", 3)]
+            assert opened == []
+            (topic,) = (await call(served, Api.METADATA, metadata_of(["a"])))["topics"]
+            assert {each["leader_epoch"] for each in topic["partitions"]} == {7}
+            assert len(opened) == 4  # three commits, and the list of incarnations
+
+    run(read)
+
+
+def test_unknown_topics_and_partitions_have_the_errors_of_a_broker(archive: MadeArchive) -> None:
+    """In Metadata, ListOffsets and Fetch."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            (topic,) = (await call(served, Api.METADATA, metadata_of(["other"])))["topics"]
+            assert topic["error_code"] is ErrorCode.unknown_topic_or_partition
+            assert (await fetch(served, "other", 0)).error is ErrorCode.unknown_topic_or_partition
+            assert (await fetch(served, "t", 0, partition=5)).error is ErrorCode.unknown_topic_or_partition
+            found = await list_offset(served, "t", -1, partition=5)
+            assert found["error_code"] is ErrorCode.unknown_topic_or_partition
+
+    run(read)
