@@ -5,6 +5,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,9 +20,12 @@ from tests.docs.commands import blocks, commands
 from tests.spark.archives import Archive
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.errors import AccessDenied
+from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
+from ts_endpoint.groups.offsets import Committed, Unwritten
+from ts_endpoint.groups.offsets_store import OffsetsStore
 from ts_local.ports import LOOPBACK
 from ts_local.stores.moto import MotoServer
 from ts_uploader.findings import Severity
@@ -219,6 +223,37 @@ class Aws:
         return getattr(self.client, xform_name(name))(**given)
 
 
+def test_an_endpoint_may_write_offsets_of_groups_and_nothing_else(store_as: As) -> None:
+    """It reads the archive; reads, merges, lists and deletes groups. Puts and deletes of other keys are rejected."""
+    store_as("uploader")
+    archive = archive_of_one_topic("served")
+    keys = archive.partition("served")
+    archive.store.close()
+    store = store_as("endpoint")
+    assert store.get(keys.commit)[0]
+    groups = OffsetsStore(store, KEYS, lambda: 1)
+    orders = TopicPartition("orders", 0)
+    written = Unwritten("a/b", {orders: Committed(1, -1, 1, "")}, frozenset({orders}), 0, None, is_read=True)
+    base = groups.write(written)
+    later = replace(written, offsets={orders: Committed(2, -1, 2, "")}, etag=base.etag)
+    assert groups.write(later) == groups.read("a/b")
+    assert groups.write(written) == groups.read("a/b")  # its condition does not hold
+    assert [name for name, _ in groups.groups()] == ["a/b"]
+    assert removed(KEYS.offsets_of("a/b"))
+    assert list(groups.groups()) == []
+    for key in (
+        keys.commit,
+        keys.segment(SegmentName(0)),
+        keys.log_start,
+        KEYS.layout,
+        KEYS.ends_of(1),
+        "groups/a.json",
+    ):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+        assert not removed(key)
+
+
 def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
     store_as: As, aws: MotoServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,8 +290,8 @@ def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
 
 
 def test_no_policy_allows_more_than_it_names() -> None:
-    """No action by a pattern, no resource `*`; only the collector deletes objects, only the restorer versions."""
-    assert POLICIES == ["collector", "reader", "reader-kms", "restorer", "uploader", "uploader-kms"]
+    """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
+    assert POLICIES == ["collector", "endpoint", "reader", "reader-kms", "restorer", "uploader", "uploader-kms"]
     for name in POLICIES:
         for statement in json.loads(document(f"iam/{name}.json"))["Statement"]:
             actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
@@ -265,6 +300,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
             if statement["Effect"] == "Allow" and any("Delete" in action for action in actions):
                 assert (name, statement["Sid"]) in {
                     ("collector", "RemoveWhatExpired"),
+                    ("endpoint", "KeepOffsetsOfGroups"),
                     ("restorer", "RemoveDeleteMarkers"),
                 }
 

@@ -14,6 +14,7 @@ _ROOMS = (
     "docs",
     "tests",
     "ts_common",
+    "ts_endpoint",
     "ts_local",
     "ts_reader",
     "ts_spark",
@@ -22,7 +23,7 @@ _ROOMS = (
     "tsctl",
 )
 _CITED = re.compile(
-    r"\b(?:(protocol|reading|retention|table)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE
+    r"\b(?:(protocol|reading|retention|table|endpoint)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE
 )
 
 

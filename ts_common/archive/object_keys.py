@@ -12,6 +12,7 @@
     bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
     ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of a broker's partitions
+    ts-uploader~cluster~<cluster>/groups/<group, percent-encoded>.json the committed offsets of a consumer group
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` has the
@@ -22,6 +23,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import quote, unquote
 
 from ts_common.model import TopicPartition
 
@@ -38,6 +40,7 @@ PROBE_NAME = "ts-uploader~probe"
 CLUSTER_DIRECTORY = "ts-uploader~cluster~"
 LAYOUT_NAME = "layout.json"
 ENDS_DIRECTORY = "ends/"
+GROUPS_DIRECTORY = "groups/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
@@ -63,6 +66,11 @@ def entropy(cluster: str, partition: TopicPartition, bits: int) -> str:
         return ""
     digest = hashlib.md5(f"{cluster}-{partition}".encode(), usedforsecurity=False).digest()
     return format(int.from_bytes(digest, "big") >> (MAX_ENTROPY_BITS - bits), f"0{bits}b")
+
+
+def encoded_group(group: str) -> str:
+    """Return the id of a consumer group as a part of a key: all but letters, digits and `_.-~` is percent-encoded."""
+    return quote(group, safe="")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -197,6 +205,20 @@ class ClusterKeys:
     def ends_of(self, broker: int) -> str:
         """Return the key of a broker's ends."""
         return f"{self.ends}{broker}.json"
+
+    @property
+    def groups(self) -> str:
+        """The common prefix of the committed offsets of all groups."""
+        return self.cluster_prefix + GROUPS_DIRECTORY
+
+    def offsets_of(self, group: str) -> str:
+        """Return the key of a group's committed offsets."""
+        return f"{self.groups}{encoded_group(group)}.json"
+
+    def group_of(self, key: str) -> str | None:
+        """Return the group whose committed offsets have this key; None for any other key."""
+        group = unquote(key.removeprefix(self.groups).removesuffix(".json"))
+        return group if self.offsets_of(group) == key else None
 
     def _prefix_of(self, partition: TopicPartition) -> str:
         bits = entropy(self.cluster, partition, self.entropy_bits)

@@ -59,3 +59,23 @@ def test_a_segment_name_reads_back(name: SegmentName) -> None:
 def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
     """Objects with other names in the directory are ignored."""
     assert SegmentName.parse(file_name) is None
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [("reports", "reports"), ("a/b ü%", "a%2Fb%20%C3%BC%25"), ("", ""), ("..", ".."), ("A-z_0.9~", "A-z_0.9~")],
+)
+def test_a_group_is_percent_encoded_and_reads_back(group: str, name: str) -> None:
+    """No id of a group contains a slash in the key, or leads to the object of another group."""
+    keys = ClusterKeys("prod", 5)
+    key = keys.offsets_of(group)
+    assert key == f"ts-uploader~cluster~prod/groups/{name}.json"
+    assert keys.group_of(key) == group
+
+
+@pytest.mark.parametrize("name", ["a%2fb.json", "%61.json", "a", "a/b.json", "a b.json", "%FF.json"])
+def test_a_key_that_no_group_has_is_of_no_group(name: str) -> None:
+    """Another program wrote it."""
+    keys = ClusterKeys("prod", 5)
+    assert keys.group_of(keys.groups + name) is None
+    assert keys.group_of("ts-uploader~cluster~other/groups/a.json") is None

@@ -1,0 +1,212 @@
+"""The object of a group: its format, and how two writers share it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_store
+from tests.endpoint.groups.unsteady_store import UnsteadyStore
+from ts_common.errors import CorruptData, NewerFormat, StoreUnavailable
+from ts_common.model import TopicPartition
+from ts_endpoint.groups.offsets import Committed, Unwritten
+from ts_endpoint.groups.offsets_store import OffsetsStore, can_be_stored, decode_offsets, encode_offsets
+
+ORDERS = TopicPartition("orders", 0)
+PAYMENTS = TopicPartition("payments", 11)
+KEY = KEYS.offsets_of("g")
+
+partitions = st.builds(
+    TopicPartition,
+    st.text("abcXYZ019._~-", min_size=1, max_size=20),
+    st.integers(0, 2**31 - 1),
+)
+commits = st.builds(
+    Committed,
+    offset=st.integers(-(2**63), 2**63 - 1),
+    epoch=st.integers(-1, 2**31 - 1),
+    time=st.integers(0, 2**63 - 1),
+    metadata=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+)
+
+
+@pytest.fixture
+def inner(tmp_path: Path) -> Iterator[UnsteadyStore]:
+    store = UnsteadyStore(directory_store(tmp_path))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(inner: UnsteadyStore) -> OffsetsStore:
+    return offsets_store(inner)
+
+
+def at(offset: int, time: int = 1) -> Committed:
+    return Committed(offset, -1, time, "")
+
+
+def first(offsets: dict[TopicPartition, Committed]) -> Unwritten:
+    """Return a write of a process that has read that there is no object."""
+    return Unwritten("g", offsets, frozenset(offsets), 0, None, is_read=True)
+
+
+@given(st.dictionaries(partitions, commits, max_size=8), st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_offsets_read_back(offsets: dict[TopicPartition, Committed], group: str) -> None:
+    """Every offset, epoch, time and text, and every name of a group."""
+    assert decode_offsets(encode_offsets(group, offsets, BEGAN), group, "key") == offsets
+
+
+def test_the_object_has_the_form_that_the_page_describes() -> None:
+    """docs/store.md has an example of it."""
+    data = encode_offsets("reports/daily", {ORDERS: Committed(4711, 3, 1699999998000, "")}, BEGAN)
+    assert data == (
+        b'{"version":1,"group":"reports/daily","time":1700000000000,'
+        b'"partitions":{"orders-0":[4711,3,1699999998000,""]}}\n'
+    )
+    page = Path(__file__).parents[3] / "docs/store.md"
+    assert data.decode() in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"version":1}',
+        b'{"version":1,"group":"other","partitions":{}}',
+        b'{"version":1,"group":"g","partitions":[]}',
+        b'{"version":1,"group":"g","partitions":{"orders":[1,0,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-01":[1,0,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-2147483648":[1,0,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"a/b-0":[1,0,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,0]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[1.5,0,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[9223372036854775808,0,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[1,-2,0,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,-1,""]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,0,null]}}',
+        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,0,"\\ud800"]}}',
+    ],
+)
+def test_an_object_with_other_content_is_damage(data: bytes) -> None:
+    """The message names the object and the way out."""
+    with pytest.raises(CorruptData, match=r"groups/g\.json.*delete the object"):
+        decode_offsets(data, "g", "groups/g.json")
+
+
+def test_an_object_of_a_later_release_is_refused_and_kept(inner: UnsteadyStore, store: OffsetsStore) -> None:
+    """It is neither read nor overwritten."""
+    later = b'{"version":2,"group":"g","partitions":{}}'
+    inner.put(KEY, later)
+    with pytest.raises(NewerFormat):
+        store.read("g")
+    with pytest.raises(NewerFormat):
+        store.write(replace(first({ORDERS: at(1)}), is_read=False))
+    with pytest.raises(NewerFormat):
+        store.write(first({ORDERS: at(1)}))
+    assert inner.get(KEY)[0] == later
+
+
+def test_an_object_that_is_too_large_is_refused(inner: UnsteadyStore, store: OffsetsStore) -> None:
+    """Before its bytes are read."""
+    inner.put(KEY, bytes(33 << 20))
+    with pytest.raises(CorruptData, match="at most"):
+        store.read("g")
+
+
+def test_a_group_without_an_object_has_no_offsets(store: OffsetsStore) -> None:
+    """And a first write creates the object."""
+    assert store.read("g").offsets == {}
+    written = store.write(first({ORDERS: at(1)}))
+    assert store.read("g") == written
+    assert written.offsets == {ORDERS: at(1)}
+
+
+def test_commits_of_two_processes_are_merged(store: OffsetsStore) -> None:
+    """Of each partition the commit with the later time stays, whichever process writes last."""
+    base = store.write(first({ORDERS: at(1, 10), PAYMENTS: at(1, 10)}))
+    both = frozenset({ORDERS, PAYMENTS})
+    store.write(Unwritten("g", {ORDERS: at(5, 30), PAYMENTS: at(9, 20)}, both, 0, base.etag, is_read=True))
+    merged = store.write(Unwritten("g", {ORDERS: at(9, 20), PAYMENTS: at(5, 30)}, both, 0, base.etag, is_read=True))
+    assert merged.offsets == {ORDERS: at(5, 30), PAYMENTS: at(5, 30)}
+    assert store.read("g") == merged
+
+
+def test_what_a_process_did_not_change_never_wins(store: OffsetsStore) -> None:
+    """It is what the other process read too, or has replaced, even with an earlier time."""
+    base = store.write(first({ORDERS: at(1, 50)}))
+    store.write(Unwritten("g", {ORDERS: at(2, 40)}, frozenset({ORDERS}), 0, None, is_read=True))
+    ours = {ORDERS: at(1, 50), PAYMENTS: at(3, 60)}
+    merged = store.write(Unwritten("g", ours, frozenset({PAYMENTS}), 0, base.etag, is_read=True))
+    assert merged.offsets == {ORDERS: at(1, 50), PAYMENTS: at(3, 60)}
+
+
+def test_an_object_that_another_process_deleted_comes_back_with_new_commits_only(
+    inner: UnsteadyStore, store: OffsetsStore
+) -> None:
+    """The others were deleted with the group."""
+    base = store.write(first({ORDERS: at(1, 10)}))
+    inner.delete([KEY])
+    ours = {ORDERS: at(1, 10), PAYMENTS: at(3, 60)}
+    merged = store.write(Unwritten("g", ours, frozenset({PAYMENTS}), 0, base.etag, is_read=True))
+    assert merged.offsets == {PAYMENTS: at(3, 60)}
+
+
+def test_a_deletion_removes_the_object_but_no_later_commit(inner: UnsteadyStore, store: OffsetsStore) -> None:
+    """Commits of another process after the deletion stay."""
+    base = store.write(first({ORDERS: at(1, 10), PAYMENTS: at(1, 30)}))
+    deleted = Unwritten("g", {}, frozenset(), 20, base.etag, is_read=True)
+    assert store.write(deleted).offsets == {PAYMENTS: at(1, 30)}
+    assert store.write(replace(deleted, deleted_at=30)).offsets == {}
+    assert list(inner.list()) == []
+    assert store.write(replace(deleted, deleted_at=30)).offsets == {}
+
+
+@pytest.mark.parametrize(("silent", "dropped"), [(1, 0), (0, 1), (2, 0), (1, 1)])
+def test_a_write_without_a_response_is_resolved_by_reading(
+    inner: UnsteadyStore, store: OffsetsStore, silent: int, dropped: int
+) -> None:
+    """Whether the store has it or not, it is there afterwards, with the ETag for the next write."""
+    base = store.write(first({ORDERS: at(1)}))
+    inner.silent, inner.dropped = silent, dropped
+    changed = Unwritten("g", {ORDERS: at(2, 2)}, frozenset({ORDERS}), 0, base.etag, is_read=True)
+    written = store.write(changed)
+    assert store.read("g") == written
+    assert written.offsets == {ORDERS: at(2, 2)}
+
+
+def test_a_writer_that_always_comes_second_gives_up(inner: UnsteadyStore, store: OffsetsStore) -> None:
+    """The next flush tries again."""
+    writes = iter(range(100))
+
+    def another() -> None:
+        inner.before_put = lambda: None
+        data = encode_offsets("g", {PAYMENTS: at(next(writes))}, BEGAN)
+        inner.put(KEY, data)
+        inner.before_put = another
+
+    inner.before_put = another
+    with pytest.raises(StoreUnavailable, match="other processes changed it"):
+        store.write(first({ORDERS: at(1)}))
+    assert 2 < next(writes) < 10
+
+
+@pytest.mark.parametrize("group", ["", ".", "..", ".meta", "a/b", "a b%2Fü", "~", "x" * 200, "\x00\n"])
+def test_each_group_has_an_object_of_its_own(store: OffsetsStore, group: str) -> None:
+    """Every name that is not too long is stored, listed and read back."""
+    assert can_be_stored(group)
+    store.write(replace(first({ORDERS: at(1)}), group=group))
+    store.write(first({ORDERS: at(2)}))
+    assert store.read(group).offsets == {ORDERS: at(1)}
+    assert {name for name, _ in store.groups()} == {group, "g"}
+
+
+def test_other_objects_are_not_listed_as_groups(inner: UnsteadyStore, store: OffsetsStore) -> None:
+    """Such as one whose name is not encoded as this project does it."""
+    for name in ("a%2fb.json", "%61.json", "a.txt", "a/b.json"):
+        inner.put(KEYS.groups + name, b"")
+    assert list(store.groups()) == []

@@ -1,0 +1,1 @@
+"""Classic consumer groups, and the offsets that they commit."""

@@ -1,0 +1,51 @@
+"""Checks before every request of a group: permission, the group's id, and whether this process owns it."""
+
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from ts_endpoint.contract import Permissions, Session
+from ts_endpoint.groups.offsets_store import can_be_stored
+
+
+class Gate:
+    """Decides whether a request of a group is handled.
+
+    Args:
+        permissions: of users.
+        owns: returns whether this process is the coordinator of a group.
+        on_lost: called with a group that this process does not own.
+    """
+
+    def __init__(self, permissions: Permissions, owns: Callable[[str], bool], on_lost: Callable[[str], None]) -> None:
+        self._permissions = permissions
+        self._owns = owns
+        self._on_lost = on_lost
+        self.is_closed = False
+
+    def error_of(self, session: Session, group: str, *, may_be_empty: bool = False) -> ErrorCode | None:
+        """Return the error of a request; None if it is handled.
+
+        Args:
+            session: of the connection.
+            group: id of the group.
+            may_be_empty: whether the empty id is accepted, as Kafka does for offsets without a group.
+        """
+        if not self._permissions.may_use(session.user, group):
+            return ErrorCode.group_authorization_failed
+        if not (group or may_be_empty) or not can_be_stored(group):
+            return ErrorCode.invalid_group_id
+        if self.is_closed:
+            return ErrorCode.coordinator_not_available
+        if not self._owns(group):
+            self._on_lost(group)
+            return ErrorCode.not_coordinator
+        return None
+
+    def may_list(self, session: Session, group: str) -> bool:
+        """Return whether a list of groups has this one."""
+        return self._permissions.may_use(session.user, group) and self._owns(group)
+
+    def may_read(self, session: Session, topic: str) -> bool:
+        """Return whether a user may commit and fetch offsets of a topic."""
+        return self._permissions.may_read(session.user, topic)

@@ -1,0 +1,172 @@
+"""Requests of committed offsets: OffsetCommit and OffsetFetch."""
+
+from asyncio import AbstractEventLoop
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from ts_common.model import TopicPartition
+from ts_endpoint.contract import Handlers, Session
+from ts_endpoint.groups.coordinator import Coordinator
+from ts_endpoint.groups.gate import Gate
+from ts_endpoint.groups.keeper import Keeper, NotReadable
+from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.offsets import Committed, Offsets
+from ts_endpoint.groups.offsets_store import is_partition
+from ts_endpoint.protocol.replies import Values
+from ts_endpoint.protocol.requests import Request
+from ts_endpoint.protocol.versions import Api
+
+_SEVERAL_GROUPS_FROM: Final = 8
+_GROUP_ERROR_FROM: Final = 2
+_NO_OFFSET: Final = -1
+_NO_EPOCH: Final = -1
+
+
+class OffsetHandlers:
+    """Handlers of commits and fetches of offsets.
+
+    Args:
+        loop: the event loop.
+        gate: checks each request first.
+        coordinator: of the groups.
+        keeper: of their offsets.
+        limits: bounds of groups.
+    """
+
+    def __init__(
+        self, loop: AbstractEventLoop, gate: Gate, coordinator: Coordinator, keeper: Keeper, limits: Limits
+    ) -> None:
+        self._loop = loop
+        self._gate = gate
+        self._coordinator = coordinator
+        self._keeper = keeper
+        self._limits = limits
+
+    def handlers(self) -> Handlers:
+        """Return the handlers."""
+        return {Api.OFFSET_COMMIT: self._commit, Api.OFFSET_FETCH: self._fetch}
+
+    async def _commit(self, request: Request, session: Session) -> Values:
+        body = request.body
+        error = self._gate.error_of(session, body.group_id, may_be_empty=True)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        commits: dict[TopicPartition, tuple[int, int, str]] = {}
+        for topic in body.topics:
+            is_readable = self._gate.may_read(session, topic.name)
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                if error is not None:
+                    errors[partition] = error
+                elif not is_readable:
+                    errors[partition] = ErrorCode.topic_authorization_failed
+                elif not is_partition(*_of(partition)):
+                    errors[partition] = ErrorCode.unknown_topic_or_partition
+                else:
+                    epoch = max(getattr(each, "committed_leader_epoch", _NO_EPOCH), _NO_EPOCH)
+                    commits[partition] = each.committed_offset, epoch, each.committed_metadata or ""
+        if commits:
+            errors |= self._commit_to(request, commits)
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": errors[TopicPartition(topic.name, each.partition_index)],
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in body.topics
+            ]
+        }
+
+    def _commit_to(
+        self, request: Request, commits: Mapping[TopicPartition, tuple[int, int, str]]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        body = request.body
+        generation = body.generation_id if hasattr(body, "generation_id") else body.generation_id_or_member_epoch
+        instance = getattr(body, "group_instance_id", None)
+        error = self._coordinator.check_commit(body.group_id, generation, body.member_id, instance)
+        if error is not ErrorCode.none:
+            return dict.fromkeys(commits, error)
+        rows = [(partition, *commit) for partition, commit in commits.items()]
+        return dict(zip(commits, self._keeper.commit(body.group_id, rows), strict=True))
+
+    async def _fetch(self, request: Request, session: Session) -> Values:
+        body = request.body
+        deadline = self._loop.time() + self._limits.load
+        if request.version >= _SEVERAL_GROUPS_FROM:
+            return {"groups": [await self._of_group(each, session, deadline) for each in body.groups]}
+        found = await self._of_group(body, session, deadline)
+        if request.version < _GROUP_ERROR_FROM and found["error_code"] is not ErrorCode.none:
+            topics = [
+                {
+                    "name": topic.name,
+                    "partitions": [_fetched(index, None, found["error_code"]) for index in topic.partition_indexes],
+                }
+                for topic in body.topics
+            ]
+            return {"topics": topics}
+        return found
+
+    async def _of_group(self, wanted: Any, session: Session, deadline: float) -> Values:
+        group = wanted.group_id
+        error = self._gate.error_of(session, group, may_be_empty=True)
+        if error is None:
+            try:
+                offsets: Offsets = (await self._keeper.read(group, deadline)).offsets
+            except NotReadable as unreadable:
+                error = unreadable.error
+        if error is not None:
+            return {"group_id": group, "topics": (), "error_code": error}
+        topics = self._all_topics(offsets, session) if wanted.topics is None else None
+        return {
+            "group_id": group,
+            "error_code": ErrorCode.none,
+            "topics": topics if topics is not None else self._topics(wanted.topics, offsets, session),
+        }
+
+    def _all_topics(self, offsets: Offsets, session: Session) -> list[Values]:
+        """Return what a group committed, without topics that the user may not read."""
+        by_topic: dict[str, list[Values]] = {}
+        for partition, committed in sorted(offsets.items(), key=_partition_of):
+            by_topic.setdefault(partition.topic, []).append(_fetched(partition.partition, committed))
+        return [
+            {"name": topic, "partitions": partitions}
+            for topic, partitions in by_topic.items()
+            if self._gate.may_read(session, topic)
+        ]
+
+    def _topics(self, wanted: Iterable[Any], offsets: Offsets, session: Session) -> list[Values]:
+        topics: list[Values] = []
+        for topic in wanted:
+            may_read = self._gate.may_read(session, topic.name)
+            error = ErrorCode.none if may_read else ErrorCode.topic_authorization_failed
+            partitions = [
+                _fetched(index, offsets.get(TopicPartition(topic.name, index)) if may_read else None, error)
+                for index in topic.partition_indexes
+            ]
+            topics.append({"name": topic.name, "partitions": partitions})
+        return topics
+
+
+def _of(partition: TopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
+
+
+def _partition_of(item: tuple[TopicPartition, Committed]) -> TopicPartition:
+    return item[0]
+
+
+def _fetched(index: int, committed: Committed | None, error: ErrorCode = ErrorCode.none) -> Values:
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset if committed is not None else _NO_OFFSET,
+        "committed_leader_epoch": committed.epoch if committed is not None else _NO_EPOCH,
+        "metadata": committed.metadata if committed is not None else "",
+        "error_code": error,
+    }
