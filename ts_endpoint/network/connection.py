@@ -269,7 +269,7 @@ class Connection:
     async def _reply(self, request: Request, values: Values) -> None:
         try:
             pieces = encode_reply(request, values)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except Exception as error:
             self._shared.counters.failed_requests[request.api] += 1
             raise ConnectionEnds(f"{request.api.name} has a wrong reply: {error!r} at {_place(error)}") from error
         quotas = self._shared.quotas

@@ -1,8 +1,12 @@
 """Requests that an archive refuses: Produce and DeleteRecords change a topic, and SASL has no place after a login.
 
-Clients show a refusal so:
+What a user sees, tried with the clients:
 
-PLACEHOLDER
+- Java's producer reports `PolicyViolationException` with the text below, at once. Its default is an idempotent
+  producer, which fails before: "The node does not support INIT_PRODUCER_ID".
+- librdkafka's producer reports POLICY_VIOLATION for each message, without a further attempt.
+- A producer with `acks=0` expects no reply, so its connection ends, as on a broker.
+- `kafka-delete-records` prints `PolicyViolationException` for each partition.
 """
 
 from datetime import timedelta

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.endpoint.network.raw_client import RawClient, framed
-from tests.endpoint.network.small_cluster import SmallCluster, serve
+from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
 from ts_common.errors import ConfigurationError
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.security.login import MECHANISMS, Sasl, checked_mechanisms
@@ -195,6 +195,29 @@ def test_a_large_frame_before_the_login_ends_the_connection(users_file: Path) ->
     replies, ended = asked(users_file, handshake("PLAIN"), token(PLAIN_OF_ALICE), token(bytes(70_000)))
     assert replies[2].error_code is ErrorCode.illegal_sasl_state
     assert not ended
+
+
+def test_a_login_that_does_not_end_is_disconnected(users_file: Path) -> None:
+    """Requests that are allowed before a login do not prolong its time; one that ended has no such end."""
+    users = Users(users_file)
+    cluster = SmallCluster()
+
+    async def client() -> bool:
+        raw, other = [await RawClient.open(cluster.bootstrap) for _ in range(2)]
+        for api, version, fields in (handshake("PLAIN"), token(PLAIN_OF_ALICE)):
+            await other.ask(api, version, **fields)
+        advance(20)
+        await raw.ask(Api.API_VERSIONS, 0)
+        advance(11)
+        ended = await raw.ended()
+        await other.ask(Api.API_VERSIONS, 0)
+        for each in (raw, other):
+            await each.close()
+        return ended
+
+    assert serve(cluster, client, sasl=Sasl(MECHANISMS, users.keys, users.usual, 0.0))
+    assert cluster.server is not None
+    assert cluster.server.counters.ended == {"no login in time": 1}
 
 
 def test_a_listener_without_sasl_answers_a_handshake_with_an_illegal_state() -> None:

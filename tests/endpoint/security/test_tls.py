@@ -18,10 +18,9 @@ from cryptography.x509.oid import NameOID
 
 from tests.endpoint.network.raw_client import RawClient, framed
 from tests.endpoint.network.requests import FETCH, fetched
-from tests.endpoint.network.small_cluster import SmallCluster, serve
+from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
 from ts_common.errors import ConfigurationError
 from ts_endpoint.contract import Session
-from ts_endpoint.network.limits import Limits
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
@@ -175,12 +174,17 @@ def test_a_handshake_that_does_not_end_is_disconnected(certificates: Certificate
 
     async def client() -> bool:
         raw = await RawClient.open(cluster.bootstrap)
+        assert cluster.server is not None
+        while not cluster.server.connections:
+            await asyncio.sleep(0)
+        advance(31)
         ended = await raw.ended()
         await raw.close()
         return ended
 
-    limits = Limits(login_seconds=0.1)
-    assert serve(cluster, client, tls=Tls(TlsFiles(certificates.server, certificates.server_key)), limits=limits)
+    assert serve(cluster, client, tls=Tls(TlsFiles(certificates.server, certificates.server_key)))
+    assert cluster.server is not None
+    assert cluster.server.counters.ended == {"no login in time": 1}
 
 
 def test_a_client_without_tls_learns_from_the_log_of_a_listener_without(certificates: Certificates) -> None:

@@ -1,0 +1,103 @@
+"""What users of producers and of kafka-delete-records see: an archive is read-only."""
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
+from kio.schema.errors import ErrorCode
+
+from tests.endpoint.network.java_tools import DELETE_RECORDS, PRODUCER, run_tool
+from tests.endpoint.network.raw_client import RawClient
+from tests.endpoint.network.small_cluster import TOPIC, SmallCluster, serve
+from ts_endpoint.protocol.versions import Api
+from ts_local.jars import Line
+
+
+def test_librdkafkas_producer_reports_the_policy() -> None:
+    """The delivery report has POLICY_VIOLATION; the producer does not retry."""
+    cluster = SmallCluster()
+    reports = []
+
+    async def client() -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": False})
+        producer.produce(TOPIC, b"value", on_delivery=lambda error, _: reports.append(error))
+        await asyncio.to_thread(producer.flush, 30)
+
+    serve(cluster, client)
+
+    assert [each and each.name() for each in reports] == ["POLICY_VIOLATION"]
+    assert cluster.server is not None
+    assert cluster.server.counters.requests[Api.PRODUCE] == 1
+
+
+@pytest.mark.parametrize("line", ["4", pytest.param("3.9", marks=pytest.mark.full)])
+def test_javas_producer_shows_that_the_archive_is_read_only(line: Line) -> None:
+    """The console producer prints the message of the endpoint once."""
+    cluster = SmallCluster()
+
+    async def client() -> tuple[int | None, str]:
+        arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", TOPIC, "--request-required-acks", "1"]
+        arguments += ["--producer-property", "enable.idempotence=false"]
+        return await run_tool(PRODUCER[line], arguments, line=line, stdin=b"value\n")
+
+    _, printed = serve(cluster, client)
+
+    assert printed.count("this endpoint serves an archive, which is read-only") == 1
+
+
+def test_javas_tool_shows_that_records_cannot_be_deleted(tmp_path: Path) -> None:
+    """kafka-delete-records prints the error of each partition."""
+    cluster = SmallCluster()
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": TOPIC, "partition": 0, "offset": 5}]}))
+
+    async def client() -> tuple[int | None, str]:
+        arguments = ["--bootstrap-server", cluster.bootstrap, "--offset-json-file", str(file)]
+        return await run_tool(DELETE_RECORDS, arguments)
+
+    _, printed = serve(cluster, client)
+
+    assert "PolicyViolationException" in printed
+
+
+def test_delete_records_is_refused_for_each_partition() -> None:
+    """Every partition of the request is in the reply."""
+    cluster = SmallCluster()
+    partitions = tuple(DeleteRecordsPartition(partition_index=number, offset=-1) for number in range(3))  # type: ignore[arg-type]
+
+    async def client() -> object:
+        raw = await RawClient.open(cluster.bootstrap)
+        topics = (DeleteRecordsTopic(name=TOPIC, partitions=partitions),)  # type: ignore[arg-type]
+        reply = await raw.ask(Api.DELETE_RECORDS, 2, topics=topics, timeout=timedelta(0))
+        await raw.close()
+        return [(each.partition_index, each.error_code) for each in reply.topics[0].partitions]
+
+    assert serve(cluster, client) == [(number, ErrorCode.policy_violation) for number in range(3)]
+
+
+def test_a_producer_without_acknowledgements_is_disconnected() -> None:
+    """With acks=0 no reply exists, so the end of the connection is the only refusal."""
+    cluster = SmallCluster()
+    errors = []
+
+    async def client() -> None:
+        settings = {"bootstrap.servers": cluster.bootstrap, "acks": 0, "log_level": 0}
+        producer = Producer({**settings, "error_cb": lambda error: errors.append(error.name())})
+        producer.produce(TOPIC, b"value")
+
+        def poll() -> None:
+            while not errors:
+                producer.poll(0.05)
+
+        await asyncio.to_thread(poll)
+        producer.purge()
+        await asyncio.to_thread(producer.flush, 30)
+
+    serve(cluster, client)
+
+    assert cluster.server is not None
+    assert cluster.server.counters.ended["ConnectionEnds"] >= 1
