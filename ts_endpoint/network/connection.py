@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import ssl
 import traceback
 from datetime import timedelta
 from enum import Enum, auto
@@ -125,15 +126,20 @@ class Connection:
                     return
                 if not await self._serve(frame):
                     break
+                del frame  # not kept while the client is idle
+                await asyncio.sleep(0)  # a client whose requests are always there does not stop the others
             self._enter(Phase.PARTING, _PART_SECONDS)
             await self._channel.part()
         except asyncio.CancelledError:
             self._count_end(self._reason)
         except (ConnectionEnds, MalformedRequest, UnexpectedRequest) as error:
             self._count_end(str(error), kind=type(error).__name__)
-        except OSError as error:
-            if self._phase is Phase.OPENING and getattr(error, "reason", None):  # of TLS, not of the network
-                self._count_end(f"TLS failed: {error.reason}", kind="tls")  # type: ignore[attr-defined]
+        except ssl.SSLEOFError:  # a health check of a load balancer connects and sends nothing
+            pass
+        except ssl.SSLError as error:
+            self._count_end(f"TLS failed: {error.reason or error}", kind="tls")
+        except OSError:  # the client reset the connection, or does not answer
+            pass
         finally:
             self._channel.close()
             self._shared.in_flight.release(self.session)

@@ -7,6 +7,7 @@ the same computation, with the same text.
 
 import asyncio
 import hashlib
+import ipaddress
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,14 @@ class Step:
     values: Values
     user: str | None = None
     refused: str | None = None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a listener's host is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def checked_mechanisms(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import sys
 from typing import Any
 
 import psutil
@@ -181,6 +182,41 @@ def test_no_bytes_crash_the_server(drawn: list[bytes]) -> None:
     with structlog.testing.capture_logs() as logs:
         serve(cluster, client)
     assert {line["event"] for line in logs} <= {"connection_closed"}
+
+
+def test_a_client_that_sends_requests_without_an_end_does_not_stop_the_others() -> None:
+    """Its next request is always there; another client is served in between."""
+    cluster = SmallCluster()
+    script = (
+        "import socket, sys, threading\n"
+        "raw = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+        "frames = bytes.fromhex(sys.argv[3]) * 1000\n"
+        "def flood():\n"
+        "    while True: raw.sendall(frames)\n"
+        "threading.Thread(target=flood, daemon=True).start()\n"
+        "while raw.recv(1 << 20): pass\n"
+    )
+
+    async def client() -> None:
+        assert cluster.server is not None
+        requests = cluster.server.counters.requests
+        host, _, port = cluster.bootstrap.rpartition(":")
+        frame = framed(Api.API_VERSIONS, 0).hex()
+        flooder = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", script, host, port, frame), stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            while requests[Api.API_VERSIONS] < 1000:
+                await asyncio.sleep(0)
+            other = await RawClient.open(cluster.bootstrap)
+            for _ in range(10):
+                await answered(other)
+            await other.close()
+        finally:
+            flooder.kill()
+            await flooder.wait()
+
+    serve(cluster, client)
 
 
 @pytest.mark.full

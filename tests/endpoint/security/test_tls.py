@@ -136,6 +136,24 @@ def test_bytes_that_are_no_tls_end_their_connection_alone(certificates: Certific
     assert cluster.server.counters.ended["tls"] == 1
 
 
+def test_a_health_check_of_a_load_balancer_is_not_logged(certificates: Certificates) -> None:
+    """A connection without a byte is no attempt to use TLS."""
+    cluster = SmallCluster()
+
+    async def client() -> None:
+        for _ in range(3):
+            raw = await RawClient.open(cluster.bootstrap)
+            await raw.close()
+        assert cluster.server is not None
+        while cluster.server.counters.accepted < 3 or cluster.server.connections:
+            await asyncio.sleep(0)
+
+    with structlog.testing.capture_logs() as logs:
+        serve(cluster, client, tls=Tls(TlsFiles(certificates.server, certificates.server_key)))
+
+    assert logs == []
+
+
 def test_garbage_inside_tls_ends_its_connection(certificates: Certificates) -> None:
     """After the handshake the frames are checked as without TLS."""
     cluster = SmallCluster()
@@ -166,6 +184,8 @@ def test_garbage_between_records_of_tls_ends_its_connection(certificates: Certif
         await raw.close()
 
     serve(cluster, client, tls=Tls(TlsFiles(certificates.server, certificates.server_key)))
+    assert cluster.server is not None
+    assert cluster.server.counters.ended["tls"] == 1
 
 
 def test_a_handshake_that_does_not_end_is_disconnected(certificates: Certificates) -> None:
