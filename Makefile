@@ -64,6 +64,8 @@ docs: $(READY)
 	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
 	$(BIN)/python -m ts_uploader.cli_page --man > man/ts-uploader.1
 	$(BIN)/python -m tsctl.cli_page --man > man/tsctl.1
+	$(BIN)/python -m ts_endpoint.cli_page > docs/endpoint-cli.md
+	$(BIN)/python -m ts_endpoint.cli_page --man > man/ts-endpoint.1
 
 # The release in dist/. WHEELS="agent tsctl" adds the dependencies of these extras, for hosts without an index.
 dist: $(READY)

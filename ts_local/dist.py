@@ -37,6 +37,7 @@ EXTRAS = (
     "reader",
     "schemas",
     "tables",
+    "endpoint",
     "spark",
     "pyspark",
     "gcs",

@@ -38,7 +38,7 @@ def test_the_wheel_contains_every_file_of_the_packages(release: Path) -> None:
     }
     manuals = {name for name in names if name.endswith((".1",))}
     assert names - manuals == expected
-    assert {Path(name).name for name in manuals} == {"ts-uploader.1", "tsctl.1"}
+    assert {Path(name).name for name in manuals} == {"ts-uploader.1", "tsctl.1", "ts-endpoint.1"}
 
 
 def test_every_package_of_the_checkout_is_released() -> None:

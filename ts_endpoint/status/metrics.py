@@ -94,13 +94,16 @@ FAMILIES: Final = (
     ),
     Family("store_received_bytes", "counter", "Bytes of objects that stores sent."),
     Family("store_throttled_requests", "counter", "Requests that a store rejected with SlowDown; each is repeated."),
-    Family("groups", "gauge", "Groups in memory."),
+    Family("groups", "gauge", "Groups in memory, by their state as Kafka's tools name it.", ("state",)),
     Family("group_members", "gauge", "Members of groups."),
-    Family("offset_commits", "counter", "Commits of offsets by groups."),
+    Family("group_rebalances", "counter", "Generations of groups that began with a member."),
+    Family("offset_commits", "counter", "Offsets that groups committed."),
+    Family("offset_unwritten_groups", "gauge", "Groups with commits that the store does not have."),
     Family("offset_flush_failures", "counter", "Offsets of a group that could not be written; they are kept."),
     Family(
         "offset_read_failures", "counter", "Offsets of a group that could not be read; the client repeats its request."
     ),
+    Family("offset_flush_age_seconds", "gauge", "Seconds since the store had everything that was committed before."),
     Family("peer_up", "gauge", "1 while another process of the cluster answers, 0 while it is down.", ("peer",)),
     Family("peers_differ", "gauge", "Other processes that have another --peers or --cluster than this one."),
     Family("loop_age_seconds", "gauge", "Seconds since the event loop last ran; more than a second is overload."),

@@ -1,4 +1,4 @@
-"""Whether the event loop still runs: a task sets the time, and the thread of the pages reads its age."""
+"""Whether the event loop still runs: a timer sets the time, and the thread of the pages reads its age."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,11 +14,18 @@ class Pulse:
     Args:
         clock: seconds, monotonic.
         beat_seconds: between two beats.
+        on_beat: called on the loop at each beat.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic, beat_seconds: float = BEAT_SECONDS) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = monotonic,
+        beat_seconds: float = BEAT_SECONDS,
+        on_beat: Callable[[], None] = lambda: None,
+    ) -> None:
         self._clock = clock
         self._beat_seconds = beat_seconds
+        self._on_beat = on_beat
         self._last = clock()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -30,6 +37,7 @@ class Pulse:
     def start(self) -> None:
         """Beat on the running loop until `stop`."""
         self._last = self._clock()
+        self._on_beat()
         self._timer = asyncio.get_running_loop().call_later(self._beat_seconds, self.start)
 
     def stop(self) -> None:

@@ -1,0 +1,268 @@
+"""One process of the endpoint: it builds all rooms, serves until it is told to stop, and stops in order."""
+
+import asyncio
+import errno
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from ts_common.errors import AddressInUse, ConfigurationError, QueryError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.reading.topics import nothing_under
+from ts_endpoint.contract import Handlers
+from ts_endpoint.data.cache import ChunkCache
+from ts_endpoint.data.feeds import Feeds
+from ts_endpoint.data.reads import Reads
+from ts_endpoint.groups.groups import Groups
+from ts_endpoint.groups.offsets_store import OffsetsStore
+from ts_endpoint.network.flow import BytesInFlight
+from ts_endpoint.network.server import Server
+from ts_endpoint.peers.cluster import STOPPING, Peers, PeerStatus
+from ts_endpoint.peers.handlers import describe_cluster, find_coordinator
+from ts_endpoint.protocol.versions import Api
+from ts_endpoint.requests.context import Context
+from ts_endpoint.requests.fetch import FetchHandler
+from ts_endpoint.requests.metadata import DescribeConfigsHandler, MetadataHandler
+from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
+from ts_endpoint.serving.options import GroupOffsets, OnHole, Settings
+from ts_endpoint.serving.readings import readings
+from ts_endpoint.serving.security import Security, secured
+from ts_endpoint.serving.stores import Stores, open_stores
+from ts_endpoint.status.metrics import make_registry
+from ts_endpoint.status.pages import Pages, Verdict
+from ts_endpoint.status.pulse import Pulse
+from ts_endpoint.status.request_counts import RequestCounts
+from ts_endpoint.topics.archive import ServedArchive
+from ts_endpoint.topics.catalog import Catalog
+
+log = structlog.get_logger("ts_endpoint")
+
+_MIB: Final = 1 << 20
+_SMALL_REQUESTS: Final = 16  # threads for lists, commits and offsets
+_SEGMENT_READS: Final = 32  # threads for bytes of segments
+_GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
+_HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
+
+
+class _Room:
+    """The bytes that one more reply may have."""
+
+    def __init__(self, in_flight: BytesInFlight) -> None:
+        self._in_flight = in_flight
+
+    def free(self) -> int:
+        return self._in_flight.limit - self._in_flight.used
+
+
+class Endpoint:
+    """Builds all rooms on the running event loop; `run` serves.
+
+    Args:
+        settings: of the process.
+        stores: of the archive; `run` closes them.
+        security: of the listener.
+
+    Raises:
+        ConfigurationError: `--http-address` cannot be used.
+        AddressInUse: another program listens at `--http-address`.
+    """
+
+    def __init__(self, settings: Settings, stores: Stores, security: Security) -> None:
+        options = settings.options
+        self._settings = settings
+        self._stores = stores
+        self._is_serving = False
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_SMALL_REQUESTS, "small-requests"))
+        self._segment_threads = ThreadPoolExecutor(_SEGMENT_READS, "segment-reads")
+        cluster = stores.name.keys.cluster
+        self._peers = Peers(cluster, settings.peers, settings.own, self._peers_changed)
+        self._archive = ServedArchive(
+            Catalog(
+                stores.locations,
+                stores.locate,
+                refresh_seconds=options.refresh,
+                with_incarnations=options.incarnations,
+            ),
+            options.refresh,
+        )
+        self._cache = ChunkCache(options.cache_mib * _MIB)
+        self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
+        self._reads = Reads(self._feeds, self._segment_threads, passes_holes=options.on_hole is OnHole.SKIP)
+        in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
+        self._groups = Groups(self._offsets_store(), security.permissions, self._peers.owns_group)
+        self._group_numbers = self._groups.numbers()
+        self._pulse = Pulse(on_beat=self._count_groups)
+        self._requests = RequestCounts()
+        self._server = Server(
+            self._requests.around(self._handlers(security, in_flight)),
+            host=settings.listen.host,
+            port=settings.listen.port,
+            limits=settings.limits,
+            tls=security.tls,
+            sasl=security.sasl,
+            in_flight=in_flight,
+            quotas=security.quotas,
+            audit=security.audit,
+        )
+        self._pages = Pages(options.http_address, self._registry(), self._health, self._readiness)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until an event is set, then hand over to other processes, write offsets and end connections.
+
+        Args:
+            stop: set by a signal.
+
+        Raises:
+            ConfigurationError, AddressInUse: the process cannot listen.
+            QueryError: the archive has no topic.
+            StoreUnavailable, AccessDenied, BucketMissing, CorruptData: the archive cannot be listed.
+        """
+        try:
+            await self._begin()
+            await stop.wait()
+            await self._hand_over()
+        finally:
+            await self._close()
+
+    async def _begin(self) -> None:
+        topics = await self._archive.topics()
+        if not topics:
+            raise QueryError(self._nothing())
+        await self._listen()
+        self._pulse.start()
+        self._pages.start()
+        self._peers.start()
+        self._is_serving = True
+        log.info(
+            "endpoint_started",
+            listen=str(self._settings.listen),
+            advertised=str(self._settings.own.address),
+            pages=self._pages.address,
+            topics=len(topics),
+            processes=len(self._settings.peers),
+        )
+        if self._settings.is_open:
+            log.warning("listener_open", remedy="set --users, or --tls-client-ca: everyone who connects reads all")
+
+    async def _listen(self) -> None:
+        address = self._settings.listen
+        try:
+            await self._server.start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                problem = f"--listen {address}: another program listens there, perhaps another endpoint"
+                raise AddressInUse(f"{problem}; end it, or name another host:port") from error
+            reason = error.strerror or str(error)
+            raise ConfigurationError(
+                "--listen", [f"cannot listen on {address}: {reason}; name another host:port"]
+            ) from error
+
+    async def _hand_over(self) -> None:
+        """Leave partitions and groups to the other processes, which read `stopping` meanwhile."""
+        log.info("endpoint_stopping", connections=self._server.connections)
+        await asyncio.sleep(self._peers.leave())
+
+    async def _close(self) -> None:
+        """Write offsets, answer what was requested, and close."""
+        await self._groups.close()
+        await self._server.close(_GRACE_SECONDS)
+        await self._peers.close()
+        self._pulse.stop()
+        self._pages.stop()
+        self._segment_threads.shutdown(wait=False, cancel_futures=True)
+        self._stores.close()
+        if self._peers.is_leaving:
+            log.info("endpoint_stopped")
+
+    def _handlers(self, security: Security, in_flight: BytesInFlight) -> Handlers:
+        context = Context(self._archive, self._peers, security.permissions, self._peers.cluster)
+        return {
+            Api.METADATA: MetadataHandler(context),
+            Api.DESCRIBE_CONFIGS: DescribeConfigsHandler(context),
+            Api.LIST_OFFSETS: ListOffsetsHandler(context),
+            Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(context),
+            Api.FETCH: FetchHandler(context, self._reads, _Room(in_flight), security.audit),
+            Api.FIND_COORDINATOR: find_coordinator(self._peers, security.permissions),
+            Api.DESCRIBE_CLUSTER: describe_cluster(self._peers),
+            **self._groups.handlers(),
+        }
+
+    def _offsets_store(self) -> OffsetsStore | None:
+        if self._settings.options.groups is GroupOffsets.MEMORY:
+            return None
+        location = self._stores.locations[0]
+        return OffsetsStore(location.store, location.keys, lambda: time.time_ns() // 1_000_000)
+
+    def _registry(self) -> CollectorRegistry:
+        return make_registry(
+            readings(
+                server=self._server,
+                requests=self._requests,
+                archive=self._archive,
+                cache=self._cache,
+                feeds=self._feeds,
+                reads=self._reads,
+                groups=lambda: self._group_numbers,
+                stores=self._stores,
+                peers=self._peers,
+                pulse=self._pulse,
+            )
+        )
+
+    def _health(self) -> Verdict:
+        """Return the answer of `/healthz`; on a thread of the pages."""
+        is_hung = self._pulse.age > _HUNG_SECONDS
+        status = "failing" if is_hung else STOPPING if self._peers.is_leaving else "ok"
+        facts = {**self._peers.health_fields(), "connections": self._server.connections, "loop_age": self._pulse.age}
+        return Verdict(status, status == "ok", facts)
+
+    def _readiness(self) -> Verdict:
+        """Return the answer of `/readyz`; on a thread of the pages."""
+        is_ready = self._is_serving and not self._peers.is_leaving
+        facts = {
+            "listening": self._is_serving,
+            "partitions_in_memory": self._archive.used,
+            "peers": {each.address: _described(each) for each in self._peers.others()},
+        }
+        return Verdict("ready" if is_ready else "waiting", is_ready, facts)
+
+    def _count_groups(self) -> None:
+        self._group_numbers = self._groups.numbers()
+
+    def _peers_changed(self) -> None:
+        self._groups.ownership_changed()
+
+    def _nothing(self) -> str:
+        name = self._stores.name
+        stores = [location.store for location in self._stores.locations]
+        if len(stores) == 1:
+            return nothing_under(stores[0], name.keys, name.option)
+        locations = ", ".join(store.location for store in stores)
+        return f"{locations} have no objects of cluster {name.keys.cluster}; check the file's locations and its name"
+
+
+def _described(peer: PeerStatus) -> str:
+    if not peer.is_up:
+        return f"down: {peer.reason}"
+    return "up, with another --peers or --cluster" if peer.differs else "up"
+
+
+async def serve(settings: Settings, stop_on: Callable[[Callable[[], None]], None]) -> None:
+    """Run a process of the endpoint.
+
+    Args:
+        settings: of the process.
+        stop_on: gets the function that begins the stop, which is called on the event loop.
+
+    Raises:
+        OperatorError, TransientError, CorruptData: the process cannot begin to serve.
+    """
+    stop = asyncio.Event()
+    stop_on(stop.set)
+    security = secured(settings)
+    stores = await asyncio.to_thread(open_stores, settings.archive)
+    await Endpoint(settings, stores, security).run(stop)

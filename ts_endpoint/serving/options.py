@@ -1,0 +1,222 @@
+"""The options of `ts-endpoint serve`, checked together, so that all mistakes are in one message."""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from ts_common.errors import ConfigurationError
+from ts_common.http_server.listening import host_and_port
+from ts_common.reading.archive_name import ArchiveName, name_archive
+from ts_endpoint.network.limits import Limits
+from ts_endpoint.peers.addresses import Address, Peer, own_entry, parse_address, parse_peers
+from ts_endpoint.security.login import checked_mechanisms
+from ts_endpoint.security.tls import TlsFiles
+
+SOURCE: Final = "command line"
+_ANY_ADDRESS: Final = {"0.0.0.0", "::"}  # noqa: S104  (they are rejected where a client would get them)
+_LEAST_MIB: Final = 16
+
+
+class OnHole(StrEnum):
+    """What clients get where offsets are lost."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class GroupOffsets(StrEnum):
+    """Where committed offsets of groups are kept."""
+
+    STORE = "store"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options as they were given; `ts_endpoint.cli` describes each."""
+
+    config: Path | None
+    url: str | None
+    cluster: str | None
+    entropy_bits: int | None
+    listen: str
+    advertise: str | None
+    peers: str | None
+    http_address: str
+    refresh: float
+    on_hole: OnHole
+    incarnations: bool
+    groups: GroupOffsets
+    tls_certificate: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    users: Path | None
+    sasl_mechanisms: Sequence[str]
+    allow_plaintext_passwords: bool
+    audit_log: Path | None
+    max_connections: int
+    max_connections_per_host: int
+    in_flight_mib: int
+    cache_mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the options mean.
+
+    Attributes:
+        archive: which one.
+        listen: address of the listener.
+        peers: all processes of the cluster, in order.
+        own: this process.
+        tls: files of the listener; None for plain TCP.
+        mechanisms: of SASL; empty without SASL.
+        limits: of the listener.
+        options: the others, which need no further check.
+    """
+
+    archive: ArchiveName
+    listen: Address
+    peers: Sequence[Peer]
+    own: Peer
+    tls: TlsFiles | None
+    mechanisms: Sequence[str]
+    limits: Limits
+    options: Options
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everyone who reaches the listener may read everything, and others than this machine reach it."""
+        has_logins = self.mechanisms or (self.tls is not None and self.tls.client_authorities is not None)
+        return not has_logins and not _is_loopback(self.listen.host)
+
+
+class _Problems:
+    """Collects the mistakes of several checks."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, error: ConfigurationError) -> None:
+        prefix = "" if error.source == SOURCE else f"{error.source}: "
+        self.found += [f"{prefix}{problem}" for problem in error.problems]
+
+
+def check(options: Options) -> Settings:
+    """Return what the options mean.
+
+    Raises:
+        ConfigurationError: with every mistake and its way out.
+    """
+    problems = _Problems()
+    archive = listen = tls = None
+    listed: list[Peer] = []
+    mechanisms: Sequence[str] = ()
+    try:
+        archive = name_archive(options.config, options.url, options.cluster, options.entropy_bits)
+    except ConfigurationError as error:
+        problems.add(error)
+    try:
+        listen = parse_address(options.listen, "--listen")
+        listed, own = _processes(options, listen)
+    except ConfigurationError as error:
+        problems.add(error)
+    try:
+        tls = _tls_files(options)
+        mechanisms = _mechanisms(options, listen, is_encrypted=tls is not None)
+    except ConfigurationError as error:
+        problems.add(error)
+    problems.found += _numbers(options)
+    if problems.found or archive is None or listen is None:
+        raise ConfigurationError(SOURCE, problems.found)
+    return Settings(
+        archive=archive,
+        listen=listen,
+        peers=listed,
+        own=own,
+        tls=tls,
+        mechanisms=mechanisms,
+        limits=Limits(
+            connections=options.max_connections,
+            connections_per_host=min(options.max_connections, options.max_connections_per_host),
+        ),
+        options=options,
+    )
+
+
+def _processes(options: Options, listen: Address) -> tuple[list[Peer], Peer]:
+    """Return all processes of the cluster, and this one."""
+    _, http_port = host_and_port(options.http_address)
+    advertised = listen if options.advertise is None else parse_address(options.advertise, "--advertise")
+    if advertised.host in _ANY_ADDRESS:
+        problem = f"clients would be sent to {advertised}, which is no address to connect to"
+        raise ConfigurationError("--advertise", [f"{problem}: give host:port as clients reach this process"])
+    if options.peers is None:
+        own = Peer(0, advertised, Address(advertised.host, http_port))
+        return [own], own
+    listed = parse_peers(options.peers, http_port)
+    own = own_entry(listed, advertised)
+    _check_health_address(options, listed, own)
+    return listed, own
+
+
+def _check_health_address(options: Options, listed: Sequence[Peer], own: Peer) -> None:
+    """Reject an HTTP address that the other processes cannot reach."""
+    host, port = host_and_port(options.http_address)
+    if own.health.port != port:
+        problem = f"the other processes read the health of this one at {own.health}, and it serves it at port {port}"
+        raise ConfigurationError("--http-address", [f"{problem}: make both equal, here or in --peers"])
+    if len(listed) > 1 and _is_loopback(host) and not _is_loopback(own.health.host):
+        problem = f"the other processes read the health of this one at {own.health}, and {host} is loopback"
+        raise ConfigurationError("--http-address", [f"{problem}: listen on an address that they reach"])
+
+
+def _tls_files(options: Options) -> TlsFiles | None:
+    certificate, key = options.tls_certificate, options.tls_key
+    if certificate is None and key is None:
+        if options.tls_client_ca is not None:
+            raise ConfigurationError("--tls-client-ca", ["it needs --tls-certificate and --tls-key"])
+        return None
+    if certificate is None or key is None:
+        raise ConfigurationError(SOURCE, ["--tls-certificate and --tls-key belong together: give both"])
+    return TlsFiles(certificate, key, options.tls_client_ca)
+
+
+def _mechanisms(options: Options, listen: Address | None, *, is_encrypted: bool) -> Sequence[str]:
+    """Return the mechanisms of SASL: by default there is SASL if there are users and no certificates of clients."""
+    if options.users is None:
+        if options.sasl_mechanisms:
+            raise ConfigurationError("--sasl-mechanism", ["it needs --users, the file with the keys of users"])
+        return ()
+    if options.tls_client_ca is not None and not options.sasl_mechanisms:
+        return ()
+    return checked_mechanisms(
+        options.sasl_mechanisms,
+        is_encrypted=is_encrypted,
+        is_loopback=listen is not None and _is_loopback(listen.host),
+        plaintext_passwords=options.allow_plaintext_passwords,
+    )
+
+
+def _numbers(options: Options) -> list[str]:
+    problems = []
+    for name, value, least in (
+        ("--max-connections", options.max_connections, 1),
+        ("--max-connections-per-host", options.max_connections_per_host, 1),
+        ("--in-flight-mib", options.in_flight_mib, _LEAST_MIB),
+        ("--cache-mib", options.cache_mib, _LEAST_MIB),
+        ("--refresh", options.refresh, 1),
+    ):
+        if not value >= least:  # also rejects nan
+            problems.append(f"{name}={value:g}: at least {least} is expected")
+    return problems
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,94 @@
+"""Which number of which room each metric is."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ts_endpoint.data.cache import ChunkCache
+from ts_endpoint.data.feeds import Feeds
+from ts_endpoint.data.reads import Reads
+from ts_endpoint.groups.groups import GroupNumbers
+from ts_endpoint.network.server import Server
+from ts_endpoint.peers.cluster import Peers
+from ts_endpoint.serving.stores import Stores
+from ts_endpoint.status.metrics import Reading
+from ts_endpoint.status.pulse import Pulse
+from ts_endpoint.status.request_counts import RequestCounts
+from ts_endpoint.topics.archive import ServedArchive
+
+
+def readings(
+    *,
+    server: Server,
+    requests: RequestCounts,
+    archive: ServedArchive,
+    cache: ChunkCache,
+    feeds: Feeds,
+    reads: Reads,
+    groups: Callable[[], GroupNumbers],
+    stores: Stores,
+    peers: Peers,
+    pulse: Pulse,
+) -> Mapping[str, Reading]:
+    """Return the readings of all metrics; they are called on a thread of the pages.
+
+    Args:
+        server: the listener.
+        requests: counted around handlers.
+        archive: topics and partitions.
+        cache: of chunks of segments.
+        feeds: reads of segments.
+        reads: of partitions.
+        groups: returns the numbers of groups, on any thread.
+        stores: of the archive.
+        peers: the processes of the cluster.
+        pulse: of the event loop.
+    """
+    network, in_flight = server.counters, server.in_flight
+    return {
+        "connections": lambda: server.connections,
+        "connections_accepted": lambda: network.accepted,
+        "connections_refused": lambda: _labelled(network.refused),
+        "connections_ended": lambda: _labelled(network.ended),
+        "accept_pauses": lambda: network.accept_pauses,
+        "failed_logins": lambda: _labelled(network.failed_logins),
+        "requests": lambda: _labelled(network.requests),
+        "request_errors": lambda: dict(requests.errors),
+        "failed_requests": lambda: _labelled(network.failed_requests),
+        "received_bytes": lambda: network.bytes_received,
+        "sent_bytes": lambda: network.bytes_sent,
+        "fetch_seconds": requests.fetches,
+        "throttled_seconds": lambda: network.throttled_seconds,
+        "in_flight_bytes": lambda: in_flight.used,
+        "in_flight_limit_bytes": lambda: in_flight.limit,
+        "cache_bytes": lambda: cache.nbytes,
+        "cache_limit_bytes": lambda: cache.most_bytes,
+        "cache_hits": lambda: cache.hits,
+        "cache_misses": lambda: cache.misses,
+        "segment_reads": lambda: feeds.begun,
+        "shared_segment_reads": lambda: feeds.shared,
+        "rewritten_ranges": lambda: reads.rewritten,
+        "used_partitions": lambda: archive.used,
+        "holes_passed_over": lambda: reads.passed_over.holes,
+        "hole_offsets_passed_over": lambda: reads.passed_over.offsets,
+        "store_requests": lambda: _labelled(stores.counts.requests),
+        "store_failures": lambda: _labelled(stores.counts.failures),
+        "store_received_bytes": lambda: stores.counts.bytes_received,
+        "store_throttled_requests": lambda: stores.pace.refused,
+        "groups": lambda: _labelled(groups().groups),
+        "group_members": lambda: groups().members,
+        "group_rebalances": lambda: groups().rebalances,
+        "offset_commits": lambda: groups().commits,
+        "offset_unwritten_groups": lambda: groups().unwritten_groups,
+        "offset_flush_failures": lambda: groups().flush_failures,
+        "offset_read_failures": lambda: groups().read_failures,
+        "offset_flush_age_seconds": lambda: groups().seconds_since_flush,
+        "peer_up": lambda: {(each.address,): float(each.is_up) for each in peers.others()},
+        "peers_differ": lambda: sum(each.differs for each in peers.others()),
+        "loop_age_seconds": lambda: pulse.age,
+    }
+
+
+def _labelled(counted: Counter[Any] | Mapping[Any, int]) -> Mapping[tuple[str], float]:
+    """Return the numbers with the names of their keys as labels; the copy is safe while the event loop counts."""
+    return {(getattr(key, "name", str(key)),): float(number) for key, number in dict(counted).items()}
