@@ -5,13 +5,14 @@ import math
 import ssl
 import traceback
 from datetime import timedelta
-from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
 from ts_endpoint.contract import Handlers, Session
 from ts_endpoint.network.channel import Channel
+from ts_endpoint.network.ends import EXPIRED, ConnectionEnds, Phase
 from ts_endpoint.network.flow import BytesInFlight, Quotas
+from ts_endpoint.network.frames import LENGTH_BYTES, SMALL_BYTES, fill, receive_frame, size_of
 from ts_endpoint.network.limited_log import LimitedLog
 from ts_endpoint.network.limits import Counters, Limits
 from ts_endpoint.protocol.replies import Piece, Values, api_versions, encode_reply, encode_unserved_versions
@@ -21,36 +22,8 @@ from ts_endpoint.security.audit import Audit
 from ts_endpoint.security.login import Login, Sasl, UnexpectedRequest
 from ts_endpoint.security.tls import subject_of
 
-_CHUNK: Final = 64 << 10  # of a frame: its memory grows as bytes arrive, so a wrong length costs nothing
 _PROGRESS_BYTES: Final = 256 << 10
 _PART_SECONDS: Final = 2.0
-_TLS_HELLO: Final = 0x16030000  # the length that a client of TLS seems to send
-_HTTP: Final = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"})
-
-
-class ConnectionEnds(Exception):
-    """The endpoint closes the connection; the message is the reason. A handler may raise it."""
-
-
-class Phase(Enum):
-    """What a connection does."""
-
-    OPENING = auto()
-    IDLE = auto()
-    RECEIVING = auto()
-    ANSWERING = auto()
-    SENDING = auto()
-    MUTED = auto()
-    PARTING = auto()
-
-
-_EXPIRED: Final = {
-    Phase.OPENING: "no login in time",
-    Phase.IDLE: "idle",
-    Phase.RECEIVING: "a frame that did not end in time",
-    Phase.SENDING: "a reply that was not read in time",
-    Phase.PARTING: "the client did not close the connection",
-}
 
 
 class Shared:
@@ -112,7 +85,7 @@ class Connection:
         self._deadline = self._must_log_in_until
         self._progress = 0
         self._is_closing = False
-        self._reason: str | None = None
+        self._end: tuple[str, str | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -131,13 +104,18 @@ class Connection:
             self._enter(Phase.PARTING, _PART_SECONDS)
             await self._channel.part()
         except asyncio.CancelledError:
-            self._count_end(self._reason)
-        except (ConnectionEnds, MalformedRequest, UnexpectedRequest) as error:
-            self._count_end(str(error), kind=type(error).__name__)
+            if self._end is not None:
+                self._count_end(*self._end)
+        except ConnectionEnds as error:
+            self._count_end(error.kind, str(error))
+        except MalformedRequest as error:
+            self._count_end("malformed_request", str(error))
+        except UnexpectedRequest as error:
+            self._count_end("unexpected_request", str(error))
         except ssl.SSLEOFError:  # a health check of a load balancer connects and sends nothing
             pass
         except ssl.SSLError as error:
-            self._count_end(f"TLS failed: {error.reason or error}", kind="tls")
+            self._count_end("tls", f"TLS failed: {error.reason or error}")
         except OSError:  # the client reset the connection, or does not answer
             pass
         finally:
@@ -150,16 +128,17 @@ class Connection:
         """End the connection after the request in progress, at once if there is no request."""
         self._is_closing = True
         if self._phase in {Phase.OPENING, Phase.IDLE, Phase.MUTED}:
-            self.abort(None)
+            self.abort()
 
-    def abort(self, reason: str | None) -> None:
+    def abort(self, kind: str | None = None, reason: str | None = None) -> None:
         """End the connection at once.
 
         Args:
+            kind: of the end, for the counter; None for one that is not counted.
             reason: for the log; None for a usual end.
         """
         self._is_closing = True
-        self._reason = reason
+        self._end = None if kind is None else (kind, reason)
         if self._task is not None:
             self._task.cancel()
 
@@ -171,9 +150,9 @@ class Connection:
         """
         if now >= self._deadline:
             is_late = self._deadline == self._must_log_in_until
-            self.abort(_EXPIRED[Phase.OPENING if is_late else self._phase])
+            self.abort(*EXPIRED[Phase.OPENING if is_late else self._phase])
         elif self._phase is Phase.ANSWERING and self._channel.has_ended():
-            self.abort(None)
+            self.abort()
 
     async def _open(self) -> None:
         certificate = await self._channel.open()
@@ -185,39 +164,21 @@ class Connection:
     async def _receive(self) -> bytes | None:
         """Return the next frame; None at the end of the stream."""
         limits = self._shared.limits
-        length = bytearray(4)
+        length = bytearray(LENGTH_BYTES)
         self._enter(Phase.IDLE, limits.idle_seconds)
         count = await self._channel.receive_into(memoryview(length))
         if count == 0:
             return None
         self._enter(Phase.RECEIVING, limits.stall_seconds)
-        await self._fill(memoryview(length)[count:])
-        size = int.from_bytes(length, "big", signed=True)
+        await fill(self._channel, memoryview(length)[count:])
         most = limits.frame_bytes if self._login is None else limits.frame_bytes_before_login
-        if not 0 < size <= most:
-            raise ConnectionEnds(f"a frame of {size} bytes: from 1 to {most} are expected{_hint(size, bytes(length))}")
-        self._shared.counters.bytes_received += 4 + size
-        if size <= _CHUNK:
-            return await self._frame(size)
+        size = size_of(bytes(length), most)
+        self._shared.counters.bytes_received += LENGTH_BYTES + size
+        if size <= SMALL_BYTES:
+            return await receive_frame(self._channel, size)
         async with self._shared.large_frames:
             self._enter(Phase.RECEIVING, limits.stall_seconds)
-            return await self._frame(size)
-
-    async def _frame(self, size: int) -> bytes:
-        frame = bytearray(min(size, _CHUNK))
-        await self._fill(memoryview(frame))
-        while len(frame) < size:
-            chunk = bytearray(min(size - len(frame), len(frame)))
-            await self._fill(memoryview(chunk))
-            frame += chunk
-        return bytes(frame)  # kio reads no memory that can change
-
-    async def _fill(self, memory: memoryview) -> None:
-        while memory:
-            count = await self._channel.receive_into(memory)
-            if count == 0:
-                raise ConnectionEnds("the client closed the connection within a frame")
-            memory = memory[count:]
+            return await receive_frame(self._channel, size)
 
     async def _serve(self, frame: bytes) -> bool:
         """Answer a request, and return whether the connection continues."""
@@ -256,7 +217,7 @@ class Connection:
         """Return what the request's handler returns."""
         handler = self._shared.handlers.get(request.api)
         if handler is None:
-            raise ConnectionEnds(f"{request.api.name} has no handler")
+            raise ConnectionEnds(f"{request.api.name} has no handler", "failed_request")
         task = asyncio.current_task()
         try:
             return await handler(request, self.session)
@@ -265,11 +226,12 @@ class Connection:
         except asyncio.CancelledError as error:
             if task is None or task.cancelling():
                 raise
-            raise ConnectionEnds(f"{request.api.name} was cancelled by its handler") from error
+            raise ConnectionEnds(f"{request.api.name} was cancelled by its handler", "failed_request") from error
         except Exception as error:
             self._shared.counters.failed_requests[request.api] += 1
             raise ConnectionEnds(
-                f"{request.api.name} of version {request.version} failed: {error!r} at {_place(error)}"
+                f"{request.api.name} of version {request.version} failed: {error!r} at {_place(error)}",
+                "failed_request",
             ) from error
 
     async def _reply(self, request: Request, values: Values) -> None:
@@ -277,7 +239,8 @@ class Connection:
             pieces = encode_reply(request, values)
         except Exception as error:
             self._shared.counters.failed_requests[request.api] += 1
-            raise ConnectionEnds(f"{request.api.name} has a wrong reply: {error!r} at {_place(error)}") from error
+            reason = f"{request.api.name} has a wrong reply: {error!r} at {_place(error)}"
+            raise ConnectionEnds(reason, "failed_request") from error
         quotas = self._shared.quotas
         muted = 0.0 if quotas is None else quotas.charge(self.session.user, sum(map(len, pieces)))
         if muted:
@@ -309,20 +272,12 @@ class Connection:
         self._phase = phase
         self._deadline = min(self._loop.time() + seconds, self._must_log_in_until)
 
-    def _count_end(self, reason: str | None, *, kind: str | None = None) -> None:
-        """Count the end of a connection, and log it unless it is usual."""
-        if reason is None:
-            return
-        self._shared.counters.ended[kind or reason] += 1
-        if reason != _EXPIRED[Phase.IDLE]:
+    def _count_end(self, kind: str, reason: str | None) -> None:
+        """Count the end of a connection, and log it if it has a reason."""
+        self._shared.counters.ended[kind] += 1
+        if reason is not None:
             client, user = self.session.host, self.session.user
             self._shared.log.warning("connection_closed", client=client, user=user, reason=reason)
-
-
-def _hint(size: int, length: bytes) -> str:
-    if size & 0xFFFF0000 == _TLS_HELLO:
-        return "; the client seems to use TLS, and this listener has no TLS"
-    return "; the client seems to use HTTP" if length in _HTTP else ""
 
 
 def _place(error: Exception) -> str:

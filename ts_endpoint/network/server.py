@@ -118,7 +118,7 @@ class Server:
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace_seconds)
             for task in late:
-                self._connections[task].abort("the endpoint stops")
+                self._connections[task].abort("stopped", "the endpoint stops")
             await asyncio.gather(*tasks, return_exceptions=True)
         for timer in self._timers.values():
             timer.cancel()

@@ -217,7 +217,7 @@ def test_a_login_that_does_not_end_is_disconnected(users_file: Path) -> None:
 
     assert serve(cluster, client, sasl=Sasl(MECHANISMS, users.keys, users.usual, 0.0))
     assert cluster.server is not None
-    assert cluster.server.counters.ended == {"no login in time": 1}
+    assert cluster.server.counters.ended == {"login_timeout": 1}
 
 
 def test_a_listener_without_sasl_answers_a_handshake_with_an_illegal_state() -> None:

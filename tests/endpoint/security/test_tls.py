@@ -204,7 +204,7 @@ def test_a_handshake_that_does_not_end_is_disconnected(certificates: Certificate
 
     assert serve(cluster, client, tls=Tls(TlsFiles(certificates.server, certificates.server_key)))
     assert cluster.server is not None
-    assert cluster.server.counters.ended == {"no login in time": 1}
+    assert cluster.server.counters.ended == {"login_timeout": 1}
 
 
 def test_a_client_without_tls_learns_from_the_log_of_a_listener_without(certificates: Certificates) -> None:
