@@ -1,12 +1,19 @@
 """Catalogs and new tables. A catalog has pyiceberg's own configuration: its type, URI, warehouse and credentials."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.catalog import Catalog, CatalogType, load_catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -27,11 +34,13 @@ from pyiceberg.types import (
 )
 
 from ts_common.errors import OperatorError
+from ts_common.suggestions import nearest
 from ts_tables.files.layout import Layout
 from ts_tables.files.partitioning import Term, Transform
 from ts_tables.iceberg.errors import calling
 
 _FIRST_PARTITION_FIELD: Final = 1000  # as in Iceberg's specification
+_S3_SCHEMES: Final = {"s3", "s3a", "s3n", ""}  # the warehouse of a REST catalog can be a name
 _PROPERTIES: Final = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -51,6 +60,9 @@ _SIMPLE: Final[Mapping[pa.DataType, IcebergType]] = {
 def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     """Return a catalog.
 
+    Its S3 has the endpoint and the region of the AWS variables, unless its properties, pyiceberg's own file or its
+    server give others.
+
     Args:
         name: of it; of an SQL catalog, part of each row.
         properties: as pyiceberg's configuration has them: `type`, `uri`, `warehouse` and so on.
@@ -59,8 +71,34 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         OperatorError: the properties are wrong, or a package is missing.
         AccessDenied, StoreUnavailable: from the catalog.
     """
-    with calling(f"catalog {name}"):
-        return load_catalog(name, **properties)
+    label, kinds = f"catalog {name}", [each.value for each in CatalogType]
+    if (kind := properties.get("type", "").lower()) and kind not in kinds:
+        raise OperatorError(f"{label}: type {kind} is unknown; accepted are {', '.join(kinds)}{nearest(kind, kinds)}")
+    with calling(label):
+        try:
+            catalog = load_catalog(name, **properties)
+        except ValueError as error:
+            if "URI missing" not in str(error):
+                raise
+            raise OperatorError(f"{label}: `uri` is missing below `catalog`") from error
+    _use_environment(catalog.properties)
+    return catalog
+
+
+def _use_environment(properties: dict[str, str]) -> None:
+    """Add the endpoint and the region of S3 that the AWS variables name; properties that are given stay.
+
+    pyarrow reads credentials of the environment, but no endpoint. Without a region, pyiceberg requests that of the
+    bucket at AWS, also if the endpoint is elsewhere.
+    """
+    warehouse = properties.get("warehouse", "")
+    if urlsplit(warehouse).scheme not in _S3_SCHEMES or warehouse.startswith("/"):
+        return
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
+        properties.setdefault("s3.endpoint", endpoint)
+    if properties.get("s3.endpoint") and not any(properties.get(each) for each in ("s3.region", "client.region")):
+        properties["s3.region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 def create_table(
@@ -97,7 +135,11 @@ def create_table(
         )
     )
     properties = {**_PROPERTIES, "write.target-file-size-bytes": str(layout.target_bytes)}
-    with calling(f"table {'.'.join(name)}"):
+    label = f"table {'.'.join(name)}"
+    with calling(label):
+        # An SQL catalog writes a file of metadata before it finds that the table exists.
+        with suppress(NoSuchTableError, NoSuchNamespaceError):
+            return catalog.load_table(name)
         with suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(name[:-1])
         try:
@@ -106,6 +148,12 @@ def create_table(
             )
         except TableAlreadyExistsError:
             return catalog.load_table(name)
+        except ValueError as error:
+            if "No default path" not in str(error):
+                raise
+            raise OperatorError(
+                f"{label}: `warehouse` is missing below `catalog`; or set the table's `location`"
+            ) from error
 
 
 def check_layout(table: Table, layout: Layout) -> None:
