@@ -24,6 +24,7 @@ from ts_endpoint.security.tls import subject_of
 
 _PROGRESS_BYTES: Final = 256 << 10
 _PART_SECONDS: Final = 2.0
+_LONGEST_REASON: Final = 500
 
 
 class Shared:
@@ -94,12 +95,12 @@ class Connection:
         try:
             await self._open()
             while not self._is_closing:
-                frame = await self._receive()
-                if frame is None:
+                request = await self._receive()
+                if request is None:
                     return
-                if not await self._serve(frame):
+                if not await self._serve(request):
                     break
-                del frame  # not kept while the client is idle
+                del request  # it is not kept while the client is idle
                 await asyncio.sleep(0)  # a client whose requests are always there does not stop the others
             self._enter(Phase.PARTING, _PART_SECONDS)
             await self._channel.part()
@@ -161,8 +162,8 @@ class Connection:
         if self._login is None:
             self._must_log_in_until = math.inf
 
-    async def _receive(self) -> bytes | None:
-        """Return the next frame; None at the end of the stream."""
+    async def _receive(self) -> Request | UnservedVersions | None:
+        """Return the next request; None at the end of the stream."""
         limits = self._shared.limits
         length = bytearray(LENGTH_BYTES)
         self._enter(Phase.IDLE, limits.idle_seconds)
@@ -175,16 +176,14 @@ class Connection:
         size = size_of(bytes(length), most)
         self._shared.counters.bytes_received += LENGTH_BYTES + size
         if size <= SMALL_BYTES:
-            return await receive_frame(self._channel, size)
+            return parse_request(await receive_frame(self._channel, size))
         async with self._shared.large_frames:
             self._enter(Phase.RECEIVING, limits.stall_seconds)
-            return await receive_frame(self._channel, size)
+            return parse_request(await receive_frame(self._channel, size))
 
-    async def _serve(self, frame: bytes) -> bool:
+    async def _serve(self, request: Request | UnservedVersions) -> bool:
         """Answer a request, and return whether the connection continues."""
         self._phase, self._deadline = Phase.ANSWERING, math.inf
-        request = parse_request(frame)
-        del frame
         if isinstance(request, UnservedVersions):
             await self._send(encode_unserved_versions(request.correlation))
             return True
@@ -194,9 +193,7 @@ class Connection:
             return True
         if self._login is not None:
             return await self._authenticate(request, self._login)
-        values = await self._answer(request)
-        if values is not None:
-            await self._reply(request, values)
+        await self._reply(request, await self._answer(request))
         return True
 
     async def _authenticate(self, request: Request, login: Login) -> bool:
@@ -234,7 +231,11 @@ class Connection:
                 "failed_request",
             ) from error
 
-    async def _reply(self, request: Request, values: Values) -> None:
+    async def _reply(self, request: Request, values: Values | None) -> None:
+        """Send a reply. No variable keeps its values, so their memory is freed while the rest is sent."""
+        if values is None:
+            self._shared.in_flight.release(self.session)
+            return
         try:
             pieces = encode_reply(request, values)
         except Exception as error:
@@ -277,7 +278,7 @@ class Connection:
         self._shared.counters.ended[kind] += 1
         if reason is not None:
             client, user = self.session.host, self.session.user
-            self._shared.log.warning("connection_closed", client=client, user=user, reason=reason)
+            self._shared.log.warning("connection_closed", client=client, user=user, reason=reason[:_LONGEST_REASON])
 
 
 def _place(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """A value of files, read again when a file changes: a broken new file leaves the old value, and is logged."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,12 +18,14 @@ _Stamps = tuple[tuple[int, int, int] | None, ...]
 class Reloaded(Generic[T]):
     """The value of some files.
 
-    Nothing watches the files: a call of `current` looks at them, if the last look was some seconds ago.
+    Nothing watches the files: a call of `current` looks at them, if the last look was some seconds ago. One thread
+    calls it. Another one reads changed files if that needs long, and the old value is used until then.
 
     Args:
         paths: of the files.
         load: returns the value; its error is raised here, and logged later.
         errors: that `load` raises for a broken file.
+        is_slow: whether changed files are read on a thread.
         check_seconds: between two looks.
         clock: seconds, monotonic.
 
@@ -36,12 +39,15 @@ class Reloaded(Generic[T]):
         load: Callable[[], T],
         errors: tuple[type[Exception], ...],
         *,
+        is_slow: bool = False,
         check_seconds: float = CHECK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._paths = paths
         self._load = load
         self._errors = errors
+        self._is_slow = is_slow
+        self._loading: threading.Thread | None = None
         self._check_seconds = check_seconds
         self._clock = clock
         self._stamps = self._look()
@@ -52,17 +58,25 @@ class Reloaded(Generic[T]):
     def current(self) -> T:
         """Return the value of the files as they are, or were when they were last valid."""
         now = self._clock()
-        if now - self._looked >= self._check_seconds:
+        is_loading = self._loading is not None and self._loading.is_alive()
+        if now - self._looked >= self._check_seconds and not is_loading:
             self._looked = now
             stamps = self._look()  # before the load: a change meanwhile is seen at the next look
             if stamps != self._stamps:
-                self._reload(stamps)
+                self._begin(stamps)
         return self._value
+
+    def _begin(self, stamps: _Stamps) -> None:
+        if not self._is_slow:
+            self._reload(stamps)
+            return
+        self._loading = threading.Thread(target=self._reload, args=(stamps,), name="reload", daemon=True)
+        self._loading.start()
 
     def _reload(self, stamps: _Stamps) -> None:
         files = [*map(str, self._paths)]
         try:
-            self._value = self._load()
+            value = self._load()
         except self._errors as error:
             # The stamps stay, so the next look loads again: one of several files may follow the others.
             if str(error) != self._reported:
@@ -74,6 +88,7 @@ class Reloaded(Generic[T]):
         self._stamps = stamps
         self._reported = None
         _log.info("files_reloaded", files=files)
+        self._value = value
 
     def _look(self) -> _Stamps:
         return tuple(_stamp(path) for path in self._paths)

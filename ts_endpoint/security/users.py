@@ -121,8 +121,9 @@ class Users:
     """
 
     def __init__(self, file: Path, *, check_seconds: float = CHECK_SECONDS) -> None:
+        # A thousand users need a second.
         self._users = Reloaded(
-            [file], lambda: _Users(read_users(file)), (ConfigurationError,), check_seconds=check_seconds
+            [file], lambda: _Users(read_users(file)), (ConfigurationError,), is_slow=True, check_seconds=check_seconds
         )
 
     def keys(self, user: str) -> Mapping[ScramMechanism, ScramKeys] | None:

@@ -147,9 +147,9 @@ def test_a_server_counts_the_bytes_that_a_client_has_not_read() -> None:
         for each in (reader, leaver):
             each.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await each.send(framed(Api.FETCH, 12, 1, **FETCH))
-        while in_flight.used <= size:
-            await asyncio.sleep(0)
-        assert in_flight.used <= 2 * size + 1000
+        async with asyncio.timeout(60):
+            while in_flight.used <= size or in_flight.used > 2 * size - 100_000:  # the kernel accepts some of each
+                await asyncio.sleep(0)
         leaver.writer.transport.abort()
         while in_flight.used > size + 1000:
             await asyncio.sleep(0)

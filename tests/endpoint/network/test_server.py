@@ -230,6 +230,8 @@ def test_closing_cancels_a_request_that_outlasts_the_grace() -> None:
 
     serve(cluster, client)
     assert cancelled == [True]
+    assert cluster.server is not None
+    assert cluster.server.counters.ended == {"stopped": 1}
 
 
 def test_a_client_that_left_ends_the_handler_of_its_request() -> None:
@@ -255,6 +257,8 @@ def test_a_client_that_left_ends_the_handler_of_its_request() -> None:
         return await asyncio.wait_for(cancelled.wait(), 60)
 
     assert serve(cluster, client)
+    assert cluster.server is not None
+    assert cluster.server.counters.ended == {}
 
 
 def test_without_file_descriptors_the_listener_pauses_and_then_serves_again() -> None:

@@ -10,8 +10,16 @@ from ts_endpoint.contract import Permissions
 from ts_endpoint.security.scram import ScramMechanism, has_password, keys_of
 from ts_endpoint.security.user_entries import add_user, list_users, remove_user
 from ts_endpoint.security.users import Users, read_users
+from ts_local.waiting import wait_for
 
 KEYS = keys_of(ScramMechanism.SHA_256, "correct horse", iterations=4096).text()
+
+
+def replace(file: Path, text: str) -> None:
+    """Replace a file at once, as editors and Kubernetes do."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
 
 
 def users_of(tmp_path: Path, text: str) -> Users:
@@ -54,10 +62,10 @@ def test_a_user_who_is_not_in_the_file_may_nothing(tmp_path: Path, user: str | N
 def test_a_change_of_the_file_is_effective_without_a_restart(tmp_path: Path) -> None:
     """Permissions and keys are those of the file as it is."""
     users = users_of(tmp_path, "users: {a: {topics: [orders]}}")
-    (tmp_path / "users.yaml").write_text(f"users: {{a: {{topics: [clicks]}}, b: {{SCRAM-SHA-256: '{KEYS}'}}}}")
+    replace(tmp_path / "users.yaml", f"users: {{a: {{topics: [clicks]}}, b: {{SCRAM-SHA-256: '{KEYS}'}}}}")
 
+    wait_for(lambda: users.may_read("a", "clicks"), "the changed file to be used")
     assert not users.may_read("a", "orders")
-    assert users.may_read("a", "clicks")
     assert users.keys("b")
     assert users.usual() == {ScramMechanism.SHA_256: (20, 4096)}
 
@@ -66,13 +74,14 @@ def test_a_broken_change_keeps_the_users_and_is_logged_once(tmp_path: Path) -> N
     """The next valid change is effective."""
     users = users_of(tmp_path, "users: {a: {topics: [orders]}}")
     with structlog.testing.capture_logs() as logs:
-        (tmp_path / "users.yaml").write_text("users: {a: {topic: [orders]}}")
-        assert users.may_read("a", "orders")
-        assert users.may_read("a", "orders")
+        replace(tmp_path / "users.yaml", "users: {a: {topic: [orders]}}")
+        wait_for(lambda: users.may_read("a", "orders") and len(logs) == 1, "the first broken file")
+        for _ in range(1000):
+            assert users.may_read("a", "orders")
         (tmp_path / "users.yaml").unlink()
-        assert users.may_read("a", "orders")
-        (tmp_path / "users.yaml").write_text("users: {a: {topics: [clicks, x]}}")
-        assert users.may_read("a", "clicks")
+        wait_for(lambda: users.may_read("a", "orders") and len(logs) == 2, "the missing file")
+        replace(tmp_path / "users.yaml", "users: {a: {topics: [clicks, x]}}")
+        wait_for(lambda: users.may_read("a", "clicks"), "the valid file")
 
     assert [each["event"] for each in logs] == ["files_not_reloaded", "files_not_reloaded", "files_reloaded"]
     assert "users.a.topic: this name is unknown" in logs[0]["error"]
