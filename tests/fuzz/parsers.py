@@ -38,6 +38,7 @@ from ts_common.log_format.index_files import (
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.redaction import redacted
+from ts_endpoint.groups.offsets_store import decode_offsets, encode_offsets
 from ts_uploader.log_dirs.checkpoints import (
     parse_leader_epoch_checkpoint,
     parse_offset_checkpoint,
@@ -86,6 +87,7 @@ _JSON: Mapping[str, Any] = {
     "cache object": {"of": "t-0", "segments": [_ROW]},
     "layout": {"version": 1, "cluster": "c", "entropyBits": 0, "time": 5},
     "ends": {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 5]}},
+    "groups": {"version": 1, "group": "g", "time": 1, "partitions": {"t-0": [5, 3, 5, "m"]}},
     "endpoints": {
         "endpoints": {"restricted": {"bucket": "bbb", "prefix": "p", "s3": {"server.side.encryption": "aws:kms"}}},
         "default": {"bucket": "archive"},
@@ -192,6 +194,12 @@ def _ends(data: bytes) -> None:
     _same(decode_ends(found.encode(), 1, "k"), found)
 
 
+def _groups(data: bytes) -> None:
+    found = decode_offsets(data, "g", "k")
+    _sane(found)
+    _same(decode_offsets(encode_offsets("g", found, 1), "g", "k"), found)
+
+
 def _metadata(data: bytes) -> None:
     pairs = (line.partition("=") for line in data.decode("latin-1").split("\n"))
     found = decode_metadata({name: value for name, _, value in pairs}, "k")
@@ -259,6 +267,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "cache object": _cache_object,
     "layout": _layout,
     "ends": _ends,
+    "groups": _groups,
     "metadata": _metadata,
     "names": _names,
     "indexes": _indexes,

@@ -80,7 +80,8 @@ class Groups:
         self._gate = Gate(permissions, owns, self._lose)
         self._coordinator = Coordinator(self._loop, limits)
         self._keeper = Keeper(self._loop, offsets, limits, clock)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._flush_now: asyncio.Task[None] | None = None
+        self._flush_again = False
         self._membership = MembershipHandlers(self._loop, self._gate, self._coordinator)
         self._offsets = OffsetHandlers(self._loop, self._gate, self._coordinator, self._keeper, limits)
         self._admin = AdminHandlers(self._loop, self._gate, self._coordinator, self._keeper, limits, self._flush_soon)
@@ -128,11 +129,12 @@ class Groups:
         await asyncio.wait({self._housekeeping})
         for name in self._coordinator.names():
             self._coordinator.remove(name, ErrorCode.coordinator_not_available)
+        if self._flush_now is not None:
+            await asyncio.wait({self._flush_now})
         await self._keeper.flush()
         if self._keeper.unwritten:
             log.error("group_offsets_lost", groups=self._keeper.unwritten)
         await self._keeper.close()
-        await asyncio.gather(*self._tasks)
 
     def _lose(self, name: str) -> None:
         self._coordinator.remove(name, ErrorCode.not_coordinator)
@@ -140,9 +142,18 @@ class Groups:
             self._flush_soon()
 
     def _flush_soon(self) -> None:
-        task = self._loop.create_task(self._keeper.flush())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Flush without waiting; however many groups request it meanwhile, one more flush follows."""
+        if self._flush_now is not None:
+            self._flush_again = True
+            return
+        self._flush_again = False
+        self._flush_now = self._loop.create_task(self._keeper.flush())
+        self._flush_now.add_done_callback(self._flush_ended)
+
+    def _flush_ended(self, _: asyncio.Task[None]) -> None:
+        self._flush_now = None
+        if self._flush_again and not self._gate.is_closed:
+            self._flush_soon()
 
     async def _keep_house(self) -> None:
         next_expiry = self._loop.time() + self._limits.expiry

@@ -204,6 +204,25 @@ async def test_a_lost_group_is_written_and_its_members_are_sent_away(store: Unst
         assert first.groups.numbers().members == 0
 
 
+@in_virtual_time
+async def test_many_lost_groups_are_written_together(store: UnsteadyStore) -> None:
+    """While the store is away, the process does not try once for each of them."""
+    owner = Owner()
+    async with room(store, owns=owner.first) as client:
+        for number in range(50):
+            await client.commit({"orders-0": number}, group=f"g{number}")
+        store.is_away = True
+        owner.is_first = False
+        client.groups.ownership_changed()
+        await asyncio.sleep(1)
+        assert 0 < store.calls.count("put") + store.calls.count("open") <= 8
+        store.is_away = False
+        await asyncio.sleep(31)
+        assert client.groups.numbers().unwritten_groups == 0
+    async with room(store) as client:
+        assert await client.fetched("g49") == {"orders-0": 49}
+
+
 @pytest.mark.parametrize("first_flushes", [True, False])
 @in_virtual_time
 async def test_a_group_that_comes_back_is_read_again(store: UnsteadyStore, first_flushes: bool) -> None:

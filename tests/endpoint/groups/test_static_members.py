@@ -116,6 +116,21 @@ async def test_a_static_member_that_does_not_join_again_stays_until_its_session_
 
 
 @in_virtual_time
+async def test_a_rebalance_without_any_member_waits_for_one() -> None:
+    """All are down for longer than the rebalance timeout, and a generation needs a leader that is there."""
+    async with room() as client:
+        options: dict[str, Any] = {"session": 300, "rebalance": 30}
+        joined = await asyncio.gather(*(client.join(instance=each, **options) for each in "abc"))
+        await asyncio.gather(*(client.sync(each) for each in joined))
+        await client.leave({"member_id": "", "group_instance_id": "c"})
+        await asyncio.sleep(100)
+        assert (await client.describe()).group_state == "PreparingRebalance"
+        again = await client.join(joined[1].member_id, instance="b", **options)
+        assert (again.generation_id, again.leader) == (2, again.member_id)
+        assert {each.group_instance_id for each in again.members} == {"a", "b"}
+
+
+@in_virtual_time
 async def test_an_operator_removes_a_static_member_by_its_instance() -> None:
     """The request has no member id."""
     async with room() as client:
