@@ -52,7 +52,7 @@ deploy-checks: $(READY)
 	$(BIN)/shellcheck .ci/run deploy/need-chromium deploy/need-java deploy/fleet/rollout deploy/fleet/on-host
 	$(BIN)/hadolint deploy/Dockerfile deploy/spark/Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
-	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service
+	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service deploy/ts-endpoint.service
 
 # The reference pages are generated from the descriptions in the code; tests compare them.
 docs: $(READY)

@@ -1,4 +1,4 @@
-"""Run a command as deploy/ts-uploader.service does, as far as possible without systemd as the first process.
+"""Run a command as a unit below deploy does, as far as possible without systemd as the first process.
 
     python -m tests.deploy.sandbox disks|calls UNIT COMMAND...
 
@@ -102,7 +102,7 @@ def confine(unit: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     calls = allowed_calls(said["SystemCallFilter"])
     _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
-    if said["MemoryDenyWriteExecute"] == ["yes"]:
+    if said.get("MemoryDenyWriteExecute") == ["yes"]:
         _checked(libc.prctl(_PR_SET_MDWE, _MDWE_REFUSE_EXEC_GAIN, 0, 0, 0), "PR_SET_MDWE (Linux 6.3)")
     _filter(calls, said["RestrictAddressFamilies"][0].split(), said["RestrictNamespaces"] == ["yes"])
 

@@ -88,10 +88,30 @@ def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(
     assert place.startswith(str(tmp_path / "agent"))
 
 
+def test_the_image_of_the_endpoint_is_built_from_what_is_copied_and_starts(
+    tmp_path: Path, release: Path, stand_ins: str
+) -> None:
+    """As that of the agent."""
+    build = Build(tmp_path, release, STAGES, stand_ins)
+    program = build.entry_point("endpoint")
+    assert program[1:] == ["serve"]
+    assert re.fullmatch(r"ts-endpoint \d+\.\d+\.\d+\n", said(program[:1], "--version"))
+    assert "--advertise" in said(program, "--help")
+    python = [str(tmp_path / "endpoint" / "opt" / "venv" / "bin" / "python")]
+    place = said(python, "-c", "import ts_endpoint.serving.endpoint as endpoint; print(endpoint.__file__)")
+    assert place.startswith(str(tmp_path / "endpoint"))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "store", "login"),
-    [("agent", "gcs", "agent"), ("agent", "azure", "sasl"), ("tsctl", "agent", "agent")],
+    [
+        ("agent", "gcs", "agent"),
+        ("agent", "azure", "sasl"),
+        ("tsctl", "agent", "agent"),
+        ("endpoint", "endpoint", "agent"),
+        ("endpoint", "gcs", "agent"),
+    ],
 )
 def test_each_image_is_built_from_the_locked_requirements_alone(
     tmp_path: Path, release: Path, name: str, store: str, login: str
@@ -111,7 +131,7 @@ def test_each_image_is_built_from_the_locked_requirements_alone(
 def test_no_container_runs_as_root_and_no_build_tools_are_in_it() -> None:
     """The user is a number, so that Kubernetes can check it; nothing is installed after the build."""
     assert list(STAGES)[-1] == "agent"
-    for name in ("agent", "tsctl"):
+    for name in ("agent", "tsctl", "endpoint"):
         assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", STAGES[name].last("USER"))
         assert [word for word, _ in STAGES[name].steps if word in {"RUN", "ADD"}] == []
         assert {rest.split()[0] for word, rest in STAGES[name].steps if word == "COPY"} == {f"--from=build-{name}"}

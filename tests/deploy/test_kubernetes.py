@@ -10,10 +10,13 @@ import pytest
 import typer
 import yaml
 
+from tests.deploy.endpoint_options import settings_of
 from tests.deploy.image import stages_of
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.provider import open_provider
 from ts_common.logs import LogFormat
+from ts_endpoint.peers.cluster import CHECK_SECONDS, DEADLINE_SECONDS
+from ts_endpoint.serving.endpoint import GRACE_SECONDS
 from ts_uploader.cli import app as agent_cli
 from ts_uploader.environment import ServerPropertiesEnvironment
 from tsctl.cli import commands as tsctl_commands
@@ -31,9 +34,13 @@ def manifests(name: str) -> dict[tuple[str, str], Manifest]:
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
 
 
-BROKER, VERIFY = manifests("broker.yaml"), manifests("verify.yaml")
+BROKER, VERIFY, READS = manifests("broker.yaml"), manifests("verify.yaml"), manifests("endpoint.yaml")
 POD: Manifest = BROKER["StatefulSet", "kafka"]["spec"]["template"]["spec"]
 JOB: Manifest = VERIFY["CronJob", "tsctl-verify"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+SET: Manifest = READS["StatefulSet", "ts-endpoint"]["spec"]
+SERVERS: Manifest = SET["template"]["spec"]
 
 
 def container(pod: Manifest, name: str) -> Manifest:
@@ -42,6 +49,7 @@ def container(pod: Manifest, name: str) -> Manifest:
 
 
 AGENT, TSCTL = container(POD, "ts-uploader"), container(JOB, "tsctl")
+ENDPOINT = container(SERVERS, "ts-endpoint")
 
 
 def parsed(application: typer.Typer, name: str, arguments: list[str]) -> dict[str, Any]:
@@ -105,7 +113,7 @@ def test_the_agent_writes_nothing_and_has_no_rights() -> None:
         "broker-properties": True,
         "data": True,
     }
-    for pod, each in ((POD, AGENT), (JOB, TSCTL)):
+    for pod, each in ((POD, AGENT), (JOB, TSCTL), (SERVERS, ENDPOINT)):
         rights = {**pod["securityContext"], **each["securityContext"]}
         assert (rights["runAsNonRoot"], rights["readOnlyRootFilesystem"]) == (True, True)
         assert rights["capabilities"] == {"drop": ["ALL"]}
@@ -148,7 +156,47 @@ def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
     assert '"/opt/venv/bin/tsctl"' in IMAGE["tsctl"].last("ENTRYPOINT")
 
 
-@pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER})])
+def test_each_pod_of_the_endpoint_is_one_of_its_peers(tmp_path: Path) -> None:
+    """With the variables of its pod expanded, each process accepts its options, and all have the same list."""
+    assert IMAGE["endpoint"].last("ENTRYPOINT") == '["/opt/venv/bin/ts-endpoint", "serve"]'
+    given = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in ENDPOINT["env"]}
+    assert given == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+    (service,) = (name for kind, name in READS if kind == "Service" and name == SET["serviceName"])
+    assert READS["Service", service]["spec"]["clusterIP"] == "None"
+    assert READS["Service", service]["spec"]["publishNotReadyAddresses"]
+    found = []
+    for number in range(SET["replicas"]):
+        pod = f"ts-endpoint-{number}"
+        arguments = [each.replace("$(POD_NAME)", pod).replace("$(POD_NAMESPACE)", "data") for each in ENDPOINT["args"]]
+        (properties,) = READS["ConfigMap", "ts-endpoint"]["data"].values()
+        settings = settings_of(arguments, tmp_path, properties)
+        assert (settings.own.node_id, str(settings.own.address)) == (number, f"{pod}.{service}.data.svc:9092")
+        found.append([str(peer.address) for peer in settings.peers])
+        ports = {each["name"]: each["containerPort"] for each in ENDPOINT["ports"]}
+        assert {settings.listen.port, settings.own.address.port} == {ports["kafka"]}
+        assert settings.own.health.port == ports["http"]
+        assert [endpoint.location for endpoint in settings.archive.endpoints] == ["s3://example-archive/base/prefix"]
+    assert found == [found[0]] * SET["replicas"]
+    assert len(found[0]) == SET["replicas"]
+
+
+def test_the_probes_and_the_policy_of_the_endpoint_fit_its_ports() -> None:
+    """Its pages are for the monitoring and its peers; clients need a label, and the grace period suits a stop."""
+    assert ENDPOINT["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert ENDPOINT["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    labels = SET["template"]["metadata"]["labels"]
+    policy = READS["NetworkPolicy", "ts-endpoint"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    opened = {each["port"]: rule["from"] for rule in policy["ingress"] for each in rule["ports"]}
+    assert opened.keys() == {each["containerPort"] for each in ENDPOINT["ports"]}
+    assert {"podSelector": {"matchLabels": labels}} in opened[9465]
+    for kind, name in (("Service", "ts-endpoint"), ("Service", "ts-endpoint-bootstrap")):
+        assert READS[kind, name]["spec"]["selector"].items() <= labels.items()
+    assert SERVERS["terminationGracePeriodSeconds"] > GRACE_SECONDS + CHECK_SECONDS + DEADLINE_SECONDS
+    assert mounts(ENDPOINT)["conf"]["readOnly"]
+
+
+@pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER}), (SERVERS, READS)])
 def test_every_name_in_a_pod_exists(pod: Manifest, names: dict[tuple[str, str], Manifest]) -> None:
     """Volumes, ConfigMaps and accounts, which the schemas do not check."""
     claims = BROKER["StatefulSet", "kafka"]["spec"]["volumeClaimTemplates"]
@@ -163,5 +211,5 @@ def test_every_name_in_a_pod_exists(pod: Manifest, names: dict[tuple[str, str], 
 
 def placeholders() -> Iterator[str]:
     """Yield the registries of the project's images."""
-    for each in (AGENT, TSCTL):
+    for each in (AGENT, TSCTL, ENDPOINT):
         yield each["image"].partition("/")[0]

@@ -8,6 +8,8 @@ import pytest
 
 from tests.docs.commands import CHECKOUT, blocks
 from ts_common.config.config_page import reference_page as configuration_page
+from ts_endpoint import cli_page as endpoint_cli_page
+from ts_endpoint.status.metrics import FAMILIES, PREFIX
 from ts_uploader import cli_page
 from ts_uploader.metrics.metrics_page import families
 from tsctl import cli_page as tsctl_cli_page
@@ -19,6 +21,7 @@ _RUNNABLE = {"sh", "bash", "python", "sql"}
 # Pages with blocks for a shell or an interpreter: the test that runs them, or the reason why no test does.
 _RUN_BY = {
     "docs/deploy.md": "tests/operator/test_quick_start.py",
+    "docs/endpoint.md": "tests/endpoint/test_page.py",
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
     "docs/reader.md": "tests/reader/test_page.py",
@@ -61,8 +64,8 @@ def keys() -> tuple[str, ...]:
 
 @cache
 def options() -> frozenset[str]:
-    """Return the options of both programs, and those that every command has."""
-    told = cli_page.reference_page() + tsctl_cli_page.reference_page()
+    """Return the options of the programs, and those that every command has."""
+    told = cli_page.reference_page() + tsctl_cli_page.reference_page() + endpoint_cli_page.reference_page()
     return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version", "--install-completion"}
 
 
@@ -136,8 +139,9 @@ def test_each_key_of_the_configuration_that_is_named_exists(page: Path) -> None:
 @every_page
 def test_each_metric_that_is_named_exists(page: Path) -> None:
     """In full with its ending, or as the beginning of several names with a star."""
-    known = {family.name + ending for family in families() for ending in _ENDINGS}
-    named = re.findall(r"\b(ts_uploader_[a-z_]*[a-z_])(\*?)", page.read_text())
+    names = [family.name for family in families()] + [f"{PREFIX}_{family.name}" for family in FAMILIES]
+    known = {name + ending for name in [*names, f"{PREFIX}_build"] for ending in _ENDINGS}
+    named = re.findall(r"\b((?:ts_uploader|ts_endpoint)_[a-z_]*[a-z_])(?!\.py)\b(\*?)", page.read_text())
     begun = {name for name, star in named if star or name.endswith("_")}
     assert {name for name, _ in named} - begun - known == set()
     assert [name for name in begun if not any(one.startswith(name) for one in known)] == []
@@ -145,9 +149,13 @@ def test_each_metric_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
-    """On lines that call `ts-uploader` or `tsctl`."""
+    """On lines that call `ts-uploader`, `ts-endpoint` or `tsctl`."""
     joined = page.read_text().replace("\\\n", " ")
-    lines = [line for line in joined.splitlines() if re.match(r"\s*(?:sudo -u \S+ )?\S*(?:ts-uploader|tsctl) ", line)]
+    lines = [
+        line
+        for line in joined.splitlines()
+        if re.match(r"\s*(?:sudo -u \S+ )?\S*(?:ts-uploader|ts-endpoint|tsctl) ", line)
+    ]
     named = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line.partition(" #")[0])}
     assert named - options() == set()
 

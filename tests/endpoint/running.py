@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,19 +46,29 @@ class Running:
         port: of the listener.
         http_port: of its pages.
         options: further options.
+        prefix: a command that runs this one.
+        environment: variables; None for those of this process.
     """
 
     def __init__(
-        self, archive: str | Sequence[str], log: Path, port: int, http_port: int, options: Sequence[str] = ()
+        self,
+        archive: str | Sequence[str],
+        log: Path,
+        port: int,
+        http_port: int,
+        options: Sequence[str] = (),
+        *,
+        prefix: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.address = f"127.0.0.1:{port}"
         self.http_address = f"127.0.0.1:{http_port}"
         self._log = log
         named = ("--url", archive, "--cluster", "prod") if isinstance(archive, str) else archive
-        command = [sys.executable, "-m", "ts_endpoint.cli", "serve", *named, "--listen", self.address]
+        command = [*prefix, sys.executable, "-m", "ts_endpoint.cli", "serve", *named, "--listen", self.address]
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [*command, "--http-address", self.http_address, *options], stderr=file, stdout=file
+                [*command, "--http-address", self.http_address, *options], stderr=file, stdout=file, env=environment
             )
 
     @property

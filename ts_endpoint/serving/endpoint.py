@@ -44,7 +44,7 @@ log = structlog.get_logger("ts_endpoint")
 _MIB: Final = 1 << 20
 _SMALL_REQUESTS: Final = 16  # threads for lists, commits and offsets
 _SEGMENT_READS: Final = 32  # threads for bytes of segments
-_GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
+GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
 _HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
 
 
@@ -169,7 +169,7 @@ class Endpoint:
     async def _close(self) -> None:
         """Write offsets, answer what was requested, and close."""
         await self._groups.close()
-        await self._server.close(_GRACE_SECONDS)
+        await self._server.close(GRACE_SECONDS)
         await self._peers.close()
         self._pulse.stop()
         self._pages.stop()
