@@ -24,6 +24,7 @@ _TAIL: Final = struct.Struct(">ii")  # preferred replica, bytes of records
 _ABORTED_BYTES: Final = 16
 _BATCH: Final = struct.Struct(">qi")
 _DISCARDED: Final = 1 << 20
+_MOST_EMPTY: Final = 60  # consecutive replies without records, of half a second each: the store is slow
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class RawReader:
         """
         wanted = dict.fromkeys(self._boundaries, 0)
         ends = {number: each.offsets[-1] for number, each in self._boundaries.items()}
-        total = 0
+        total, empty = 0, 0
         while wanted:
             self._send(wanted)
             counts = self._receive()
@@ -103,8 +104,9 @@ class RawReader:
                     del wanted[number]
                 else:
                     wanted[number] = position
-            if not any(counts.values()):
-                raise RuntimeError(f"{self._topic}: a reply had no records, and offsets {wanted} are not the ends")
+            empty = 0 if any(counts.values()) else empty + 1
+            if empty > _MOST_EMPTY:
+                raise RuntimeError(f"{self._topic}: replies have no records, and offsets {wanted} are not the ends")
         return total
 
     def close(self) -> None:

@@ -58,10 +58,10 @@ class ChunkCache:
         chunks = self._by_key.setdefault(key, [])
         chunks.insert(bisect_right(chunks, chunk.covers_from, key=_BY_OFFSET), chunk)
         self._recent[chunk] = key
-        self.nbytes += chunk.nbytes
+        self.nbytes += chunk.held
         while self.nbytes > self.most_bytes and len(self._recent) > 1:
             former, its_key = self._recent.popitem(last=False)
-            self.nbytes -= former.nbytes
+            self.nbytes -= former.held
             others = self._by_key[its_key]
             others.remove(former)
             if not others:

@@ -18,6 +18,7 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import ResumableReader
 from ts_common.decode.batch_index import index_batches
 from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column
+from ts_common.decode.memory import HEAP, Memory
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
@@ -32,7 +33,7 @@ from ts_common.log_format.framing import (
 )
 from ts_common.store.contract import ObjectStore
 
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 2 << 20
 FIRST_BYTES: Final = 256 << 10  # of a read that begins inside a segment, and may end there
 # The first request of such a read ends here; a reader that goes on gets one request to the segment's end.
 FIRST_REQUEST_BYTES: Final = 2 << 20
@@ -58,6 +59,7 @@ class Chunk:
         bases: base offset of each batch; of a compressed message of magic 0 or 1, its last offset.
         lasts: last offset of each batch.
         position: in the object, after the last batch.
+        held: bytes of memory that the chunk keeps, of its batches and of what was read with them.
     """
 
     data: memoryview
@@ -68,11 +70,7 @@ class Chunk:
     bases: Offsets
     lasts: Offsets
     position: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the batches."""
-        return self.data.nbytes
+    held: int
 
 
 class ChunkReader:
@@ -84,9 +82,19 @@ class ChunkReader:
         position: of a batch in the object, by the `.index`; it is checked when the first chunk is read.
         offset: that the read begins with.
         most_bytes: of one batch.
+        memory: of chunks.
     """
 
-    def __init__(self, store: ObjectStore, copy: SegmentCopy, position: int, offset: int, most_bytes: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        copy: SegmentCopy,
+        position: int,
+        offset: int,
+        most_bytes: int,
+        memory: Memory = HEAP,
+    ) -> None:
+        self._memory = memory
         self._store = store
         self._copy = copy
         self._most_bytes = most_bytes
@@ -134,7 +142,7 @@ class ChunkReader:
             if remaining <= 0:
                 self._check_end(Trailing.NONE)
                 return None
-            buffer = np.empty(min(max(wanted, len(self._carry)), remaining), np.uint8)
+            buffer = self._buffer(min(max(wanted, len(self._carry)), remaining))
             self._fill(_view(buffer), remaining)
             rows, used = self._index(buffer, remaining)
             if len(rows):
@@ -150,6 +158,13 @@ class ChunkReader:
             if needed <= len(buffer):
                 raise CorruptData(f"the batch at position {self._position} does not follow offset {self._last}")
             self._carry, wanted = bytes(view), needed
+
+    def _buffer(self, size: int) -> npt.NDArray[np.uint8]:
+        """Return memory for a chunk. That of a usual one is used again after the last reply with it was sent."""
+        if size != CHUNK_BYTES:
+            return np.empty(size, np.uint8)
+        buffer: npt.NDArray[np.uint8] = self._memory.room(size)(np.uint8, size)
+        return buffer
 
     def _fill(self, view: memoryview, remaining: int) -> None:
         """Fill a buffer: first with what was read already."""
@@ -244,7 +259,7 @@ class ChunkReader:
         at_end = self._position == self._copy.segment.size
         starts, ends, bases, lasts = (np.ascontiguousarray(rows[:, column]) for column in range(4))
         covers_to = self._copy.end if at_end and not self._copy.dense else self._last + 1
-        return Chunk(view[:used], covers_from, covers_to, starts, ends, bases, lasts, self._position)
+        return Chunk(view[:used], covers_from, covers_to, starts, ends, bases, lasts, self._position, len(buffer))
 
     def _check_end(self, how: Trailing) -> None:
         """Check how the segment ends.

@@ -16,13 +16,14 @@ from time import monotonic
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
+from ts_common.decode.memory import Memory, RecycledMemory
 from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.chunks import CHUNK_BYTES, Chunk, ChunkReader
 from ts_endpoint.data.positions import Positions
 
-_MOST_AHEAD: Final = 8 * CHUNK_BYTES
+_MOST_AHEAD: Final = 4 * CHUNK_BYTES
 _LEAST_AHEAD: Final = CHUNK_BYTES
 IDLE_SECONDS: Final = 10.0  # then the request of a feed ends; the next reader begins another one
 _SWEEP_SECONDS: Final = 5.0
@@ -47,6 +48,7 @@ class Feed:
         positions: finds where to begin.
         keep: receives each chunk.
         most_batch_bytes: of one batch.
+        memory: of chunks.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Feed:
         positions: Positions,
         keep: Callable[[Chunk], None],
         most_batch_bytes: int,
+        memory: Memory,
     ) -> None:
         self.copy = copy
         self.head = offset
@@ -70,6 +73,7 @@ class Feed:
         self._positions = positions
         self._keep = keep
         self._most_batch_bytes = most_batch_bytes
+        self._memory = memory
         self._lock = threading.Lock()  # guards the next one
         self._reader: ChunkReader | None = None
         self._wanted = offset  # an offset that a reader waits for
@@ -147,7 +151,9 @@ class Feed:
         with self._lock:
             if self._reader is None:
                 position = self._positions.find(self._store, self.copy, self.head)
-                self._reader = ChunkReader(self._store, self.copy, position, self.head, self._most_batch_bytes)
+                self._reader = ChunkReader(
+                    self._store, self.copy, position, self.head, self._most_batch_bytes, self._memory
+                )
             return self._reader.read()
 
     def _close_reader(self) -> None:
@@ -194,6 +200,7 @@ class Feeds:
         self._executor = executor
         self._most_batch_bytes = most_batch_bytes
         self._positions = Positions()
+        self._memory = RecycledMemory()
         self._feeds: dict[str, list[Feed]] = {}
         self._count = 0
         self._swept_at = monotonic()
@@ -213,6 +220,9 @@ class Feeds:
             CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the segment.
         """
         for _ in range(_TRIES):
+            chunk = self.cache.find(copy.key, offset)  # it can have arrived since the caller looked
+            if chunk is not None:
+                return chunk
             feed = self._near(copy, offset) or self._begin(store, copy, offset)
             chunk = await feed.load(offset) or self.cache.find(copy.key, offset)
             if chunk is not None:
@@ -252,7 +262,7 @@ class Feeds:
         def keep(chunk: Chunk) -> None:
             cache.add(key, chunk)
 
-        feed = Feed(self._executor, store, copy, offset, self._positions, keep, self._most_batch_bytes)
+        feed = Feed(self._executor, store, copy, offset, self._positions, keep, self._most_batch_bytes, self._memory)
         self._feeds.setdefault(key, []).append(feed)
         self._count += 1
         self.begun += 1

@@ -31,7 +31,9 @@ def chunk_of(pieces: list[bytes]) -> Chunk:
     ends = np.cumsum([len(piece) for piece in pieces])
     offsets = np.arange(len(pieces), dtype=np.int64)
     data = memoryview(b"".join(pieces))
-    return Chunk(data, 0, len(pieces), ends - [len(piece) for piece in pieces], ends, offsets, offsets, len(data))
+    return Chunk(
+        data, 0, len(pieces), ends - [len(piece) for piece in pieces], ends, offsets, offsets, len(data), len(data)
+    )
 
 
 @given(kinds=BATCHES, ranges=HIDDEN, start=st.integers(0, 11))
