@@ -85,7 +85,7 @@ class AnyOrder(RuleBasedStateMachine):
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass; consumers whose replies have come handle them."""
+        """Let time pass; consumers handle the replies that have arrived."""
         await asyncio.sleep(seconds)
         for consumer in self.consumers:
             if consumer.request is not None and consumer.request.done():
