@@ -104,6 +104,8 @@ test-parts: setup
 	@$(BIN)/python -m ts_local.registry
 	@$(BIN)/python -m ts_local.prometheus
 	@$(BIN)/python -m ts_local.systemd
+	@$(BIN)/python -m ts_local.kcat
+	@$(BIN)/python -m ts_local.go_programs
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ts_local.jars import oracle_classes
+from ts_local.jars import Line, oracle_classes
 from ts_local.jvm import java_command
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -44,6 +44,7 @@ def dump(
     start: int | None = None,
     end: int | None = None,
     seconds: float = 300.0,
+    line: Line = "3.9",
 ) -> list[OracleRecord]:
     """Return every record of the topics, by partition and offset, without control records.
 
@@ -54,6 +55,7 @@ def dump(
         start: first offset of each partition; None: the earliest.
         end: offset to stop before, of each partition; None: the end offset at the start of the call.
         seconds: timeout of the program.
+        line: the line of Kafka whose consumer reads.
 
     Raises:
         OracleFailedError: the program failed: no such topic, no broker, no progress for 60 s.
@@ -63,12 +65,12 @@ def dump(
     topics = [topic] if isinstance(topic, str) else list(topic)
     offsets = ["-" if offset is None else str(offset) for offset in (start, end)]
     command = java_command(
-        "3.9",
+        line,
         "DumpRecords",
         [bootstrap, isolation, ",".join(topics), *offsets],
         classes=[oracle_classes()],
         # The consumer would write INFO lines to stdout, among the records.
-        options=["-Dlog4j.configuration="],
+        options=["-Dlog4j.configuration=", "-Dlog4j2.configurationFile=", "-Dorg.apache.logging.log4j.level=OFF"],
         heap_mb=512,
     )
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
@@ -78,10 +80,11 @@ def dump(
             text = said.read().decode(errors="replace")[-4000:]
             raise OracleFailedError(f"the oracle failed on {', '.join(topics)} of {bootstrap}:\n{text}")
         out.seek(0)
-        return [_record(line) for line in out]
+        return [record_of(text) for text in out]
 
 
-def _record(line: bytes) -> OracleRecord:
+def record_of(line: bytes) -> OracleRecord:
+    """Return the record of a line of JSON, as `DumpRecords` writes it."""
     fields = json.loads(line)
     return OracleRecord(
         topic=fields["topic"],

@@ -1,0 +1,67 @@
+"""Clients that are programs of other languages: kcat (C) and franz-go (Golang)."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError
+from ts_local.go_programs import franz_go
+from ts_local.kcat import kcat
+from ts_local.oracle import Isolation, OracleRecord, record_of
+
+
+def by_franz_go(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> list[OracleRecord]:
+    """Read with franz-go's `ConsumePartitions`."""
+    return [record_of(line) for line in _run([str(franz_go()), bootstrap, isolation, *topics]).splitlines()]
+
+
+def by_kcat(bootstrap: str, topic: str, isolation: Isolation) -> list[OracleRecord]:
+    """Read with kcat's consumer up to the end of each partition; it prints no type of a timestamp."""
+    program, environment = kcat()
+    arguments = [
+        "-b",
+        bootstrap,
+        "-C",
+        "-t",
+        topic,
+        "-o",
+        "beginning",
+        "-e",
+        "-q",
+        "-X",
+        f"isolation.level={isolation}",
+    ]
+    out = _run([program, *arguments, "-f", r"%p %o %T %K %S %h\n%k%s\n"], environment)
+    records, at = [], 0
+    while at < len(out):
+        end = out.index(b"\n", at)
+        partition, offset, time, key_size, value_size, headers = out[at:end].split(b" ", 5)
+        key, after_key = _field(out, end + 1, int(key_size))
+        value, after_value = _field(out, after_key, int(value_size))
+        pairs = tuple(_pair(text) for text in headers.split(b",")) if headers else ()
+        records.append(OracleRecord(topic, int(partition), int(offset), int(time), 0, key, value, pairs))
+        at = after_value + 1
+    return records
+
+
+def shown_by_kcat(record: OracleRecord) -> OracleRecord:
+    """Return what kcat prints of a record: the word NULL for a null header value, and 0 for no timestamp."""
+    headers = tuple((name, b"NULL" if value is None else value) for name, value in record.headers)
+    return replace(record, timestamp=max(record.timestamp, 0), timestamp_type=0, headers=headers)
+
+
+def _pair(text: bytes) -> tuple[str, bytes | None]:
+    name, _, value = text.partition(b"=")
+    return name.decode(), value
+
+
+def _field(data: bytes, at: int, size: int) -> tuple[bytes | None, int]:
+    return (None, at) if size < 0 else (data[at : at + size], at + size)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> bytes:
+    done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False, env=environment)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace")[-4000:]
+        raise ClientFailedError(f"{' '.join(command)}: status {done.returncode}\n{said}")
+    return done.stdout
