@@ -146,13 +146,13 @@ class FetchHandler:
     async def _see(self, part: _Part, snapshot: Snapshot, *, committed: bool) -> None:
         """Set the snapshot of a part, and check the client's offset and epoch against it."""
         assert part.partition is not None  # noqa: S101  (set by `_open`)
-        offset = part.wanted.fetch_offset
-        if offset > snapshot.end or part.wanted.current_leader_epoch > snapshot.epoch > NO_EPOCH:
+        offset, epoch = part.wanted.fetch_offset, getattr(part.wanted, "current_leader_epoch", NO_EPOCH)
+        if offset > snapshot.end or epoch > snapshot.epoch > NO_EPOCH:
             snapshot = await part.partition.renewed()  # another process may be ahead of this one
         part.snapshot, part.end = snapshot, snapshot.end
         if committed:
             part.end = part.stable = await snapshot.stable(part.partition.store)
-        part.error = epoch_error(part.wanted.current_leader_epoch, snapshot.epoch)
+        part.error = epoch_error(epoch, snapshot.epoch)
         if part.error is ErrorCode.none and not snapshot.start <= offset <= snapshot.end:
             part.error = ErrorCode.offset_out_of_range
 

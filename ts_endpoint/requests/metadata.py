@@ -21,6 +21,7 @@ from ts_endpoint.requests.context import Context, error_of
 from ts_endpoint.topics.catalog import UsedTopic
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID, uuid_of
 
+_NULL_NAMES: Final = 12  # the version since which a reply may have no name of a topic
 _ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not asked for
 _AT_ONCE: Final = 32  # commits that are read for one request
 _TOPIC, _BROKER = 2, 4  # Kafka's numbers of resources
@@ -48,8 +49,9 @@ class MetadataHandler:
             names = [getattr(each, "name", None) for each in asked]
             topics = [await self._one(name, session) for name in names if name is not None]
             # A request by topic id alone, since version 10: ids are not served.
+            unnamed = None if request.version >= _NULL_NAMES else ""
             topics += [
-                _failed(None, ErrorCode.unknown_topic_id, getattr(each, "topic_id", None))
+                _failed(unnamed, ErrorCode.unknown_topic_id, getattr(each, "topic_id", None))
                 for each, name in zip(asked, names, strict=True)
                 if name is None
             ]

@@ -71,7 +71,7 @@ def test_new_segments_appear_while_a_client_reads(archive: MadeArchive) -> None:
 
 
 def test_retention_under_a_reader_is_out_of_range(archive: MadeArchive) -> None:
-    """Also if the snapshot still has the segment that is gone."""
+    """Also if the snapshot still has the segment that retention removed."""
 
     async def read() -> None:
         with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
@@ -86,7 +86,7 @@ def test_retention_under_a_reader_is_out_of_range(archive: MadeArchive) -> None:
 
 
 def test_an_election_that_replaced_records_is_noticed_by_epochs(archive: MadeArchive) -> None:
-    """A client with the former epoch is fenced, asks where its epoch ends, and reads from there."""
+    """A client with the former epoch is fenced, requests the end of its epoch, and reads from there."""
 
     async def read() -> None:
         with serving(archive.store, archive.keys) as served:
@@ -102,7 +102,7 @@ def test_an_election_that_replaced_records_is_noticed_by_epochs(archive: MadeArc
 
 
 def test_a_client_that_is_ahead_of_this_process_makes_it_look_again(archive: MadeArchive) -> None:
-    """Another process has told it a later end or epoch: it is not out of range."""
+    """Another process has reported a later end or epoch: the offset is not out of range."""
 
     async def read() -> None:
         with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
