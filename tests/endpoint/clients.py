@@ -171,10 +171,9 @@ async def read_all(
     Raises:
         FetchError: a Fetch returned an error.
     """
-    first = await fetch(served, topic, start or 0, partition=partition, committed=committed, max_wait=0.0)
-    if first.error is ErrorCode.offset_out_of_range and start is None:
+    if start is None:
         start = (await list_offset(served, topic, -2, partition=partition))["offset"]
-    position, rows = start or 0, list[dict[str, Any]]()
+    position, rows = start, list[dict[str, Any]]()
     end = (await list_offset(served, topic, -1, partition=partition, committed=committed))["offset"]
     for _ in range(MOST_FETCHES):
         if position >= end:

@@ -126,7 +126,7 @@ class FetchHandler:
         return {"session_id": 0, "responses": self._replies(parts, session, committed=committed)}
 
     async def _open(self, part: _Part, session: Session, *, committed: bool) -> None:
-        """Find the partition of a part, and check its offset and epoch."""
+        """Find the partition of a part, and check its offset and epoch; begin to open a view that is not in memory."""
         context = self._context
         if not context.permissions.may_read(session.user, part.topic.partition("~")[0]):
             part.error = ErrorCode.topic_authorization_failed
@@ -135,13 +135,17 @@ class FetchHandler:
             part.partition = await context.archive.partition(part.topic, part.number)
             if part.partition is None:
                 part.error = ErrorCode.unknown_topic_or_partition
-                return
-            if not context.owns(part.topic, part.number):
+            elif not context.owns(part.topic, part.number):
                 part.error = ErrorCode.not_leader_or_follower
-                return
-            await self._see(part, await part.partition.snapshot(), committed=committed)
+            elif part.partition.known is None:  # others are opened at the same time
+                part.loading = asyncio.ensure_future(self._open_view(part, part.partition, committed=committed))
+            else:
+                await self._see(part, await part.partition.snapshot(), committed=committed)
         except TieredStorageError as error:
             self._fail(part, error)
+
+    async def _open_view(self, part: _Part, partition: Partition, *, committed: bool) -> None:
+        await self._see(part, await partition.snapshot(), committed=committed)
 
     async def _see(self, part: _Part, snapshot: Snapshot, *, committed: bool) -> None:
         """Set the snapshot of a part, and check the client's offset and epoch against it."""
