@@ -15,7 +15,7 @@ import pytest
 from tests.docs.commands import CHECKOUT
 from ts_uploader.metrics.metrics_page import families
 
-_ROOMS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "tsctl")
+_ROOMS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "ts_endpoint", "tsctl")
 _METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 _NAME = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
 # Pages for operators and contributors. Others name functions of Spark, or tests; `make docs` writes the metrics.
@@ -23,6 +23,7 @@ PAGES = [
     CHECKOUT / "docs" / f"{name}.md"
     for name in (
         *("architecture", "contributing", "deploy", "durability", "glossary", "how-it-works", "leadership"),
+        "endpoint",
         *("monitoring", "patterns", "protocol", "quick-start", "repair", "runbook", "security", "sizing"),
         *("store", "tsctl", "upgrade", "verify"),
     )
@@ -79,7 +80,7 @@ def test_each_name_in_prose_is_in_the_code(page: Path) -> None:
     """Names of events, labels and fields, in backticks; metrics without their prefix."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     named = set(re.findall(rf"`({_NAME.pattern})`", prose))
-    named = {name for name in named if not name.startswith("ts_uploader_")}  # `test_links.py` checks these
+    named = {name for name in named if not name.startswith(("ts_uploader_", "ts_endpoint_"))}  # as in `test_links.py`
     bare = {name: name.removeprefix("ts_tables_").removesuffix("_total") for name in named}
     assert {name for name, word in bare.items() if word not in _words()} == set()
 

@@ -1,4 +1,4 @@
-"""What clients of the agent's pages may cost it, however many they are and whatever they do."""
+"""What clients of a program's pages may cost it, however many they are and whatever they do."""
 
 import http.client
 import socket
@@ -8,34 +8,27 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
-from tests.uploader.status.statuses import status_of
+from ts_common.http_server.answers import Answers
 from ts_common.http_server.bounded_server import MOST_CONNECTIONS
+from ts_common.http_server.listening import HttpServer
 from ts_local.waiting import wait_for
-from ts_uploader.status.http_server import HealthServer
 
 _NOTHING = b"GET /metrics HTTP/1.1\r\n"  # and no end of it
 
 
-class Held(Collector):
+class Held:
     """A page that is sent when a test allows it."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.go = threading.Event()
 
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing: registering reads nothing."""
-        return []
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """One family, later."""
+    def pieces(self) -> Iterator[bytes]:
+        """Yield one large piece, later."""
         self.asked.set()
         self.go.wait(60)
-        yield GaugeMetricFamily("late", "a" * 5_000_000, value=1)
+        yield b"a" * 5_000_000
 
 
 @pytest.fixture
@@ -44,17 +37,22 @@ def held() -> Held:
 
 
 @pytest.fixture
-def server(held: Held) -> Iterator[HealthServer]:
-    registry = CollectorRegistry()
-    registry.register(held)
-    made = HealthServer("127.0.0.1:0", registry, status_of()[0])
+def server(held: Held) -> Iterator[HttpServer]:
+    class Pages(Answers):
+        def page(self, path: str) -> None:
+            if path == "/metrics":
+                self.stream("text/plain", held.pieces())
+            else:
+                self.verdict("ok", {}, well=True)
+
+    made = HttpServer("127.0.0.1:0", Pages, "test")
     made.start()
     yield made
     held.go.set()
     made.stop()
 
 
-def connected(server: HealthServer) -> socket.socket:
+def connected(server: HttpServer) -> socket.socket:
     host, _, port = server.address.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=60)
 
@@ -63,7 +61,7 @@ def threads_of_connections() -> int:
     return sum("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
-def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HealthServer) -> None:
+def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HttpServer) -> None:
     """Many connections that send half a request, and then a probe: the first of them is closed."""
     before = threads_of_connections()
     with ExitStack() as opened:
@@ -78,7 +76,7 @@ def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HealthSe
 
 
 def test_a_client_that_goes_away_leaves_no_traceback(
-    server: HealthServer, held: Held, capfd: pytest.CaptureFixture[str]
+    server: HttpServer, held: Held, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In the midst of a page, with a reset; the next one is served."""
     before = threads_of_connections()
