@@ -172,10 +172,12 @@ class TlsChannel(Channel):
         waiting = pieces[::-1]
         pieces.clear()
         for view in _slices(waiting):
-            while True:
+            rest = view
+            while rest:
                 try:
-                    sent(self._tls.send(view))  # OpenSSL sends all of it, or expects the same again
-                    break
+                    count = self._tls.send(rest)  # after an error OpenSSL expects the same bytes again
+                    sent(count)
+                    rest = rest[count:]
                 except ssl.SSLWantReadError:
                     await self._readable()
                 except ssl.SSLWantWriteError:

@@ -136,9 +136,10 @@ class Server:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
-                    raise
-                self._pause(listener, error)
+                if error.errno in _EXHAUSTED:
+                    self._pause(listener, error)
+                else:  # accept() also returns errors of the new connection
+                    self._shared.log.warning("accept_failed", error=str(error))
                 return
             self._begin(accepted, peer[0])
 

@@ -184,6 +184,8 @@ class Audit:
 class _AuditFile(WatchedFileHandler):
     """A file of lines of JSON that logrotate may rename.
 
+    A line that cannot be written later is lost: the endpoint serves on, and logs an error once.
+
     Raises:
         OSError: the file cannot be written.
     """
@@ -193,14 +195,21 @@ class _AuditFile(WatchedFileHandler):
         super().__init__(file, encoding="utf-8")
         self._add_time = structlog.processors.TimeStamper(fmt="iso", utc=True)
         self._render = structlog.processors.JSONRenderer()
+        self._fails = False
 
     def write(self, event: str, **facts: Any) -> None:
         """Append a line."""
         shown = {name: printable(value) if isinstance(value, str) else value for name, value in facts.items()}
         line = self._render(None, "", self._add_time(None, "", {"event": event, **shown}))
-        self.handle(logging.makeLogRecord({"msg": printable_json(str(line))}))
+        failed_before, self._fails = self._fails, False
+        try:
+            self.handle(logging.makeLogRecord({"msg": printable_json(str(line))}))
+        except OSError:  # a renamed file cannot be created again
+            self._fails = True
+        if self._fails and not failed_before:
+            _log.error("audit_not_written", file=self.baseFilename)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
-        """Log that a line is lost, without the line."""
+        """Note that a line is lost; `logging` would print it."""
         del record
-        _log.error("audit_not_written", file=self.baseFilename)
+        self._fails = True

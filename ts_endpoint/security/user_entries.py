@@ -98,7 +98,8 @@ def _write(file: Path, content: Any) -> None:
     """Replace a file at once, if its new content is valid; only its owner can read it, unless others could before."""
     text = StringIO()
     _yaml().dump(content, text)
-    mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
+    file = file.resolve()  # a link stays one
+    former = file.stat() if file.exists() else None
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     new = Path(name)
     try:
@@ -107,7 +108,9 @@ def _write(file: Path, content: Any) -> None:
             writer.flush()
             os.fsync(writer.fileno())
         _check(new, file)
-        new.chmod(mode)
+        new.chmod(_MODE if former is None else former.st_mode & 0o777)
+        if former is not None and (former.st_uid, former.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(new, former.st_uid, former.st_gid)  # root adds a user, the endpoint's user reads the file
         new.replace(file)
     finally:
         new.unlink(missing_ok=True)

@@ -202,6 +202,38 @@ def test_closing_answers_the_request_in_progress_and_accepts_no_further_connecti
     assert idle_ended
 
 
+def test_closing_loses_no_byte_of_a_reply_that_the_client_has_not_read() -> None:
+    """A further request of the client, which the server does not read, does not reset the connection meanwhile."""
+    cluster = SmallCluster()
+    records = os.urandom(8 << 20)
+
+    async def fetch(request: Request, session: Session) -> Values:
+        return fetched(memoryview(records))
+
+    cluster.handlers[Api.FETCH] = fetch
+
+    async def client() -> tuple[bytes, bool]:
+        assert cluster.server is not None
+        raw = await RawClient.open(cluster.bootstrap)
+        raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await raw.send(2 * framed(Api.FETCH, 12, 1, **FETCH))
+        while not cluster.server.counters.bytes_sent:
+            await asyncio.sleep(0)
+        closing = asyncio.ensure_future(cluster.server.close(60))
+        await asyncio.sleep(0)
+        raw.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        frame = await raw.frame()
+        ended = await raw.ended()
+        await raw.close()
+        await closing
+        return frame, ended
+
+    frame, ended = serve(cluster, client)
+
+    assert records in frame
+    assert ended
+
+
 def test_closing_cancels_a_request_that_outlasts_the_grace() -> None:
     """A handler that never ends does not keep the endpoint."""
     cluster = SmallCluster()

@@ -1,5 +1,6 @@
 """The audit log has who read what, and bounded memory."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import structlog
 
 from tests.endpoint.network.raw_client import RawClient
-from tests.endpoint.network.small_cluster import SmallCluster, serve
+from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
 from ts_endpoint.contract import Session
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.security import audit as audit_module
@@ -105,6 +106,44 @@ def test_a_connection_that_reads_has_a_line_every_five_minutes(written: Written)
     assert [line["event"] for line in written.lines()].count("topic_read_began") == 2
 
 
+def test_a_server_writes_the_lines_that_are_due(written: Written) -> None:
+    """The connection that reads need not end."""
+    cluster = SmallCluster()
+    sessions: list[Session] = []
+    reported = cluster.handlers[Api.METADATA]
+
+    async def metadata(request: Any, session: Session) -> Any:
+        sessions.append(session)
+        written.audit.read(session, "orders", 0, 0, 5, 50)
+        return await reported(request, session)
+
+    cluster.handlers[Api.METADATA] = metadata
+
+    async def client() -> None:
+        raw = await RawClient.open(cluster.bootstrap)
+        await raw.ask(Api.METADATA, 1, topics=None)
+        written.clock.now += 301
+        advance(1)
+        async with asyncio.timeout(60):
+            while len(written.lines()) < 2:
+                await asyncio.sleep(0)
+        await raw.close()
+
+    serve(cluster, client, audit=written.audit)
+
+    assert [line["event"] for line in written.lines()] == ["topic_read_began", "topic_read"]
+
+
+def test_offsets_that_are_read_twice_are_one_range(written: Written) -> None:
+    """A consumer that repeats a fetch, or a part of it, does not lengthen the line."""
+    session = alice()
+    for start, end in [(0, 10), (0, 10), (3, 7), (10, 12)]:
+        written.audit.read(session, "orders", 0, start, end, 1)
+    written.audit.ended(session)
+
+    assert written.lines()[-1]["ranges"] == {"0": ["0-12"]}
+
+
 def test_offsets_that_are_read_again_do_not_lengthen_a_line(written: Written) -> None:
     """The ranges of a partition are few, whatever a client seeks; all offsets that were read are inside."""
     session = alice()
@@ -173,6 +212,20 @@ def test_a_renamed_file_is_created_again(written: Written) -> None:
     written.audit.refused_topic(alice(), "b")
 
     assert [line["topic"] for line in written.lines()] == ["b"]
+
+
+def test_a_file_that_cannot_be_written_stops_no_client(written: Written) -> None:
+    """The lines are lost, and the log has one error until a line is written again."""
+    directory = written.file.parent
+    with structlog.testing.capture_logs() as logs:
+        directory.rename(directory.with_name("away"))
+        for topic in "abc":
+            written.audit.refused_topic(alice(), topic)
+        directory.with_name("away").rename(directory)
+        written.audit.refused_topic(alice(), "d")
+
+    assert [each["event"] for each in logs] == ["audit_not_written"]
+    assert written.lines()[-1]["topic"] == "d"
 
 
 def test_without_a_file_the_lines_are_in_the_log() -> None:

@@ -34,10 +34,14 @@ def asked(users_file: Path, *requests: tuple[Api, int, dict[str, Any]], **option
             except (asyncio.IncompleteReadError, ConnectionError):
                 await raw.close()
                 return replies, True
-        raw.writer.write_eof()
-        ended = await raw.ended()
+        assert cluster.server is not None
+        is_refused = cluster.server.counters.failed_logins.total() > 0
+        if is_refused:  # the endpoint ends the connection, although the client would continue
+            async with asyncio.timeout(60):
+                assert await raw.ended()
+            assert not cluster.server.counters.ended  # it was no timeout
         await raw.close()
-        return replies, ended and cluster.server is not None and cluster.server.counters.failed_logins.total() > 0
+        return replies, is_refused
 
     return serve(cluster, client, sasl=Sasl(MECHANISMS, users.keys, users.usual, 0.0), **options)
 

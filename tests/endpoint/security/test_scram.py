@@ -1,6 +1,8 @@
 """SCRAM's server: the example of RFC 7677, keys in Kafka's form, and messages that are refused."""
 
 import base64
+import hashlib
+import hmac
 import secrets
 
 import pytest
@@ -47,6 +49,18 @@ def test_the_example_of_rfc_7677_succeeds(exchange: ScramExchange) -> None:
 def test_a_changed_last_message_is_no_proof(exchange: ScramExchange, final: bytes) -> None:
     """Proof, channel binding, nonce and extensions are all verified."""
     assert exchange.prove(final) is None
+
+
+@pytest.mark.parametrize("unproven", [f"c=eSws,r={NONCE}", f"c=biws,r={NONCE}x"])
+def test_a_proof_for_another_nonce_or_channel_binding_is_refused(exchange: ScramExchange, unproven: str) -> None:
+    """Even if the client has the password: a recorded login cannot be repeated."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = b",".join([FIRST[3:], exchange.challenge, unproven.encode()])
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+
+    assert exchange.prove(f"{unproven},p={base64.b64encode(proof).decode()}".encode()) is None
 
 
 @pytest.mark.parametrize("final", [b"", b"c=biws", b"\xff", FINAL + b"=", FINAL[:-8], b"c=biws,r=a,p=!"])

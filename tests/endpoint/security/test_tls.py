@@ -53,8 +53,8 @@ def test_a_new_connection_has_the_certificate_of_the_changed_files(certificates:
         shutil.copy(other.server, files.certificate)  # its key is not there yet
         third = await RawClient.open(cluster.bootstrap, trusting(certificates))
         shutil.copy(other.server_key, files.key)
-        fourth = await RawClient.open(cluster.bootstrap, trusting(other))
-        for each in (first, second, third, fourth):
+        fourth, fifth = [await RawClient.open(cluster.bootstrap, trusting(other)) for _ in range(2)]
+        for each in (first, second, third, fourth, fifth):
             await each.ask(Api.API_VERSIONS, 0)
             await each.close()
 
@@ -221,8 +221,9 @@ def test_a_client_without_tls_learns_from_the_log_of_a_listener_without(certific
     assert "the client seems to use TLS" in logs[0]["reason"]
 
 
-def test_a_large_reply_in_many_pieces_arrives_whole_by_tls(certificates: Certificates) -> None:
-    """Pieces that are smaller and larger than a record of TLS keep their order, also if the client reads slowly."""
+@pytest.mark.parametrize("has_tls", [True, False], ids=["TLS", "TCP"])
+def test_a_large_reply_in_many_pieces_arrives_whole(certificates: Certificates, has_tls: bool) -> None:
+    """Pieces that are smaller and larger than a record of TLS keep their order, also if few bytes are sent at once."""
     cluster = SmallCluster()
     pieces = [bytes([number % 251]) * (number * 7919 % 300_000) for number in range(200)]
 
@@ -232,12 +233,14 @@ def test_a_large_reply_in_many_pieces_arrives_whole_by_tls(certificates: Certifi
     cluster.handlers[Api.FETCH] = fetch
 
     async def client() -> bytes:
-        raw = await RawClient.open(cluster.bootstrap, trusting(certificates))
+        raw = await RawClient.open(cluster.bootstrap, trusting(certificates) if has_tls else None)
         await raw.send(framed(Api.FETCH, 12, 1, **FETCH))
         frame = await raw.frame()
+        await raw.ask(Api.API_VERSIONS, 0)  # nothing follows the frame
         await raw.close()
         return frame
 
-    frame = serve(cluster, client, tls=Tls(TlsFiles(certificates.server, certificates.server_key)))
+    tls = Tls(TlsFiles(certificates.server, certificates.server_key)) if has_tls else None
+    frame = serve(cluster, client, tls=tls)
 
     assert b"".join(pieces) in frame

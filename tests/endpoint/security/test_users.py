@@ -1,5 +1,6 @@
 """The file of users: permissions, mistakes, changes, and commands that edit it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def users_of(tmp_path: Path, text: str) -> Users:
         ("orders", ["orders"], ["orders2", "order", "Orders", ""]),
         ('"orders*"', ["orders", "orders2"], ["order", "my-orders"]),
         ('"*"', ["orders", "x"], []),
+        ('"a*", "b*", c', ["ax", "bx", "c"], ["cx", "xa"]),
         ('"orders.*"', ["orders.eu", "orders."], ["ordersXeu", "orders"]),
     ],
 )
@@ -154,6 +156,33 @@ def test_a_user_is_added_changed_listed_and_removed(tmp_path: Path) -> None:
 
     remove_user(file, "alice")
     assert [*read_users(file)] == ["CN=reader,O=Example"]
+
+
+def test_a_link_to_the_file_and_its_rights_are_kept(tmp_path: Path) -> None:
+    """Another directory can have the file, and a group can read it."""
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "elsewhere" / "users.yaml"
+    link = tmp_path / "users.yaml"
+    link.symlink_to(file)
+    add_user(link, "alice", None, topics=["orders"])
+    file.chmod(0o640)
+    add_user(link, "bob", None, topics=["orders"])
+
+    assert link.is_symlink()
+    assert [*read_users(file)] == ["alice", "bob"]
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_the_owner_of_the_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root adds a user, and the endpoint's own user still reads the file."""
+    file = tmp_path / "users.yaml"
+    add_user(file, "alice", None, topics=["orders"])
+    owners = []
+    monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
+    monkeypatch.setattr(os, "chown", lambda path, user, group: owners.append((user, group)))
+    add_user(file, "bob", None, topics=["orders"])
+
+    assert owners == [(file.stat().st_uid, file.stat().st_gid)]
 
 
 def test_the_last_user_can_be_removed(tmp_path: Path) -> None:
