@@ -1,7 +1,9 @@
 """Several processes as one cluster: real clients follow partitions and groups from one to another."""
 
+import re
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from tests.endpoint.running import PARTITIONS, RECORDS, TOPIC, Running, made_archive, running
+from ts_local.jars import Line
+from ts_local.jvm import java_command
 from ts_local.waiting import wait_for
 
 # Small fetches and no queue: when a process ends, most records are not fetched yet.
@@ -96,6 +100,38 @@ def test_a_reader_continues_after_the_process_that_it_reads_from_was_killed(
     others = [each for each in cluster if each is not victim]
     assert all(each.facts("/readyz")["peers"][victim.address].startswith("down: ") for each in others)
     assert {each.metric(f'ts_endpoint_peer_up{{peer="{victim.address}"}}') for each in others} == {0}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("line", ["3.9", "4"])
+def test_javas_consumer_continues_after_a_process_was_killed(tmp_path: Path, line: Line) -> None:
+    """Its metadata has the same leader epoch before and after the move."""
+    main = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    slowly = {"max.partition.fetch.bytes": 200, "fetch.max.bytes": 400, "max.poll.records": 10}
+    with running(made_archive(tmp_path / "archive").location, tmp_path, 3) as cluster:
+        servers = ",".join(each.address for each in cluster)
+        options = ["--bootstrap-server", servers, "--topic", TOPIC, "--from-beginning", "--group", "java"]
+        options += ["--max-messages", str(PARTITIONS * RECORDS), "--timeout-ms", "60000"]
+        options += [word for name, value in slowly.items() for word in ("--consumer-property", f"{name}={value}")]
+        options += ["--property", "print.partition=true", "--property", "print.offset=true"]
+        command = java_command(line, main, options, heap_mb=128)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as consumer:
+            found: dict[int, list[int]] = {}
+            assert consumer.stdout is not None
+            for number, (partition, offset) in enumerate(_places(consumer.stdout)):
+                if number == 500:
+                    cluster[0].stop(signal.SIGKILL)
+                found.setdefault(partition, []).append(offset)
+    assert {number: sorted(set(offsets)) for number, offsets in found.items()} == {
+        number: list(range(RECORDS)) for number in range(PARTITIONS)
+    }
+
+
+def _places(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield partition and offset of each record that the console consumer prints, between lines of its log."""
+    for line in lines:
+        if place := re.match(r"Partition:(\d+)\tOffset:(\d+)\t", line):
+            yield int(place[1]), int(place[2])
 
 
 def test_a_group_continues_at_its_offsets_after_its_coordinator_stopped(cluster: list[Running]) -> None:
