@@ -8,10 +8,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from tests.endpoint.groups.client import KEYS, directory_store, room
+from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_store, room
 from tests.endpoint.groups.unsteady_store import UnsteadyStore
 from tests.endpoint.groups.virtual_time import current, in_virtual_time
+from ts_common.model import TopicPartition
 from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.offsets import Committed, Unwritten
 from ts_endpoint.protocol.versions import Api
 
 DAY = 86_400
@@ -247,6 +249,63 @@ async def test_a_group_that_comes_back_is_read_again(store: UnsteadyStore, first
         owner.is_first = True
         second.groups.ownership_changed()
         assert await first.fetched() == {"orders-0": 2, "orders-1": 3, "orders-2": 1}
+
+
+@in_virtual_time
+async def test_a_group_that_returns_during_its_last_write_is_read_again(store: UnsteadyStore) -> None:
+    """The write of the loss had not ended, and the other owner has committed since then."""
+    owner = Owner()
+    async with room(store, owns=owner.first) as first, room(store, owns=owner.second) as second:
+        await first.commit({"orders-0": 1})
+        current().held = []
+        flushing = asyncio.create_task(first.groups.flush())
+        await asyncio.sleep(0.1)
+        await first.commit({"orders-1": 1})
+        owner.is_first = False
+        first.groups.ownership_changed()
+        current().release()
+        store.is_away = True
+        await flushing
+        await asyncio.sleep(2)
+        store.is_away = False
+        await second.commit({"orders-0": 2})
+        await second.groups.flush()
+        owner.is_first = True
+        second.groups.ownership_changed()
+        assert await first.fetched() == {"orders-0": 2, "orders-1": 1}
+
+
+@in_virtual_time
+async def test_a_deletion_during_a_write_deletes_what_was_written(store: UnsteadyStore) -> None:
+    """The next flush removes the object."""
+    async with room(store) as client:
+        await client.fetched()
+        await client.commit({"orders-0": 1})
+        current().held = []
+        flushing = asyncio.create_task(client.groups.flush())
+        await asyncio.sleep(0.1)
+        assert await client.delete("g") == {"g": ErrorCode.none}
+        current().release()
+        await flushing
+        await client.groups.flush()
+        assert list(store.list()) == []
+        assert await client.fetched() == {}
+
+
+@in_virtual_time
+async def test_a_commit_replaces_what_its_process_read_although_its_clock_is_slow(store: UnsteadyStore) -> None:
+    """A process with a fast clock had committed, and then commits another partition at the same time as this one."""
+    orders, payments = TopicPartition("orders", 0), TopicPartition("payments", 0)
+    future = BEGAN + 10_000_000
+    other = {orders: Committed(1, -1, future, "")}
+    base = offsets_store(store).write(Unwritten("g", other, frozenset(other), 0, None, is_read=True))
+    async with room(store) as client:
+        assert await client.fetched() == {"orders-0": 1}
+        await client.commit({"orders-0": 2})
+        more = {**other, payments: Committed(7, -1, future, "")}
+        offsets_store(store).write(Unwritten("g", more, frozenset({payments}), 0, base.etag, is_read=True))
+    async with room(store) as client:
+        assert await client.fetched() == {"orders-0": 2, "payments-0": 7}
 
 
 @in_virtual_time

@@ -66,6 +66,19 @@ async def test_metadata_of_members_has_a_largest_size(limits: Limits) -> None:
 
 
 @in_virtual_time
+async def test_groups_of_another_process_need_no_memory() -> None:
+    """Their members are removed with them."""
+    owned = {"a", "b"}
+    large = [("range", bytes(60_000))]
+    async with room(limits=Limits(member_bytes=100_000), owns=lambda group: group in owned) as client:
+        await client.stable(group="a", protocols=large)
+        assert (await client.joined(group="b", protocols=large)).error_code is ErrorCode.group_max_size_reached
+        owned.remove("a")
+        client.groups.ownership_changed()
+        assert (await client.joined(group="b", protocols=large)).error_code is ErrorCode.none
+
+
+@in_virtual_time
 async def test_the_number_of_groups_is_limited() -> None:
     """A group without members makes room, one with a member does not."""
     async with room(limits=Limits(groups=2)) as client:
@@ -75,6 +88,15 @@ async def test_the_number_of_groups_is_limited() -> None:
         await client.leave({"member_id": first.member_id, "group_instance_id": None}, group="a")
         assert (await client.joined(group="c")).error_code is ErrorCode.none
         assert set(await client.listed()) == {"b", "c"}
+
+
+@in_virtual_time
+async def test_a_group_that_expects_a_member_makes_no_room() -> None:
+    """The member has its id and joins with it."""
+    async with room(limits=Limits(groups=1)) as client:
+        given = await client.join(group="a")
+        assert (await client.join(group="b")).error_code is ErrorCode.group_max_size_reached
+        assert (await client.join(given.member_id, group="a")).error_code is ErrorCode.none
 
 
 @in_virtual_time

@@ -206,6 +206,20 @@ async def test_a_second_join_of_a_member_ends_the_first() -> None:
 
 
 @in_virtual_time
+async def test_a_sync_that_waits_ends_if_the_member_sends_another_or_leaves() -> None:
+    """No request waits without an end."""
+    async with room() as client:
+        replies = await asyncio.gather(client.joined(), client.joined())
+        _, follower = sorted(replies, key=lambda reply: not reply.members)
+        lost = client.syncing(follower)
+        await asyncio.sleep(1)
+        repeated = client.syncing(follower)
+        assert (await lost).error_code is ErrorCode.rebalance_in_progress
+        await client.leave({"member_id": follower.member_id, "group_instance_id": None})
+        assert (await repeated).error_code is ErrorCode.unknown_member_id
+
+
+@in_virtual_time
 async def test_several_members_leave_with_one_request() -> None:
     """Each has an error of its own, and the others share the partitions."""
     async with room() as client:

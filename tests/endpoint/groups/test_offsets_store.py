@@ -166,17 +166,18 @@ def test_a_deletion_removes_the_object_but_no_later_commit(inner: UnsteadyStore,
     assert store.write(replace(deleted, deleted_at=30)).offsets == {}
 
 
-@pytest.mark.parametrize(("silent", "dropped"), [(1, 0), (0, 1), (2, 0), (1, 1)])
+@pytest.mark.parametrize(("silent", "dropped", "puts"), [(1, 0, 1), (0, 1, 2), (2, 0, 1), (1, 1, 2)])
 def test_a_write_without_a_response_is_resolved_by_reading(
-    inner: UnsteadyStore, store: OffsetsStore, silent: int, dropped: int
+    inner: UnsteadyStore, store: OffsetsStore, silent: int, dropped: int, puts: int
 ) -> None:
-    """Whether the store has it or not, it is there afterwards, with the ETag for the next write."""
+    """The store has it afterwards, and the process the ETag for the next write. What the store has is not put again."""
     base = store.write(first({ORDERS: at(1)}))
     inner.silent, inner.dropped = silent, dropped
     changed = Unwritten("g", {ORDERS: at(2, 2)}, frozenset({ORDERS}), 0, base.etag, is_read=True)
     written = store.write(changed)
     assert store.read("g") == written
     assert written.offsets == {ORDERS: at(2, 2)}
+    assert inner.calls.count("put") == 1 + puts
 
 
 def test_a_writer_that_always_comes_second_gives_up(inner: UnsteadyStore, store: OffsetsStore) -> None:

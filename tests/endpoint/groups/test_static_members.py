@@ -134,7 +134,7 @@ async def test_a_rebalance_without_any_member_waits_for_one() -> None:
 async def test_an_operator_removes_a_static_member_by_its_instance() -> None:
     """The request has no member id."""
     async with room() as client:
-        _, b = await two_static(client)
+        a, b = await two_static(client)
         left = await client.leave(
             *({"member_id": "", "group_instance_id": each} for each in ("b", "z")),
             {"member_id": "", "group_instance_id": None},
@@ -145,3 +145,19 @@ async def test_an_operator_removes_a_static_member_by_its_instance() -> None:
             ErrorCode.unknown_member_id,
         ]
         assert await client.heartbeat(b) is ErrorCode.unknown_member_id
+        again = client.joining(instance="b")
+        await client.join(a.member_id, instance="a")
+        assert (await again).error_code is ErrorCode.none
+
+
+@in_virtual_time
+async def test_a_member_that_restarts_before_it_syncs_starts_no_rebalance() -> None:
+    """Its new id syncs in the place of the former one."""
+    async with room() as client:
+        options: dict[str, Any] = {"session": 300, "rebalance": 30}
+        a, b = await asyncio.gather(*(client.join(instance=each, **options) for each in "ab"))
+        await client.sync(a, {a.member_id: b"A", b.member_id: b"B"})
+        again = await client.join(instance="b", **options)
+        assert (await client.sync(again)).assignment == b"B"
+        await asyncio.sleep(100)
+        assert (await client.describe()).group_state == "Stable"

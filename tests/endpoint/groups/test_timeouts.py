@@ -127,3 +127,52 @@ async def test_a_group_whose_members_all_disappear_is_empty() -> None:
         await asyncio.sleep(11)
         assert await client.listed() == {"g": "Empty"}
         assert (await client.joined()).generation_id == 3
+
+
+@in_virtual_time
+async def test_a_member_that_ends_before_it_syncs_is_removed_after_its_session_timeout() -> None:
+    """The session begins with the JoinGroup reply. The rebalance timeout is much later."""
+    async with room() as client:
+        replies = await asyncio.gather(*(client.joined(session=10, rebalance=300) for _ in range(2)))
+        leader, ended = sorted(replies, key=lambda reply: not reply.members)
+        began = current().time()
+        while (error := await client.heartbeat(leader)) is ErrorCode.none:
+            assert current().time() - began < 15
+            await asyncio.sleep(1)
+        assert error is ErrorCode.rebalance_in_progress
+        assert await client.heartbeat(ended) is ErrorCode.unknown_member_id
+
+
+@in_virtual_time
+async def test_a_member_that_ends_after_a_long_sync_is_removed_after_its_session_timeout() -> None:
+    """Its SyncGroup waited for longer than its session, which begins again with the reply."""
+    async with room() as client:
+        replies = await asyncio.gather(*(client.joined(session=10, rebalance=300) for _ in range(2)))
+        leader, follower = sorted(replies, key=lambda reply: not reply.members)
+        waiting = client.syncing(follower)
+        for _ in range(5):
+            await asyncio.sleep(5)
+            assert await client.heartbeat(leader) is ErrorCode.none
+        await client.sync(leader)
+        assert (await waiting).error_code is ErrorCode.none
+        began = current().time()
+        while await client.heartbeat(leader) is ErrorCode.none:
+            assert current().time() - began < 15
+            await asyncio.sleep(1)
+        assert current().time() - began > 9
+
+
+@in_virtual_time
+async def test_members_that_join_all_the_time_do_not_delay_the_first_generation_forever() -> None:
+    """The first wait ends with the rebalance timeout at the latest."""
+    async with room() as client:
+        first = client.joining(rebalance=2)
+        others = []
+        while not first.done():
+            others.append(client.joining(rebalance=2))
+            await asyncio.sleep(0.1)
+            assert current().time() < 3
+        assert (await first).generation_id == 1
+        for each in others:
+            each.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
