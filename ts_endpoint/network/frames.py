@@ -6,7 +6,8 @@ from ts_endpoint.network.channel import Channel
 from ts_endpoint.network.ends import ConnectionEnds
 
 LENGTH_BYTES: Final = 4
-SMALL_BYTES: Final = 64 << 10  # the memory of a larger frame grows as its bytes arrive, so a wrong length costs nothing
+SMALL_BYTES: Final = 64 << 10  # of the frames whose number is not limited
+_FIRST_BYTES: Final = 4 << 10  # the memory of a frame doubles as its bytes arrive, so a wrong length costs nothing
 _TLS_HELLO: Final = 0x16030000  # the length that a client of TLS seems to send
 _HTTP: Final = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"})
 
@@ -35,7 +36,7 @@ async def receive_frame(channel: Channel, size: int) -> bytes:
         ConnectionEnds: the client closed the connection.
         OSError: the connection failed.
     """
-    frame = bytearray(min(size, SMALL_BYTES))
+    frame = bytearray(min(size, _FIRST_BYTES))
     await fill(channel, memoryview(frame))
     while len(frame) < size:
         chunk = bytearray(min(size - len(frame), len(frame)))

@@ -152,10 +152,10 @@ def test_a_client_that_does_not_read_is_disconnected_and_one_that_reads_slowly_i
 
 @pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
 def test_an_idle_connection_costs_less_than_64_kb(tls: bool, tmp_path: Path) -> None:
-    """Measured over 1,000 connections, each after a request; the clients are another process."""
+    """Measured over many connections, each after a request; the clients are another process."""
     certificates = Certificates(tmp_path)
     cluster = SmallCluster()
-    count = 1000
+    count = 200 if tls else 1000
     script = (
         "import socket, ssl, struct, sys\n"
         "host, port, count, authority, frame = sys.argv[1:]\n"
@@ -209,7 +209,7 @@ def test_a_large_length_costs_no_memory_before_its_bytes_arrive() -> None:
             each.writer.transport.abort()
         return grown
 
-    assert serve(cluster, client) < 100 << 20
+    assert serve(cluster, client) < 20 << 20
 
 
 def test_a_flood_of_connections_leaves_nothing() -> None:

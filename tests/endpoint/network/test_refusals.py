@@ -49,6 +49,7 @@ def test_javas_producer_shows_that_the_archive_is_read_only(line: Line) -> None:
     assert printed.count("this endpoint serves an archive, which is read-only") == 1
 
 
+@pytest.mark.full
 def test_javas_tool_shows_that_records_cannot_be_deleted(tmp_path: Path) -> None:
     """kafka-delete-records prints the error of each partition."""
     cluster = SmallCluster()

@@ -33,6 +33,7 @@ def test_librdkafka_lists_the_topics() -> None:
     assert serve(cluster, client) == [TOPIC]
 
 
+@pytest.mark.full
 def test_javas_tool_lists_the_topics() -> None:
     """Kafka 4 requests a version of ApiVersions that is served, and Metadata."""
     cluster = SmallCluster()

@@ -22,11 +22,15 @@ WAYS = [
     ("PLAIN, TLS", {"mechanism": "PLAIN", "tls": "tls"}, "alice"),
     ("PLAIN, mutual TLS", {"mechanism": "PLAIN", "tls": "mutual"}, "alice"),
 ]
-CLIENTS = [confluent, aiokafka, kafka_python]
+SLOW = {kafka_python: ("TLS", "SCRAM-SHA-256", "PLAIN, TLS"), java: ("TLS", "SCRAM-SHA-256", "PLAIN, TLS")}
 CASES = [
-    *[pytest.param(client, *way, id=f"{client.__name__}, {way[0]}") for client in CLIENTS for way in WAYS],
-    *[pytest.param(java, *WAYS[at], id=f"java, {WAYS[at][0]}") for at in (1, 3)],
-    *[pytest.param(java, *WAYS[at], id=f"java, {WAYS[at][0]}", marks=pytest.mark.full) for at in (2, 4)],
+    pytest.param(
+        *(client, *way),
+        id=f"{client.__name__}, {way[0]}",
+        marks=[pytest.mark.full] if way[0] in SLOW.get(client, ()) else [],
+    )
+    for client in (confluent, aiokafka, kafka_python, java)
+    for way in (WAYS if client is not java else WAYS[:5])
 ]
 
 
