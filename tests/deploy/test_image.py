@@ -13,7 +13,8 @@ from ts_local.dist import build as build_release
 
 CHECKOUT = Path(__file__).parents[2]
 STAGES = stages_of((CHECKOUT / "deploy" / "Dockerfile").read_text())
-AGENT = ("build-agent", "agent")
+# The module of each image that imports all that its work needs.
+_WORKS = {"agent": "ts_uploader.agent", "tsctl": "tsctl.cli", "endpoint": "ts_endpoint.serving.endpoint"}
 # `-m venv` makes an environment without pip, to save seconds. Its `pip` installs wheels. For a requirements file it
 # checks that each package has a hash and the version of this checkout's environment, and then uses that environment.
 _PYTHON = """\
@@ -126,6 +127,8 @@ def test_each_image_is_built_from_the_locked_requirements_alone(
     subprocess.run([base, "-m", "venv", tmp_path / "build"], check=True)
     build = Build(tmp_path, release, STAGES, str(programs), {"STORE": store, "LOGIN": login})
     assert said(build.entry_point(name)[:1], "--version").strip()
+    python = [str(tmp_path / name / "opt" / "venv" / "bin" / "python")]
+    said(python, "-c", f"import {_WORKS[name]}")
 
 
 def test_no_container_runs_as_root_and_no_build_tools_are_in_it() -> None:
