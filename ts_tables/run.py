@@ -38,6 +38,7 @@ class RunSummary:
         lag: offsets of each topic that are shipped and not claimed.
         conflicts: attempts to commit that the commit of another run or program refused.
         valid_through: as `Added.valid_through`, of the last commit with rows; None without one.
+        held: rows of plain files that wait to be merged, after the last commit; 0 without one.
         seconds: of the run; `ts_tables.Tables.run` measures them.
     """
 
@@ -50,6 +51,7 @@ class RunSummary:
     lag: dict[str, int] = field(default_factory=dict)
     conflicts: int = 0
     valid_through: int | None = None
+    held: int = 0
     seconds: float = 0.0
 
 
@@ -138,6 +140,7 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
     summary.files += len(added.files)
     summary.bytes += sum(each["size"] for each in added.files)
     summary.valid_through = summary.valid_through if added.valid_through is None else added.valid_through
+    summary.held = sum(each["rows"] for each in added.held)
     summary.removed += target.clean()
 
 

@@ -62,6 +62,7 @@ class Tables:
         source: str = "tables",
     ) -> None:
         is_path = isinstance(content, str | PathLike)
+        self._source = str(content) if is_path else source
         self._file: TablesFile = read_tables_file(Path(content)) if is_path else parse_tables(content, source)
         self._engine: Engine = engine or (lambda tasks: run_in_processes(tasks, workers=workers))
 
@@ -187,6 +188,7 @@ class Tables:
         target, settings = self._target(name), self._file.spark
         if not isinstance(target, IcebergTarget):
             raise OperatorError(f"table {name} has plain files: Spark does not compact them")
+        target.open()  # a table that is missing, or that fails, is found before Spark starts
         session = open_session(settings) if spark is None else spark
         procedures = SparkProcedures(session, CATALOG, target.catalog_properties, settings, name.split("."))
         return compact(target, procedures, expire_after, retain_last)
@@ -213,7 +215,10 @@ class Tables:
         """
         if not self.is_plain(name):
             raise OperatorError(f"table {name} is an Iceberg table: no file of it is held")
-        return run_once(self._target(name, max_age=0), _NothingNew(), self._engine)
+        summary, began = RunSummary(), monotonic()
+        run_once(self._target(name, max_age=0), _NothingNew(), self._engine, summary)
+        summary.seconds = monotonic() - began
+        return summary
 
     def contents(self, name: str) -> TableContents:
         """Return what a table has; raise as `drop`.
@@ -235,27 +240,35 @@ class Tables:
             ConfigurationError: the file has no such table.
             OperatorError, AccessDenied, StoreUnavailable: from the catalog or the stores.
         """
-        planner = self._planner(self._definition(name))
+        planner, cluster = self._planner(self._definition(name)), self._archive.cluster  # first, as it can be misplaced
         self._target(name).drop(purge=purge)
-        withdraw(planner.stores(TableState(self._archive.cluster, read_committed=True)), name)
+        withdraw(planner.stores(TableState(cluster, read_committed=True)), name)
 
     @cached_property
     def _archive(self) -> Archive:
         given = self._file.archive
         if given.config is not None:
-            return Archive(config=given.config)
-        return Archive(
-            given.url,
-            given.cluster,
-            prefix_entropy_bits=given.prefix_entropy_bits,
-            storage_options=given.storage_options,
-        )
+            archive = Archive(config=given.config)
+            if problems := self._file.misplaced(archive.locations):
+                raise ConfigurationError(self._source, problems)
+            return archive
+        try:
+            return Archive(
+                given.url,
+                given.cluster,
+                prefix_entropy_bits=given.prefix_entropy_bits,
+                storage_options=given.storage_options,
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(self._source, [f"archive: {each}" for each in error.problems]) from error
 
     def _definition(self, name: str) -> TableDefinition:
         found = self._file.tables.get(name)
         if found is None:
             hint = nearest(name, self.names)
-            raise ConfigurationError("tables", [f"{name}: the file has no such table{hint}; it has {self.names}"])
+            raise ConfigurationError(
+                self._source, [f"{name}: the file has no such table{hint}; it has {', '.join(self.names)}"]
+            )
         return found
 
     def _planner(self, definition: TableDefinition) -> LocatedPlanner:
@@ -306,7 +319,7 @@ class Tables:
         problems: list[str] = []
         connection = connection_of(options, problems)
         if problems:
-            raise ConfigurationError(f"tables.{name}", problems)
+            raise ConfigurationError(self._source, [f"tables.{name}: {each}" for each in problems])
         return Place(str(location), connection)
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 _BYTES: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -35,5 +35,7 @@ def parse_seconds(value: Any) -> int:
     return int(match[1]) * _SECONDS[match[2]]
 
 
-Size = Annotated[int, BeforeValidator(parse_size)]
-Seconds = Annotated[int, BeforeValidator(parse_seconds)]
+Size = Annotated[
+    int, BeforeValidator(parse_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["256MiB"]})
+]
+Seconds = Annotated[int, BeforeValidator(parse_seconds), WithJsonSchema({"type": "string", "examples": ["1h"]})]

@@ -1,16 +1,17 @@
 """What a file of tables has: the archive, the catalog, and each table, with what is accepted."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ts_common.model import is_topic_name
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
+from ts_tables.definition.places import check_absolute, check_catalog, check_store, is_within, overlaps
 from ts_tables.definition.sizes import Seconds, Size
 from ts_tables.files.json_lines import CODECS
 from ts_tables.files.partitioning import parse_term
@@ -68,7 +69,13 @@ def _spark_settings(value: Any) -> Any:
     return _texts(value)
 
 
-Names = Annotated[tuple[Annotated[str, AfterValidator(_topic)], ...], BeforeValidator(_listed)]
+# What the validators above accept: one text for a list, and properties that YAML reads as numbers or booleans.
+_LIST: Final = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+_PROPERTIES: Final = WithJsonSchema(
+    {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+)
+
+Names = Annotated[tuple[Annotated[str, AfterValidator(_topic)], ...], BeforeValidator(_listed), _LIST]
 
 
 class ArchiveDefinition(BaseModel):
@@ -77,7 +84,9 @@ class ArchiveDefinition(BaseModel):
     model_config = _STRICT
 
     config: Path | None = Field(None, description="The agents' <clusterId>.properties.")
-    url: str | None = Field(None, description="Location of the store, as in s3://bucket/base/prefix; with cluster.")
+    url: Annotated[str, AfterValidator(check_store)] | None = Field(
+        None, description="Location of the store, as in s3://bucket/base/prefix; with cluster."
+    )
     cluster: str | None = Field(None, description="The cluster's id, with url.")
     prefix_entropy_bits: int | None = Field(
         None, ge=0, description="Number of entropy bits of the keys, with url. Default: as the archive has it."
@@ -116,10 +125,10 @@ class TableDefinition(BaseModel):
         description="First offsets by topic and partition, as of another sink. Other partitions begin at the start of "
         "their log.",
     )
-    partition_by: Annotated[tuple[Annotated[str, AfterValidator(_term)], ...], BeforeValidator(_listed)] = Field(
+    partition_by: Annotated[tuple[Annotated[str, AfterValidator(_term)], ...], BeforeValidator(_listed), _LIST] = Field(
         (), description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key)."
     )
-    sort_by: Annotated[tuple[Annotated[str, AfterValidator(_column)], ...], BeforeValidator(_listed)] = Field(
+    sort_by: Annotated[tuple[Annotated[str, AfterValidator(_column)], ...], BeforeValidator(_listed), _LIST] = Field(
         (), description="Columns that each row group is sorted by."
     )
     target_size: Size = Field("256MiB", ge=1 << 20, le=4 << 30, validate_default=True, description="Size of a file.")
@@ -183,9 +192,12 @@ class TableDefinition(BaseModel):
         if self.format != "iceberg":
             if self.location is None:
                 raise ValueError("location: plain files need one, as in s3://lake/orders")
+            check_store(self.location, label="location: ")
             if self.foreign != "fail":
                 raise ValueError("foreign: plain files have no such option; verify names files of others")
             return
+        if self.location is not None:
+            check_absolute("location", self.location)
         if self.max_age:
             raise ValueError("max_age: an Iceberg table has none; compact merges its small files")
         if self.storage_options is not None:
@@ -209,10 +221,10 @@ class TablesFile(BaseModel):
     model_config = _STRICT
 
     archive: ArchiveDefinition = Field(description="Where the archive is.")
-    catalog: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(
+    catalog: Annotated[dict[str, str], BeforeValidator(_texts), AfterValidator(check_catalog), _PROPERTIES] = Field(
         {}, description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse."
     )
-    spark: Annotated[dict[str, str], BeforeValidator(_spark_settings)] = Field(
+    spark: Annotated[dict[str, str], BeforeValidator(_spark_settings), _PROPERTIES] = Field(
         {}, description="Settings of the Spark session that compacts tables, as spark.master and spark.jars.packages."
     )
     tables: dict[Annotated[str, AfterValidator(_table_name)], TableDefinition] = Field(
@@ -225,6 +237,17 @@ class TablesFile(BaseModel):
         if twice := next((each for each in locations if locations.count(each) > 1), None):
             raise ValueError(f"two tables have the location {twice}")
         for outer, inner in permutations(locations, 2):
-            if inner.startswith(outer + "/"):
+            if is_within(inner, outer):
                 raise ValueError(f"{inner} is below {outer}, and readers of that table would find its files")
+        if self.archive.url is not None and (found := self.misplaced([self.archive.url])):
+            raise ValueError("; ".join(found))
         return self
+
+    def misplaced(self, archive: Iterable[str]) -> list[str]:
+        """Return a sentence for each place of tables that is in an archive, or contains it.
+
+        Args:
+            archive: the URLs of its stores.
+        """
+        locations = [table.location for table in self.tables.values() if table.location]
+        return overlaps(archive, self.catalog.get("warehouse"), locations)

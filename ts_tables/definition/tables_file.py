@@ -123,7 +123,7 @@ def parse_tables(content: Any, source: str) -> TablesFile:
     """
     if not isinstance(content, Mapping):
         raise ConfigurationError(source, ["archive, catalog and tables are expected"])
-    lacking = [] if _has_catalog(content) else ["catalog: it is missing, and there are Iceberg tables"]
+    lacking = ["catalog: it is missing, and there are Iceberg tables"] if _lacks_catalog(content) else []
     try:
         found = TablesFile.model_validate(content)
     except ValidationError as error:
@@ -133,15 +133,12 @@ def parse_tables(content: Any, source: str) -> TablesFile:
     return found
 
 
-def _has_catalog(content: Mapping[str, Any]) -> bool:
-    """Return whether a file has a catalog, or needs none: all its tables have plain files."""
+def _lacks_catalog(content: Mapping[str, Any]) -> bool:
+    """Return whether a file has no catalog, and an Iceberg table."""
     tables = content.get("tables")
-    formats = (
-        [table.get("format") for table in tables.values() if isinstance(table, Mapping)]
-        if isinstance(tables, Mapping)
-        else []
-    )
-    return bool(content.get("catalog")) or (bool(formats) and {*formats} <= {"parquet", "json"})
+    if content.get("catalog") or not isinstance(tables, Mapping):
+        return False
+    return any(table.get("format", "iceberg") == "iceberg" for table in tables.values() if isinstance(table, Mapping))
 
 
 def _problems(error: ValidationError) -> Iterator[str]:

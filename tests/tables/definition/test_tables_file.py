@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from ruamel.yaml import YAML
 
 from ts_common.errors import ConfigurationError
 from ts_tables.claims.advance import OnHole
@@ -11,7 +13,7 @@ from ts_tables.definition.tables_file import json_schema, parse_tables, read_tab
 
 GOOD = """
 archive: {url: s3://bucket/base, cluster: prod}
-catalog: {type: sql, uri: "sqlite:///t.db", s3.force-virtual-addressing: true, n: 1}
+catalog: {type: sql, uri: "sqlite:////t.db", s3.force-virtual-addressing: true, n: 1}
 tables:
   backup.orders:
     topics: orders
@@ -46,7 +48,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_a_file_has_the_tables_of_a_cluster(tmp_path: Path) -> None:
     """A list of one is a text too, and properties of the catalog are texts."""
     found = read_tables_file(written(tmp_path, GOOD))
-    assert found.catalog == {"type": "sql", "uri": "sqlite:///t.db", "s3.force-virtual-addressing": "true", "n": "1"}
+    assert found.catalog == {"type": "sql", "uri": "sqlite:////t.db", "s3.force-virtual-addressing": "true", "n": "1"}
     orders, clicks = found.tables.values()
     assert (orders.topics, orders.partition_by) == (("orders",), ("day(timestamp)",))
     assert (orders.isolation, orders.target_size, orders.commit_size) == ("read_committed", 256 << 20, 64 << 30)
@@ -125,6 +127,59 @@ def test_sizes_and_times_are_read_as_people_write_them() -> None:
             parse_seconds(text)
 
 
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ("archive: {url: bucket/base, cluster: prod}", "archive.url: 'bucket/base' is not a store URL"),
+        ("catalog: {uri: 'sqlite:///t.db'}", "catalog: uri: sqlite:///t.db has no absolute path"),
+        ("catalog: {type: sql, uri: sqlite+pysqlite://}", "has no absolute path"),
+        ("catalog: {type: sql, uri: 'sqlite:////t.db', warehouse: lake/w}", "catalog: warehouse: 'lake/w' is no URL"),
+        ("tables: {b.t: {topics: t, location: lake/t}}", "tables.b.t: location: 'lake/t' is no URL"),
+        ("tables: {b.t: {topics: t, format: json, location: /t}}", "tables.b.t: location: '/t' is not a store URL"),
+        ("tables: {b.t: {topics: t, location: s3://bucket/base/t/}}", "s3://bucket/base/t/ and the archive .* overlap"),
+        ("tables: {b.t: {topics: t, location: s3://bucket}}", "location s3://bucket and the archive .* overlap"),
+        ("catalog: {uri: 'sqlite:////t.db', warehouse: s3://bucket/base/w}", "warehouse .* is in the archive"),
+    ],
+)
+def test_a_wrong_place_is_refused(part: str, reason: str) -> None:
+    """One that is relative differs by the directory of a command; one that overlaps the archive mixes their files."""
+    content = YAML(typ="safe").load(GOOD) | YAML(typ="safe").load(part)
+    with pytest.raises(ConfigurationError, match=reason):
+        parse_tables(content, "file")
+
+
+def test_a_warehouse_may_contain_the_archive_or_be_a_name() -> None:
+    """Its tables are below it; a REST catalog gives its warehouses names."""
+    for catalog in (
+        {"uri": "sqlite:////t.db", "warehouse": "s3://bucket"},
+        {"type": "rest", "uri": "http://catalog", "warehouse": "lake"},
+        {"warehouse": "lake"},  # the type can be in pyiceberg's own file
+    ):
+        parse_tables(YAML(typ="safe").load(GOOD) | {"catalog": catalog}, "file")
+
+
+def test_a_format_that_is_unknown_needs_no_catalog() -> None:
+    """The only problem is the format."""
+    tables = {"b.t": {"topics": "t", "format": "csv", "location": "s3://lake/t"}}
+    with pytest.raises(ConfigurationError, match=r"file: 1 problem\n  - tables\.b\.t\.format: input should be"):
+        parse_tables({"archive": {"config": "/a"}, "tables": tables}, "file")
+
+
 def test_editors_get_a_json_schema() -> None:
-    """Of the whole file."""
-    assert {"archive", "catalog", "spark", "tables"} == {*json_schema()["properties"]}
+    """It accepts what the file may have: one topic as a text, sizes with units, numbers as properties."""
+    schema = json_schema()
+    assert {"archive", "catalog", "spark", "tables"} == {*schema["properties"]}
+    content = YAML(typ="safe").load(GOOD)
+    content["tables"]["export.t"] = {"topics": "t", "format": "json", "location": "s3://lake/t", "max_age": "1h"}
+    content["spark"] = {"spark.ui.enabled": False}
+    for table in content["tables"].values():  # JSON has no numbers as keys
+        table["start"] = {
+            topic: {str(key): value for key, value in by.items()} for topic, by in table.get("start", {}).items()
+        }
+    validator = Draft202012Validator(schema)
+    assert [error.message for error in validator.iter_errors(content)] == []
+    content["tables"]["export.t"] = {"topic": "t", "max_age": 1}
+    assert {error.json_path for error in validator.iter_errors(content)} == {
+        "$.tables['export.t']",
+        "$.tables['export.t'].max_age",
+    }
