@@ -56,12 +56,15 @@ class MetricsFile:
         warn: called with a sentence if the former file is replaced, or the file cannot be written.
 
     Raises:
-        OperatorError: the directory cannot be written, or the file has metrics of another program.
+        OperatorError: the name has another ending, the directory cannot be written, or the file has metrics of another
+            program.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
         self._path = path
         self._warn = warn
+        if path.suffix != ".prom":
+            raise OperatorError(f"{path}: the collector reads only files whose names end in .prom")
         if not os.access(path.parent, os.R_OK | os.W_OK | os.X_OK):
             raise OperatorError(f"{path}: metrics cannot be written: {path.parent} is no directory that can be written")
         self._read(lambda _: None)

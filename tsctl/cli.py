@@ -20,7 +20,7 @@ from ts_common.installed import missing_package
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
-from tsctl.exit_codes import ExitCode
+from tsctl.exit_codes import ExitCode, code_of
 from tsctl.output import ReaderGone, flush
 
 # Each command, with its module and its function, in the order of the help.
@@ -94,12 +94,8 @@ def run(arguments: Sequence[str]) -> ExitCode:
         return ExitCode(ended.code if isinstance(ended.code, int) else ended.code is not None)
     except ReaderGone:
         return ExitCode.FINE
-    except OperatorError as error:
-        return _report(error, ExitCode.REFUSED)
-    except (TransientError, StaleStateError) as error:
-        return _report(error, ExitCode.TRY_AGAIN)
-    except PermanentError as error:
-        return _report(error, ExitCode.FOUND)
+    except (OperatorError, TransientError, StaleStateError, PermanentError) as error:
+        return _report(error, code_of(error))
     except Exception as error:  # noqa: BLE001  (the only place that reports a bug of this project)
         if isinstance(error, ModuleNotFoundError) and (message := missing_package(error, "tsctl")) is not None:
             return _report(message, ExitCode.REFUSED)

@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import Final
 
+from ts_common.errors import OperatorError, StaleStateError, TieredStorageError, TransientError
+
 
 class ExitCode(IntEnum):
     """The exit code of the process."""
@@ -23,3 +25,14 @@ MEANINGS: Final = {
     ExitCode.TRY_AGAIN: "the store or an agent did not answer, or retention deleted an object meanwhile: run it again",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C, SIGTERM or SIGHUP",
 }
+
+
+def code_of(error: TieredStorageError) -> ExitCode:
+    """Return the exit code of a command that ends with an error."""
+    match error:
+        case OperatorError():
+            return ExitCode.REFUSED
+        case TransientError() | StaleStateError():
+            return ExitCode.TRY_AGAIN
+        case _:
+            return ExitCode.FOUND

@@ -117,18 +117,22 @@ def _writer(form: Format, schema: pa.Schema, path: Path) -> Any:
 
 
 @contextmanager
-def complete_file(path: Path) -> Iterator[Path]:
+def complete_file(path: Path, option: str = "--output") -> Iterator[Path]:
     """Yield a temporary path next to `path`; rename it at the end, and remove it after an error.
+
+    Args:
+        path: of the file.
+        option: names it, for messages.
 
     Raises:
         ConfigurationError: the directory does not exist or is not writable, or the file exists.
     """
     if path.exists():
-        raise ConfigurationError("command line", [f"--output={path}: the file exists; it is not overwritten"])
+        raise ConfigurationError("command line", [f"{option}={path}: the file exists; it is not overwritten"])
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise ConfigurationError("command line", [f"--output={path}: {error.strerror}"]) from error
+        raise ConfigurationError("command line", [f"{option}={path}: {error.strerror}"]) from error
     os.close(descriptor)
     temporary = Path(name)
     try:

@@ -1,12 +1,12 @@
 """Runs and compactions of several tables: one line for each, and metrics of runs; on a terminal, progress."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ts_common.errors import OperatorError, TieredStorageError
+from ts_common.errors import ConfigurationError, OperatorError, TieredStorageError
 from ts_common.installed import missing_package
 from tsctl.output import Output, iso
 
@@ -49,47 +49,71 @@ def recording(path: Path | None, output: Output) -> Recording:
 
     if path is None:
         return lambda _: nullcontext(RunSummary())
-    try:
+    with needing("tables"):
         from ts_tables.metrics import MetricsFile  # noqa: PLC0415  (only for this option)
-    except ModuleNotFoundError as error:
-        if (message := missing_package(error, "tables")) is None:
-            raise
-        raise OperatorError(message) from error
     return MetricsFile(path, output.warn).recording
+
+
+def for_each(
+    names: Sequence[str], work: Callable[[str], None], output: Output, *, repeats: bool = False
+) -> TieredStorageError | None:
+    """Do something with each table, and return the first error. An error of one table does not stop the others.
+
+    Args:
+        names: of the tables.
+        work: called with each name.
+        output: of the command; errors are warnings there.
+        repeats: whether the command continues after an error.
+
+    Raises:
+        TieredStorageError: there is only one table, and the command does not continue.
+    """
+    if len(names) == 1 and not repeats:
+        work(names[0])
+        return None
+    failed: TieredStorageError | None = None
+    for name in names:
+        try:
+            work(name)
+        except TieredStorageError as error:
+            output.warn(f"{name}: {_line(error)}")
+            failed = failed or error
+    return failed
+
+
+def _line(error: TieredStorageError) -> str:
+    """Return the message of an error on one line."""
+    return f"{error.source}: {'; '.join(error.problems)}" if isinstance(error, ConfigurationError) else str(error)
 
 
 def run_all(
     found: "Tables", names: Sequence[str], record: Recording, output: Output, *, repeats: bool
 ) -> tuple[bool, TieredStorageError | None]:
-    """Run tables; return whether one waits, and the first error. An error of one does not stop the others.
+    """Run tables; return whether one waits, and the first error; raise as `for_each`.
 
     Args:
         found: the tables.
         names: of those to run.
         record: records each run.
         output: of the command.
-        repeats: whether the command continues after an error; else it ends with that of its only table.
+        repeats: whether the command continues after an error.
     """
-    waiting = False
-    failed: TieredStorageError | None = None
-    for name in names:
-        try:
-            with record(name) as summary:
-                found.run(name, summary)
-        except TieredStorageError as error:
-            if repeats or len(names) > 1:
-                output.warn(f"{name}: {error}")
-            failed = failed or error
-        else:
-            _print(name, summary, output)
-            waiting |= bool(summary.waits)
-    return waiting, failed
+    waiting: list[str] = []
+
+    def run(name: str) -> None:
+        with record(name) as summary:
+            found.run(name, summary)
+        _print(name, summary, output)
+        waiting.extend(summary.waits)
+
+    failed = for_each(names, run, output, repeats=repeats)
+    return bool(waiting), failed
 
 
 def compact_all(
     found: "Tables", names: Sequence[str], expire_after: float, retain_last: int, output: Output
 ) -> TieredStorageError | None:
-    """Compact tables; return the first error. An error of one does not stop the others. Of plain files show the held.
+    """Compact tables; of plain files show the held. Return the first error; raise as `for_each`.
 
     Args:
         found: the tables.
@@ -101,23 +125,13 @@ def compact_all(
     Raises:
         OperatorError: pyspark is missing.
     """
-    failed: TieredStorageError | None = None
-    for name in names:
-        try:
-            if found.is_plain(name):
-                _print(name, found.show_held(name), output)
-                continue
+
+    def compact(name: str) -> None:
+        if found.is_plain(name):
+            _print(name, found.show_held(name), output)
+            return
+        with needing("pyspark"):
             done = found.compact(name, expire_after=expire_after, retain_last=retain_last)
-        except ModuleNotFoundError as error:
-            if (message := missing_package(error, "pyspark")) is None:
-                raise
-            raise OperatorError(message) from error
-        except TieredStorageError as error:
-            if failed is None:
-                failed = error  # the command ends with it
-            else:
-                output.warn(f"{name}: {error}")
-            continue
         output.text(
             f"{name}: {done.rewritten.files:,} files became {done.rewritten.written:,}, "
             f"{done.rewritten.manifests:,} manifests were rewritten, {done.expired.files:,} files were deleted; "
@@ -125,13 +139,33 @@ def compact_all(
         )
         if output.as_json:
             output.line({"table": name, **asdict(done)})
-    return failed
+
+    return for_each(names, compact, output)
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Raise an error with the way out if a package is missing.
+
+    Args:
+        extra: name of the extra that has it.
+
+    Raises:
+        OperatorError: a package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (message := missing_package(error, extra)) is None:
+            raise
+        raise OperatorError(message) from error
 
 
 def _print(name: str, done: "RunSummary", output: Output) -> None:
+    held = f"; {done.held:,} rows wait for max_age" if done.held else ""
     output.text(
         f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
-        f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind"
+        f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind{held}"
     )
     if output.as_json:
         output.line(
@@ -142,6 +176,7 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "bytes": done.bytes,
                 "commits": done.commits,
                 "conflicts": done.conflicts,
+                "held_rows": done.held,
                 "removed_files": done.removed,
                 "valid_through": iso(done.valid_through),
                 "seconds": round(done.seconds, 3),

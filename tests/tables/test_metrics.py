@@ -121,12 +121,15 @@ def test_the_metrics_of_another_program_are_not_replaced(path: Path) -> None:
     assert "backup_age_seconds 5" in path.read_text()
 
 
-def test_a_directory_that_cannot_be_written_is_named_before_a_run(tmp_path: Path) -> None:
-    """So is a directory with the name of the file."""
+def test_a_path_that_is_of_no_use_is_named_before_a_run(tmp_path: Path) -> None:
+    """A directory is missing or has the name of the file, or the collector would not read the file."""
     with pytest.raises(OperatorError, match="nowhere is no directory that can be written"):
         MetricsFile(tmp_path / "nowhere" / "a.prom", print)
+    (tmp_path / "a.prom").mkdir()
     with pytest.raises(OperatorError, match="the former metrics cannot be read"):
-        MetricsFile(tmp_path, print)
+        MetricsFile(tmp_path / "a.prom", print)
+    with pytest.raises(OperatorError, match=r"a\.txt: the collector reads only files whose names end in \.prom"):
+        MetricsFile(tmp_path / "a.txt", print)
 
 
 def test_a_file_that_cannot_be_written_ends_no_run(path: Path) -> None:

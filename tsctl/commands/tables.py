@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.errors import ConfigurationError, OperatorError
-from ts_common.installed import missing_package
-from tsctl.exit_codes import ExitCode
+from ts_common.errors import ConfigurationError, TieredStorageError
+from tsctl.exit_codes import ExitCode, code_of
 from tsctl.output import NOTHING, Output
-from tsctl.table_runs import compact_all, recording, run_all, with_progress
+from tsctl.table_runs import compact_all, for_each, needing, recording, run_all, with_progress
 
 if TYPE_CHECKING:
     from ts_tables import Tables
+    from ts_tables.status import TableStatus
 
 _FILE: Final = Path("tables.yaml")
 
@@ -42,7 +42,7 @@ SetOption = Annotated[
     ),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes; default: of processors.")
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes; default: one for each processor.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
@@ -53,11 +53,16 @@ def create(
 ) -> None:
     """Create tables that do not exist. They have no rows before their first run."""
     found, output = _open(file, settings, names), Output(as_json)
-    created = {name: found.create(name) for name in names or found.names}
-    for name, is_new in created.items():
-        output.text(f"{name}: {'created' if is_new else 'exists'}")
+    created: dict[str, bool] = {}
+
+    def make(name: str) -> None:
+        created[name] = found.create(name)
+        output.text(f"{name}: {'created' if created[name] else 'exists'}")
+
+    failed = for_each(names or found.names, make, output)
     if as_json:
         output.document({"tables": [{"name": name, "created": is_new} for name, is_new in created.items()]})
+    _end(failed)
 
 
 @tables.command("run")
@@ -83,12 +88,17 @@ def run(
 ) -> None:
     """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""
     output = Output(as_json)
+    seconds = None if every is None else _seconds(every, "--every")
+    if seconds is not None and (dry_run or not seconds):
+        raise ConfigurationError(
+            "command line",
+            ["--every and --dry-run: give one of the two" if dry_run else "--every: 1s or more is expected"],
+        )
     found = _open(file, settings, names, workers, output)
     chosen = names or found.names
     if dry_run:
-        _print_plans(found, chosen, output)
+        _end(for_each(chosen, lambda name: _print_plan(found, name, output), output))
         return
-    seconds = None if every is None else _seconds(every, "--every")
     record = recording(metrics_file, output)
     with _stopping(seconds is not None) as stopped:
         while True:
@@ -97,19 +107,17 @@ def run(
             if seconds is None or stopped(max(0.0, seconds - (monotonic() - began))):
                 break
     if seconds is None:
-        if failed is not None:
-            raise failed
-        if waiting:
-            raise typer.Exit(ExitCode.FOUND)
+        _end(failed, is_finding=waiting)
 
 
 @tables.command("status")
 def status(
     names: NamesArgument = None, file: FileOption = None, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """Print how far tables are. Exit code 1: a table waits at a hole, or fails."""
+    """Print how far tables are. Exit code 1: a table waits at a hole, or fails because of the archive."""
     found, output = _open(file, settings, names), Output(as_json)
-    all_found = [found.status(name) for name in names or found.names]
+    all_found: list[TableStatus] = []
+    failed = for_each(names or found.names, lambda name: all_found.append(found.status(name)), output)
     rows: list[Sequence[Any]] = []
     for each in all_found:
         by_topic: dict[tuple[str, str | None], list[int]] = {}
@@ -152,8 +160,7 @@ def status(
         )
     elif rows:
         output.table(["table", "topic", "topic id", "partitions", "claimed", "missing", "lag"], rows)
-    if any(each.findings for each in all_found):
-        raise typer.Exit(ExitCode.FOUND)
+    _end(failed, is_finding=any(each.findings for each in all_found))
 
 
 @tables.command("verify")
@@ -173,22 +180,24 @@ def verify(
 
     output = Output(as_json)
     found = _open(file, settings, names, workers, output)
-    documents = []
-    with nullcontext() if evidence is None else complete_file(evidence) as temporary:
-        for name in names or found.names:
-            result = found.verify(name)
-            document = {"table": name, **result.document()}
-            documents.append(document)
-            output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences")
-            for sentence in (*map(str, result.differences), *result.notes):
-                output.warn(f"{name}: {sentence}")
-            if as_json:
-                output.line({"table": name, "rows": result.rows, "differences": document["differences"]})
+    documents: list[dict[str, Any]] = []
+
+    def compare(name: str) -> None:
+        result = found.verify(name)
+        document = {"table": name, **result.document()}
+        documents.append(document)
+        output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences")
+        for sentence in (*map(str, result.differences), *result.notes):
+            output.warn(f"{name}: {sentence}")
+        if as_json:
+            output.line({"table": name, "rows": result.rows, "differences": document["differences"]})
+
+    with nullcontext() if evidence is None else complete_file(evidence, "--evidence") as temporary:
+        _end(for_each(names or found.names, compare, output))  # no evidence of some of the tables
         if temporary is not None:
             whole = {"version": 1, "tables": documents}
             temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    if any(each["differences"] or each["notes"] for each in documents):
-        raise typer.Exit(ExitCode.FOUND)
+    _end(None, is_finding=any(each["differences"] or each["notes"] for each in documents))
 
 
 @tables.command("compact")
@@ -210,9 +219,7 @@ def compact(
     """
     age = _seconds(expire_after, "--expire-after")
     found, output = _open(file, settings, names), Output(as_json)
-    failed = compact_all(found, names or found.names, age, retain_last, output)
-    if failed is not None:
-        raise failed
+    _end(compact_all(found, names or found.names, age, retain_last, output))
 
 
 @tables.command("adopt")
@@ -241,7 +248,7 @@ def drop(
     name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
     file: FileOption = None,
     settings: SetOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove the table from the catalog; its files stay.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the table; its files stay.")] = False,
     purge: Annotated[bool, typer.Option("--purge", help="With --yes: delete its files too.")] = False,
 ) -> None:
     """Print what a table has. With --yes remove it."""
@@ -259,8 +266,8 @@ def drop(
 @tables.command("schema")
 def schema() -> None:
     """Print the JSON schema of the file, for editors."""
-    from ts_tables.definition.tables_file import json_schema  # noqa: PLC0415  (pydantic, ruamel)
-
+    with needing("tables"):
+        from ts_tables.definition.tables_file import json_schema  # noqa: PLC0415  (pydantic, ruamel)
     Output(as_json=True).line(json_schema())
 
 
@@ -271,13 +278,9 @@ def _open(
     workers: int | None = None,
     output: Output | None = None,
 ) -> "Tables":
-    try:
+    with needing("tables"):
         from ts_tables import Tables  # noqa: PLC0415  (pyiceberg and pyarrow, only for these commands)
         from ts_tables.definition.tables_file import read_content, with_settings  # noqa: PLC0415  (the same)
-    except ModuleNotFoundError as error:
-        if (message := missing_package(error, "tables")) is None:
-            raise
-        raise OperatorError(message) from error
     path = file or _FILE
     content: Any = {} if settings and file is None and not path.exists() else read_content(path)
     if settings and isinstance(content, Mapping):
@@ -291,20 +294,31 @@ def _open(
     return found
 
 
-def _print_plans(found: "Tables", names: Sequence[str], output: Output) -> None:
-    for name in names:
-        plan = found.plan(name)
-        offsets = sum(work.offsets for work in plan.work)
-        output.text(f"{name}: {offsets:,} offsets in {len(plan.work):,} parts; nothing was added")
-        if output.as_json:
-            output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
-        for sentence in plan.waits:
-            output.warn(f"{name}: {sentence}")
+def _print_plan(found: "Tables", name: str, output: Output) -> None:
+    plan = found.plan(name)
+    offsets = sum(work.offsets for work in plan.work)
+    output.text(f"{name}: {offsets:,} offsets in {len(plan.work):,} parts; nothing was added")
+    if output.as_json:
+        output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
+    for sentence in plan.waits:
+        output.warn(f"{name}: {sentence}")
+
+
+def _end(failed: TieredStorageError | None, *, is_finding: bool = False) -> None:
+    """End the command if a table failed, which was printed, or if there are findings.
+
+    Raises:
+        typer.Exit: with the exit code.
+    """
+    if failed is not None:
+        raise typer.Exit(code_of(failed))
+    if is_finding:
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _seconds(text: str, option: str) -> int:
-    from ts_tables.definition.sizes import parse_seconds  # noqa: PLC0415  (pydantic)
-
+    with needing("tables"):
+        from ts_tables.definition.sizes import parse_seconds  # noqa: PLC0415  (pydantic)
     try:
         return parse_seconds(text)
     except ValueError as error:

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import PROGRAM, Ended, Run
 from ts_common.archive.table_claims import tables_with_claims
+from ts_local.agent import write_config
 from ts_local.waiting import wait_for
 from tsctl.exit_codes import ExitCode
 
@@ -155,13 +157,92 @@ def test_a_table_that_was_rolled_back_is_adopted(archive: MadeArchive, tables: T
     assert "the table has the row more than once" in ran.err
 
 
-def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, tables: Tables) -> None:
-    """The exit code is that of the first error."""
+def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+    """Of any command; the error is printed once, with the table's name, and the exit code is that of the first one."""
     tables("create", "backup.all")
+    evidence = tmp_path / "evidence.json"
+    for command, shown in (
+        (("run", "--dry-run"), "backup.all: 120 offsets"),
+        (("run", "--workers", "1"), "backup.all: 120 records"),
+        (("status",), "backup.all u"),
+        (("verify", "--workers", "1", "--evidence", str(evidence)), "backup.all: 120 rows, 0 differences"),
+    ):
+        ran = tables(*command)
+        assert ran.code == ExitCode.REFUSED
+        assert ran.err == (
+            "tsctl: backup.t: table backup.t does not exist in the catalog; `tsctl tables create` makes it\n"
+        )
+        assert shown in " ".join(ran.out.split())
+    assert not evidence.exists()
+    file = tmp_path / "tables.yaml"
+    file.write_text(file.read_text().replace("topics: t", "topics: tt"))
+    ran = tables("create", "backup.t", "backup.all")
+    assert (ran.code, ran.out) == (ExitCode.REFUSED, "backup.all: exists\n")
+    assert ran.err.startswith("tsctl: backup.t: topic tt: ")
+
+
+def test_an_error_of_the_only_table_has_a_line_for_each_problem(tables: Tables, archive: MadeArchive) -> None:
+    """With several tables it is one line."""
+    wrong = ("--set", "archive.storage_options={region: eu-1}")
+    one, both = tables("create", "backup.t", *wrong), tables("create", *wrong)
+    assert (one.code, both.code) == (ExitCode.REFUSED, ExitCode.REFUSED)
+    assert "tables.yaml: 1 problem\n  - archive: storage_options: they apply to S3 only" in one.err
+    assert "\ntsctl: backup.all: " in both.err
+    assert both.err.count("\n") == 2
+
+
+def test_a_place_in_the_archive_of_a_properties_file_is_refused(
+    archive: MadeArchive, tables: Tables, tmp_path: Path
+) -> None:
+    """As one in the archive of a URL is: a purge would delete segments."""
+    agent = write_config(tmp_path, "prod", {"storage.service.endpoint.url": archive.location})
+    table = f"{{topics: t, format: json, location: '{archive.location}/export'}}"
+    (tmp_path / "tables.yaml").write_text(f"archive: {{config: {agent}}}\ntables: {{export.t: {table}}}\n")
+    ran = tables("create")
+    assert (ran.code, "overlap: choose a place outside of it" in ran.err) == (ExitCode.REFUSED, True), ran
+    assert not Path(archive.location.removeprefix("file://"), "export").exists()
+
+
+def test_rows_that_wait_are_counted(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+    """A run adds them without a file; a compaction shows them."""
+    table = f"{{topics: t, format: parquet, location: file://{tmp_path}/export, max_age: 1h}}"
+    file = f"archive: {{url: '{archive.location}', cluster: prod}}\ntables: {{export.t: {table}}}\n"
+    (tmp_path / "tables.yaml").write_text(file)
+    tables("create")
     ran = tables("run", "--workers", "1")
-    assert ran.code == ExitCode.REFUSED
-    assert "table backup.t does not exist in the catalog; `tsctl tables create` makes it" in ran.err
-    assert "backup.all: 120 records" in ran.out
+    assert ran.out.startswith("export.t: 100 records in 0 files, ")
+    assert ran.out.endswith("; 100 rows wait for max_age\n")
+    (shown,) = tables("compact", "--json").lines
+    assert (shown["files"], shown["held_rows"], shown["seconds"] > 0) == (1, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [
+        ("pyiceberg", "tables", ("compact",)),
+        ("ruamel", "tables", ("schema",)),
+        ("pyspark", "pyspark", ("compact", "backup.t")),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
+)
+def test_the_extra_of_a_missing_package_is_named(
+    archive: MadeArchive, tables: Tables, tmp_path: Path, package: str, extra: str, arguments: tuple[str, ...]
+) -> None:
+    """That of the command, which differs from that of `tsctl`."""
+    tables("create", "backup.t")
+    program = f"import sys; sys.modules[{package!r}] = None; from tsctl.start import main; main()"
+    command = [sys.executable, "-c", program, "tables", *arguments]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (line,) = ran.stderr.splitlines()
+    assert ran.returncode == ExitCode.REFUSED
+    assert f"the package {package} is not installed" in line
+    assert f"requirements/{extra}.txt" in line
+
+
+def test_a_table_that_is_missing_is_found_before_spark_starts(tables: Tables, archive: MadeArchive) -> None:
+    """A start needs a minute, and its message would be about jars."""
+    ran = tables("compact", "backup.t", "--set", "spark.master=nothing")
+    assert (ran.code, "backup.t does not exist in the catalog" in ran.err) == (ExitCode.REFUSED, True)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +250,9 @@ def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, ta
     [
         (("run", "backup.tt"), "the file has no such table"),
         (("run", "--every", "soon"), "'soon' is no time"),
+        (("run", "--every", "0s"), "--every: 1s or more is expected"),
+        (("run", "--every", "1s", "--dry-run"), "give one of the two"),
+        (("verify", "--evidence", "/no/such/file"), "--evidence=/no/such/file: No such file or directory"),
     ],
 )
 def test_a_mistake_is_one_message(
