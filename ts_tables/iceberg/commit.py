@@ -82,11 +82,11 @@ def commit(
             refused += was_refused
             found = read_head(table)
             if (None if found is None else found.snapshot_id) != head:
-                raise HeadMoved(f"{label}: another run has committed since this one was planned")
+                raise HeadMoved(f"{label}: another run has committed since this one was planned; run it again")
             accept(check(table, found))
             main = table.metadata.current_snapshot_id
             if (change.removed or keeps_main) and main != change.main:
-                raise HeadMoved(f"{label}: others have written it since this change was planned")
+                raise HeadMoved(f"{label}: others have written it since this change was planned; run it again")
             staged = stage(table, change.added, change.removed, change.summary, head, change.plan)
         tried.add(staged.snapshot_id)
         try:

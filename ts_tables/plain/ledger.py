@@ -65,8 +65,8 @@ class Ledger:
             return False
         if other := next((each.key for each in self._store.list() if not each.key.startswith(OWN)), None):
             raise OperatorError(
-                f"{self._store.location} has objects that this program did not write, such as {other}: choose an empty "
-                "location"
+                f"{self._store.location} has objects of no table of this program, such as {other}: remove them, or "
+                "choose an empty location"
             )
         self._check_copies(contents)
         # Listed between the read of `files.json` and its write on that ETag, so none of them is of a table in use.
@@ -129,7 +129,7 @@ class Ledger:
                 there = self._entry(contents, entry.number)
                 if there is not None and there.plan != entry.plan:
                     raise HeadMoved(
-                        f"{self._store.location}: another run has committed since this one was planned"
+                        f"{self._store.location}: another run has committed since this one was planned; run it again"
                     ) from None
                 if there is not None:
                     break
@@ -137,7 +137,9 @@ class Ledger:
             raise OutcomeUnknown(f"{self._store.location}: entry {entry.number} has no answer; run it again")
         read = self.read()
         if read.contents.generation != contents.generation:
-            raise HeadMoved(f"{self._store.location}: the table was created again since this run was planned")
+            raise HeadMoved(
+                f"{self._store.location}: the table was created again since this run was planned; run it again"
+            )
         if read.contents.number < entry.number:
             self._completed(read, entry)
 

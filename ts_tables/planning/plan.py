@@ -211,8 +211,8 @@ class Planner:
         """
         if state.cluster != self._query.cluster:
             raise OperatorError(
-                f"the table has claimed of cluster {state.cluster}, and the archive given is of {self._query.cluster}: "
-                "create another table"
+                f"the table has records of cluster {state.cluster}, and the archive is of {self._query.cluster}: "
+                "correct `cluster` below `archive`, or create another table"
             )
         if state.read_committed != self._query.read_committed:
             levels = {True: "read_committed", False: "read_uncommitted"}

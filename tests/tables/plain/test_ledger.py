@@ -300,7 +300,7 @@ def test_a_place_with_objects_of_others_is_refused(archive: MadeArchive, tmp_pat
     table = MadeTable(archive, tmp_path / "lake", format=FileFormat.PARQUET)
     (tmp_path / "lake/files").mkdir(parents=True)
     (tmp_path / "lake/files/a.parquet").write_bytes(b"x")
-    with pytest.raises(OperatorError, match=r"such as a.parquet: choose an empty location"):
+    with pytest.raises(OperatorError, match=r"such as a\.parquet: remove them, or choose an empty location"):
         table.create()
 
 
