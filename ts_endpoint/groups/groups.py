@@ -36,6 +36,7 @@ class GroupNumbers:
         members: of all groups.
         rebalances: generations that began with a member, since the start.
         commits: offsets that were committed, since the start.
+        offset_bytes: about how many bytes of memory committed offsets need.
         unwritten_groups: groups with commits that the store does not have.
         flush_failures: writes of a group that failed, since the start.
         read_failures: reads of a group, or lists of groups, that failed, since the start.
@@ -46,6 +47,7 @@ class GroupNumbers:
     members: int
     rebalances: int
     commits: int
+    offset_bytes: int
     unwritten_groups: int
     flush_failures: int
     read_failures: int
@@ -101,6 +103,7 @@ class Groups:
             members=self._coordinator.members(),
             rebalances=self._coordinator.rebalances,
             commits=self._keeper.commits,
+            offset_bytes=self._keeper.bytes,
             unwritten_groups=self._keeper.unwritten,
             flush_failures=self._keeper.flush_failures,
             read_failures=self._keeper.read_failures,

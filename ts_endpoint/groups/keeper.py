@@ -84,6 +84,11 @@ class Keeper:
         """Number of groups that the store does not have as they are here."""
         return sum(not each.is_written for each in self._groups.values()) if self._store is not None else 0
 
+    @property
+    def bytes(self) -> int:
+        """About how many bytes of memory the offsets need."""
+        return self._bytes
+
     def get(self, group: str) -> GroupOffsets | None:
         """Return the offsets of a group, if it is in memory; it may not be read yet."""
         return self._groups.get(group)
@@ -227,10 +232,10 @@ class Keeper:
             return error
         found = self._groups.get(group)
         if found is None:
-            self._make_room()
             found = self._groups[group] = GroupOffsets(group)
         self._adopt(found, lambda: found.read(stored.offsets, stored.etag))
         found.used = self._loop.time()
+        self._make_room(kept=found)
         return None
 
     def _unreadable(self, group: str, error: TieredStorageError) -> ErrorCode:
@@ -274,11 +279,7 @@ class Keeper:
         if reading is not None:
             await asyncio.wait({reading})
         what = each.unwritten()
-        try:
-            stored = await self._run(lambda: store.write(what))
-        except TieredStorageError:
-            each.is_read = False
-            raise
+        stored = await self._run(lambda: store.write(what))
         self._adopt(each, lambda: each.written(what, stored.offsets, stored.etag))
         if each.is_written and (each.is_released or not each.offsets):
             self._drop(each)
@@ -296,19 +297,33 @@ class Keeper:
     def _can_be_dropped(self, each: GroupOffsets) -> bool:
         return self._store is not None and each.is_written and each.group not in self._reads
 
-    def _make_room(self) -> bool:
-        """Remove the groups that were not used for longest, if memory is full; return whether there is room."""
-        if len(self._groups) >= self._limits.groups or self._bytes >= self._limits.offset_bytes:
+    def _make_room(self, size: int = 0, kept: GroupOffsets | None = None) -> bool:
+        """Return whether memory has room for a group, or for some bytes of one.
+
+        Groups that the store has leave the memory first, those that were not used for longest.
+
+        Args:
+            size: bytes.
+            kept: the group of these bytes; None for a new group.
+        """
+        if not self._has_room(size, kept):
             droppable = sorted((each for each in self._groups.values() if self._can_be_dropped(each)), key=_last_use)
-            for each in droppable[: max(len(droppable) // 4, 1)]:
-                self._drop(each)
-        return len(self._groups) < self._limits.groups
+            for number, each in enumerate(droppable):
+                if number >= len(droppable) // 4 and self._has_room(size, kept):
+                    break  # a quarter at least, because the next request would sort all of them again
+                if each is not kept:
+                    self._drop(each)
+        return self._has_room(size, kept)
+
+    def _has_room(self, size: int, kept: GroupOffsets | None) -> bool:
+        number = len(self._groups) + (kept is None)
+        return number <= self._limits.groups and self._bytes + size <= self._limits.offset_bytes
 
     def _fits(self, each: GroupOffsets, partition: TopicPartition, metadata: str) -> bool:
         if partition in each.offsets and len(metadata) <= len(each.offsets[partition].metadata):
             return True
         size = size_of(partition, Committed(0, -1, 0, metadata))
-        return each.bytes + size <= self._limits.group_offset_bytes and self._bytes + size <= self._limits.offset_bytes
+        return each.bytes + size <= self._limits.group_offset_bytes and self._make_room(size, each)
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._threads, call)

@@ -1,5 +1,6 @@
 """Tools describe, list and delete groups."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,12 @@ async def test_a_deleted_group_has_no_object(tmp_path: Path) -> None:
         async with room(store) as client:
             await client.commit({"orders-0": 1, "orders-1": 2})
         async with room(store) as client:
+            assert await client.listed() == {"g": "Empty"}
             assert await client.delete("g") == {"g": ErrorCode.none}
             assert await client.listed() == {}
-            await client.groups.flush()
+            await asyncio.sleep(0.1)
             assert list(store.list()) == []
+            assert await client.listed() == {}
             assert await client.delete("g") == {"g": ErrorCode.group_id_not_found}
             await client.commit({"orders-1": 7})
         async with room(store) as client:

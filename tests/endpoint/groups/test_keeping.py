@@ -203,7 +203,8 @@ async def test_a_lost_group_is_written_and_its_members_are_sent_away(store: Unst
         (again,) = await second.stable()
         assert await second.fetched() == {"orders-0": 1}
         assert await second.commit({"orders-0": 2}, again) == [ErrorCode.none]
-        assert first.groups.numbers().members == 0
+        numbers = first.groups.numbers()
+        assert (numbers.members, numbers.offset_bytes, set(numbers.groups.values())) == (0, 0, {0})
 
 
 @in_virtual_time
@@ -387,6 +388,78 @@ async def test_memory_that_is_full_makes_room_for_groups_that_the_store_has(stor
         assert client.groups.numbers().groups["Empty"] <= 4
         for number in range(12):
             assert await client.fetched(f"g{number}") == {"orders-0": number}
+        assert client.groups.numbers().groups["Empty"] <= 4
+
+
+@in_virtual_time
+async def test_bytes_of_groups_that_the_store_has_make_room_for_commits(store: UnsteadyStore) -> None:
+    """Offsets that are read count as those that are committed, until they leave the memory."""
+    async with room(store) as client:
+        await client.commit({"orders-0": 1, "orders-1": 1}, group="a")
+    async with room(store, limits=Limits(offset_bytes=1000)) as client:
+        await client.fetched("a")
+        assert client.groups.numbers().offset_bytes == 2 * 356
+        assert await client.commit({"orders-0": 1, "orders-1": 1}, group="b") == [ErrorCode.none] * 2
+        assert client.groups.numbers().offset_bytes == 2 * 356
+        assert await client.commit({"orders-2": 1}, group="b") == [ErrorCode.invalid_commit_offset_size]
+        await client.groups.flush()
+        assert await client.fetched("a") == {"orders-0": 1, "orders-1": 1}
+        assert client.groups.numbers().offset_bytes == 2 * 356
+
+
+@in_virtual_time
+async def test_a_deletion_that_the_store_refuses_is_not_listed(store: UnsteadyStore) -> None:
+    """The object is there until a later flush removes it."""
+    async with room(store) as client:
+        await client.commit({"orders-0": 1})
+        await client.groups.flush()
+        store.is_read_only = True
+        assert await client.delete("g") == {"g": ErrorCode.none}
+        await asyncio.sleep(31)
+        assert await client.listed() == {}
+        assert await client.fetched() == {}
+        store.is_read_only = False
+        await asyncio.sleep(31)
+        assert list(store.list()) == []
+
+
+@in_virtual_time
+async def test_a_process_expires_only_its_own_groups(store: UnsteadyStore) -> None:
+    """The owner may have members of the group."""
+    async with room(store) as client:
+        await client.commit({"orders-0": 1})
+    async with room(store, limits=Limits(flush=3600.0), owns=lambda _: False):
+        await asyncio.sleep(40 * DAY)
+        assert len(list(store.list())) == 1
+
+
+@in_virtual_time
+async def test_a_loss_that_no_event_reports_is_noticed_with_the_next_flush(store: UnsteadyStore) -> None:
+    """Members that wait get NOT_COORDINATOR."""
+    owner = Owner()
+    async with room(store, owns=owner.first) as client:
+        leader, _ = await client.stable(2)
+        waiting = client.joining(leader.member_id)
+        await asyncio.sleep(1)
+        owner.is_first = False
+        await asyncio.sleep(30)
+        assert waiting.done()
+        assert (await waiting).error_code is ErrorCode.not_coordinator
+
+
+@in_virtual_time
+async def test_a_group_that_is_lost_twice_is_written_each_time(store: UnsteadyStore) -> None:
+    """At once, although its object was not read in between."""
+    owner = Owner()
+    async with room(store, owns=owner.first) as first, room(store, owns=owner.second) as second:
+        for offset in range(1, 4):
+            store.is_read_only = offset == 1
+            owner.is_first = True
+            await first.commit({f"orders-{offset}": offset})
+            owner.is_first = False
+            first.groups.ownership_changed()
+            await asyncio.sleep(0.1)
+        assert await second.fetched() == {"orders-1": 1, "orders-2": 2, "orders-3": 3}
 
 
 @in_virtual_time

@@ -13,6 +13,7 @@ class UnsteadyStore(WrappedStore):
 
     Attributes:
         is_away: every call fails.
+        is_read_only: puts and deletes fail.
         silent: so many puts succeed without a response.
         dropped: so many puts have no response and no effect.
         before_put: called before each put; another process may write there.
@@ -22,6 +23,7 @@ class UnsteadyStore(WrappedStore):
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
         self.is_away = False
+        self.is_read_only = False
         self.silent = 0
         self.dropped = 0
         self.before_put: Callable[[], None] = lambda: None
@@ -29,7 +31,7 @@ class UnsteadyStore(WrappedStore):
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
-        if self.is_away:
+        if self.is_away or (self.is_read_only and name in {"put", "delete"}):
             raise StoreUnavailable("the store is away")
 
     def put(
