@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from kazoo.client import KazooClient
 
 from tests.browser import look, open_page, without_scripts
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
+from tests.endpoint.kafka_clients.python_clients import up_to_an_error
+from tests.endpoint.running import Running
 from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_leadership_shipped, wait_led
 from tests.operator.breaking import flip_a_bit, make_hole, make_orphan, make_overlap, remove_index, stored
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
 from ts_local.kafka.cluster import LocalCluster, Record, wait_for
+from ts_local.oracle import OracleFailedError, OracleRecord, dump
+from ts_local.ports import free_ports
 from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "verify.md"
@@ -234,6 +239,42 @@ def test_the_page_is_followed_on_a_broken_archive(broken: Archive, tmp_path: Pat
     assert "8 partitions" in said
     assert "orphan-segment" not in said
     assert "the cluster still has" in shell.ends(1, BESIDE_CLUSTER)
+
+
+@pytest.fixture
+def endpoint(broken: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """An endpoint over the broken archive."""
+    for name, value in broken.s3.environment().items():
+        monkeypatch.setenv(name, value)
+    port, http_port = free_ports(2)
+    options = ["--groups", "memory"]
+    running = Running(["--config", str(broken.config)], tmp_path / "endpoint.log", port, http_port, options)
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.stop()
+
+
+def test_unchanged_clients_read_what_is_not_lost(broken: Archive, endpoint: Running) -> None:
+    """A hole and damage are errors of their partitions after the records before them; everything else is read."""
+    written: dict[tuple[str, int], list[OracleRecord]] = defaultdict(list)
+    for record in dump(broken.cluster.bootstrap, ["broken", "elected"]):
+        written[record.topic, record.partition].append(record)
+    assert len(written) == 8
+    found: list[OracleRecord] = []
+    for (topic, partition), records in sorted(written.items()):
+        shown, error = up_to_an_error(endpoint.address, topic, partition)
+        assert len(shown) > 50
+        assert shown == records[: len(shown)]
+        is_lost = topic == "broken" and partition in {HOLE, FLIPPED}
+        assert error == (KafkaError.INVALID_MSG if is_lost else None), (topic, partition)
+        if topic == "broken" and not is_lost:
+            assert shown[-1].offset + 1 == broken.next_offset(partition)
+        found += shown
+    assert dump(endpoint.address, "elected") == [record for record in found if record.topic == "elected"]
+    with pytest.raises(OracleFailedError, match=f"broken-{HOLE}"):
+        dump(endpoint.address, "broken")
 
 
 def test_mistakes_on_the_command_line_are_refused(broken: Archive, tsctl: Run, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Client:
         name: of the client and its way.
         read_several: returns the records of topics, from bootstrap servers, topics and isolation level.
         shown: what the client returns of a record, for a client that does not return each field.
-        is_able: whether the client can read a topic of this name; librdkafka and Kafka's own can read each.
+        is_able: whether the client can read a topic of this name, from a broker too.
     """
 
     name: str

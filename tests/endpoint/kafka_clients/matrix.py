@@ -12,9 +12,19 @@ CONSOLES: Final = {f"console consumer {line}": line for line in LINES}
 _AT_ONCE: Final = 3  # console consumers: each waits for most of its time
 
 
-def _without_snappy(topic: str) -> bool:
-    """Return whether kafka-python can read a topic without the package that decompresses snappy."""
-    return "snappy" not in topic and topic not in {"mixed", "compacted-appended", "upgraded"}
+# Kafka's clients of 0.8 wrote LZ4 frames with a wrong checksum. Only Kafka's consumer and librdkafka read them.
+_LZ4_OF_MAGIC_0: Final = frozenset({"magic-0-lz4", "of-old-0-lz4", "upgraded"})
+_SNAPPY: Final = frozenset({"mixed", "compacted-appended", "upgraded"})  # and topics with snappy in their name
+
+
+def _reads_new_lz4(topic: str) -> bool:
+    """Return whether a client can read a topic that has no decompressor for LZ4 of magic 0."""
+    return topic not in _LZ4_OF_MAGIC_0
+
+
+def _reads_no_snappy(topic: str) -> bool:
+    """Return whether kafka-python can read a topic without a further package, which snappy and old LZ4 need."""
+    return "snappy" not in topic and topic not in _SNAPPY | _LZ4_OF_MAGIC_0
 
 
 CLIENTS: Final = {
@@ -22,12 +32,12 @@ CLIENTS: Final = {
     for client in (
         Client("librdkafka assign", each(python_clients.by_assign)),
         Client("librdkafka subscribe", each(python_clients.by_subscribe)),
-        Client("aiokafka", each(python_clients.by_aiokafka)),
-        Client("kafka-python", each(python_clients.by_kafka_python), is_able=_without_snappy),
+        Client("aiokafka", each(python_clients.by_aiokafka), is_able=_reads_new_lz4),
+        Client("kafka-python", each(python_clients.by_kafka_python), is_able=_reads_no_snappy),
         *(Client(f"Java consumer {line}", java_tools.consumer(line)) for line in LINES),
         *(Client(name, each(java_tools.console(line), _AT_ONCE)) for name, line in CONSOLES.items()),
         Client("Spark's Kafka source", by_spark),
-        Client("franz-go", by_franz_go),
+        Client("franz-go", by_franz_go, is_able=_reads_new_lz4),
         Client("kcat", each(by_kcat), shown_by_kcat),
     )
 }

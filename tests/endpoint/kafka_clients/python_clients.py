@@ -97,6 +97,22 @@ def to_the_ends(consumer: Consumer, count: int) -> list[OracleRecord]:
     return records
 
 
+def up_to_an_error(bootstrap: str, topic: str, partition: int) -> tuple[list[OracleRecord], int | None]:
+    """Return the records of a partition up to the first error of librdkafka, and its code; None at the end."""
+    consumer = librdkafka(bootstrap)
+    records: list[OracleRecord] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        while True:
+            message = consumer.consume(1, SECONDS)[0]
+            error = message.error()
+            if error is not None:
+                return records, None if error.code() == KafkaError._PARTITION_EOF else error.code()
+            records.append(record_of(message))
+    finally:
+        consumer.close()
+
+
 def read_from(bootstrap: str, topic: str, partition: int, offsets: Sequence[int], count: int) -> list[list[int]]:
     """Return `count` offsets that librdkafka's consumer returns after each seek; fewer at the end."""
     consumer = librdkafka(bootstrap)
