@@ -25,6 +25,7 @@ class Session:
 
 
 # Returns the values of the reply, as `ts_endpoint.protocol.replies` describes them; None if the request has no reply.
+# It can be cancelled at any `await`: when the client closed its connection, or at a stop.
 Handler = Callable[[Request, Session], Awaitable[Values | None]]
 Handlers = Mapping[Api, Handler]
 

@@ -23,13 +23,18 @@ RECORDS = 1000  # of each partition
 def made_archive(directory: Path) -> MadeArchive:
     """Make an archive with one topic: its partitions have two segments each, of two leader epochs."""
     archive = MadeArchive(directory)
+    put_topic(archive)
+    return archive
+
+
+def put_topic(archive: MadeArchive) -> None:
+    """Put the topic of `made_archive`."""
     for partition in range(PARTITIONS):
         for base, epoch in ((0, 0), (RECORDS // 2, 2)):
             log = batches(*steps(base, base + RECORDS // 2), epoch=epoch)
             archive.put_segment(TOPIC, base, log, partition=partition)
         epochs = ((0, 0), (2, RECORDS // 2))
         archive.commit(TOPIC, RECORDS, partition=partition, highest_base=RECORDS // 2, epochs=epochs)
-    return archive
 
 
 class Running:

@@ -37,24 +37,29 @@ log = structlog.get_logger()
 class Room(Protocol):
     """How many bytes of replies may be on their way."""
 
-    def free(self) -> int:
-        """Return the bytes that one more reply may have."""
+    def room(self, session: Session) -> int:
+        """Return the bytes that a reply to a connection may have now."""
         ...
 
 
 class ReadNoted(Protocol):
-    """Is told what clients read, for the audit."""
+    """Notes what clients read, for the audit."""
 
     def read(self, session: Session, topic: str, partition: int, start: int, end: int, nbytes: int) -> None:
         """Note that a client was sent the offsets `[start, end)`."""
+        ...
+
+    def refused_topic(self, session: Session, topic: str) -> None:
+        """Note that a client may not read a topic."""
         ...
 
 
 class Unbounded:
     """No limit on the bytes of replies."""
 
-    def free(self) -> int:
+    def room(self, session: Session) -> int:
         """Return a large number."""
+        del session
         return 1 << 40
 
 
@@ -62,6 +67,9 @@ class NotNoted:
     """No audit."""
 
     def read(self, session: Session, topic: str, partition: int, start: int, end: int, nbytes: int) -> None:
+        """Note nothing."""
+
+    def refused_topic(self, session: Session, topic: str) -> None:
         """Note nothing."""
 
 
@@ -109,8 +117,9 @@ class FetchHandler:
         deadline = loop.time() + min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
         for part in parts:
             await self._open(part, session, committed=committed)
-        most = min(max(body.max_bytes, 0), _MOST_BYTES, max(self._room.free(), 1))
         while True:
+            # Nothing is reserved while a request waits: a thousand clients at the end of a topic need no memory.
+            most = min(max(body.max_bytes, 0), _MOST_BYTES, max(self._room.room(session), 1))
             size = self._fill(parts, most, committed=committed)
             has_error = any(part.error is not ErrorCode.none for part in parts)
             if has_error or size >= min(max(body.min_bytes, 0), most):
@@ -130,6 +139,7 @@ class FetchHandler:
         context = self._context
         if not context.permissions.may_read(session.user, part.topic.partition("~")[0]):
             part.error = ErrorCode.topic_authorization_failed
+            self._noted.refused_topic(session, part.topic)
             return
         try:
             part.partition = await context.archive.partition(part.topic, part.number)

@@ -47,7 +47,7 @@ class MetadataHandler:
             topics = await self._all(session)
         else:
             names = [getattr(each, "name", None) for each in asked]
-            topics = [await self._one(name, session) for name in names if name is not None]
+            topics = list(await asyncio.gather(*(self._one(name, session) for name in names if name is not None)))
             # A request by topic id alone, since version 10: ids are not served.
             unnamed = None if request.version >= _NULL_NAMES else ""
             topics += [
@@ -79,7 +79,7 @@ class MetadataHandler:
             for name in await context.archive.former_incarnations()
             if context.permissions.may_read(session.user, name.partition("~")[0])
         ]
-        return [*found, *[await self._one(name, session) for name in former]]
+        return [*found, *await asyncio.gather(*(self._one(name, session) for name in former))]
 
     async def _one(self, name: str, session: Session) -> Values:
         if not self._context.permissions.may_read(session.user, name.partition("~")[0]):
@@ -88,10 +88,12 @@ class MetadataHandler:
             topic = await self._context.archive.topic(name)
             if topic is None:
                 return _failed(name, ErrorCode.unknown_topic_or_partition)
-            epochs = await self._epochs(topic)
         except TieredStorageError as error:
             log.warning("topic_not_described", topic=name, reason=str(error))
-            return _failed(name, error_of(error))
+            code = error_of(error)
+            # Every client repeats Metadata with this error, as it does while a broker elects a leader.
+            return _failed(name, ErrorCode.leader_not_available if code is ErrorCode.kafka_storage_error else code)
+        epochs = await self._epochs(topic)
         return self._topic(name, topic.topic_id, topic.partitions, epochs)
 
     async def _epochs(self, topic: UsedTopic) -> dict[int, int]:
@@ -101,7 +103,11 @@ class MetadataHandler:
 
         async def epoch(number: int) -> int:
             async with limit:
-                return (await self._context.archive.of(topic, number).end()).epoch
+                try:
+                    return (await self._context.archive.of(topic, number).end()).epoch
+                except TieredStorageError as error:  # a client reads without it, and repeats the request
+                    log.warning("epoch_not_read", topic=topic.name, partition=number, reason=str(error))
+                    return NO_EPOCH
 
         return dict(zip(numbers, await asyncio.gather(*map(epoch, numbers)), strict=True))
 

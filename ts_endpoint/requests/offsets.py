@@ -138,8 +138,8 @@ class OffsetForLeaderEpochHandler:
         """Return the values of the reply."""
         topics = []
         for topic in request.body.topics:
-            partitions = [await self._one(topic.topic, each, session) for each in topic.partitions]
-            topics.append({"topic": topic.topic, "partitions": partitions})
+            partitions = await asyncio.gather(*(self._one(topic.topic, each, session) for each in topic.partitions))
+            topics.append({"topic": topic.topic, "partitions": list(partitions)})
         return {"topics": topics}
 
     async def _one(self, topic: str, wanted: Any, session: Session) -> Values:

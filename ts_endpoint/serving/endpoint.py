@@ -48,16 +48,6 @@ GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
 _HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
 
 
-class _Room:
-    """The bytes that one more reply may have."""
-
-    def __init__(self, in_flight: BytesInFlight) -> None:
-        self._in_flight = in_flight
-
-    def free(self) -> int:
-        return self._in_flight.limit - self._in_flight.used
-
-
 class Endpoint:
     """Builds all rooms on the running event loop; `run` serves.
 
@@ -92,6 +82,7 @@ class Endpoint:
         self._cache = ChunkCache(options.cache_mib * _MIB)
         self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
         self._reads = Reads(self._feeds, self._segment_threads, passes_holes=options.on_hole is OnHole.SKIP)
+        self._audit = security.audit
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._groups = Groups(self._offsets_store(), security.permissions, self._peers.owns_group)
         self._group_numbers = self._groups.numbers()
@@ -185,7 +176,7 @@ class Endpoint:
             Api.DESCRIBE_CONFIGS: DescribeConfigsHandler(context),
             Api.LIST_OFFSETS: ListOffsetsHandler(context),
             Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(context),
-            Api.FETCH: FetchHandler(context, self._reads, _Room(in_flight), security.audit),
+            Api.FETCH: FetchHandler(context, self._reads, in_flight, security.audit),
             Api.FIND_COORDINATOR: find_coordinator(self._peers, security.permissions),
             Api.DESCRIBE_CLUSTER: describe_cluster(self._peers),
             **self._groups.handlers(),
