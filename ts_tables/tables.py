@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from ts_common.errors import ConfigurationError, DataLoss, OperatorError
+from ts_common.errors import ConfigurationError, DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.query.locations import by_location
 from ts_common.query.query import Query
@@ -242,7 +242,13 @@ class Tables:
         """
         planner, cluster = self._planner(self._definition(name)), self._archive.cluster  # first, as it can be misplaced
         self._target(name).drop(purge=purge)
-        withdraw(planner.stores(TableState(cluster, read_committed=True)), name)
+        try:
+            withdraw(planner.stores(TableState(cluster, read_committed=True)), name)
+        except TieredStorageError as error:  # the table is gone, so no second drop removes them
+            raise OperatorError(
+                f"table {name} was removed, but not its claims in the archive, which keep segments from retention; "
+                f"remove claims/{name}.json: {error}"
+            ) from error
 
     @cached_property
     def _archive(self) -> Archive:

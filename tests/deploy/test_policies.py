@@ -3,6 +3,7 @@
 import http.client
 import json
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +19,9 @@ from botocore.exceptions import ClientError
 from tests.common.log_format.build import batch, record
 from tests.docs.commands import blocks, commands
 from tests.spark.archives import Archive
+from tests.tsctl.running import PROGRAM
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
@@ -254,6 +257,42 @@ def test_an_endpoint_may_write_offsets_of_groups_and_nothing_else(store_as: As) 
         assert not removed(key)
 
 
+def test_tables_may_write_their_claims_and_nothing_else(store_as: As, tmp_path: Path) -> None:
+    """A reader's run adds rows and warns, and its drop names what it left; puts and deletes of other keys fail."""
+    store_as("uploader")
+    archive = archive_of_one_topic("tabled")
+    commit = archive.partition("tabled").commit
+    archive.store.close()
+    tables = "{export.t: {topics: tabled, isolation: read_uncommitted, format: json, location: 'file://%s/lake'}}"
+    file = tmp_path / "tables.yaml"
+    file.write_text(
+        f"archive: {{url: '{LOCATION}', cluster: prod, prefix_entropy_bits: 5}}\ntables: {tables % tmp_path}\n"
+    )
+
+    def run(*arguments: str) -> tuple[int, str]:  # a process of its own: this one keeps clients of the first user
+        command = [PROGRAM, "tables", *arguments, "--file", str(file)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        return ended.returncode, ended.stderr
+
+    claims = claims_key(KEYS, "export.t")
+    for user, written in (("tables", True), ("reader", False)):
+        store = store_as(user)
+        for command in (("create",), ("run", "--workers", "1")):
+            code, err = run(*command)
+            warns = command[0] == "run" and not written
+            assert (code, "table_claims_not_written" in err) == (ExitCode.FINE, warns), err
+        assert [info.key for info in store.list(claims)] == [claims] * written
+        for key in (commit, KEYS.layout, "claims/a.json"):
+            with pytest.raises(AccessDenied):
+                store.put(key, b"x")
+            assert not removed(key)
+        assert removed(claims) == written
+        if not written:
+            code, err = run("drop", "export.t", "--yes", "--purge")
+            assert code == ExitCode.REFUSED
+            assert "table export.t was removed, but not its claims in the archive" in err
+
+
 def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
     store_as: As, aws: MotoServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,7 +330,8 @@ def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
 
 def test_no_policy_allows_more_than_it_names() -> None:
     """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
-    assert POLICIES == ["collector", "endpoint", "reader", "reader-kms", "restorer", "uploader", "uploader-kms"]
+    known = ("collector", "endpoint", "reader", "reader-kms", "restorer", "tables", "uploader", "uploader-kms")
+    assert tuple(POLICIES) == known
     for name in POLICIES:
         for statement in json.loads(document(f"iam/{name}.json"))["Statement"]:
             actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
@@ -301,6 +341,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
                 assert (name, statement["Sid"]) in {
                     ("collector", "RemoveWhatExpired"),
                     ("endpoint", "KeepOffsetsOfGroups"),
+                    ("tables", "KeepClaimsOfTables"),
                     ("restorer", "RemoveDeleteMarkers"),
                 }
 
