@@ -1,4 +1,4 @@
-"""`python -m bench.endpoint_store`: what an endpoint takes from S3 to serve readers whose segments are not in memory.
+"""`python -m bench.endpoint_store`: what an endpoint needs of S3 to serve readers whose segments are not in memory.
 
 A topic of two partitions, segments of 64 MiB, uncompressed, on S3. Server, endpoint and client share two cores. The
 endpoint's cache is smaller than the topic, so each pass reads the store again. Each round measures:

@@ -85,7 +85,7 @@ class EndpointProcess:
         """Return a sample of `/metrics`, by its name with labels.
 
         Raises:
-            LookupError: there is none.
+            LookupError: the page does not have it.
         """
         with urllib.request.urlopen(f"http://127.0.0.1:{self._http_port}/metrics") as page:
             for line in page.read().decode().splitlines():

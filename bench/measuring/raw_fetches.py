@@ -1,6 +1,6 @@
 """A client that fetches as fast as a broker answers: it decodes nothing, and the kernel drops the records.
 
-It needs to know where batches end, so that it can ask for the next offset. `boundaries_of` reads that from segments.
+It needs the places where batches end, for the next offset of its requests. `boundaries_of` reads them from segments.
 """
 
 import io

@@ -22,7 +22,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("most_bytes", SIZES)
 @pytest.mark.parametrize("case", SHOWN.values(), ids=SHOWN)
-def test_a_consumer_gets_the_rows_of_the_reader(tmp_path: Path, case: Case, most_bytes: int) -> None:
+def test_e01_a_consumer_gets_the_rows_of_the_reader(tmp_path: Path, case: Case, most_bytes: int) -> None:
     """Each offset once and in order, whatever the size of a Fetch."""
     archive = MadeArchive(tmp_path / "archive")
     case.make(archive)
@@ -38,7 +38,7 @@ def test_a_consumer_gets_the_rows_of_the_reader(tmp_path: Path, case: Case, most
 
 
 @pytest.mark.parametrize("name", ["r03 holes", "r12c no segment"])
-def test_a_hole_ends_the_partition_with_an_error(tmp_path: Path, name: str) -> None:
+def test_e01_a_hole_ends_the_partition_with_an_error(tmp_path: Path, name: str) -> None:
     """The error is CORRUPT_MESSAGE, which clients neither repeat in silence nor pass over."""
     archive = MadeArchive(tmp_path / "archive")
     CASES[name].make(archive)
