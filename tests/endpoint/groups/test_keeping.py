@@ -1,6 +1,7 @@
 """Committed offsets are kept in the store, also while it is away and when the owner of a group changes."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -423,14 +424,21 @@ async def test_a_deletion_that_the_store_refuses_is_not_listed(store: UnsteadySt
         assert list(store.list()) == []
 
 
+@pytest.mark.parametrize("is_owner", [True, False])
 @in_virtual_time
-async def test_a_process_expires_only_its_own_groups(store: UnsteadyStore) -> None:
-    """The owner may have members of the group."""
+async def test_a_process_expires_groups_of_the_store_if_it_owns_them(
+    store: UnsteadyStore, tmp_path: Path, is_owner: bool
+) -> None:
+    """They are not in its memory. Another owner may have members of them."""
     async with room(store) as client:
         await client.commit({"orders-0": 1})
-    async with room(store, limits=Limits(flush=3600.0), owns=lambda _: False):
-        await asyncio.sleep(40 * DAY)
+    os.utime(tmp_path / KEYS.offsets_of("g"), (BEGAN / 1000, BEGAN / 1000))
+    await asyncio.sleep(31 * DAY)
+    async with room(store, owns=lambda _: is_owner):
+        await asyncio.sleep(1800)
         assert len(list(store.list())) == 1
+        await asyncio.sleep(2400)
+        assert len(list(store.list())) == (0 if is_owner else 1)
 
 
 @in_virtual_time
