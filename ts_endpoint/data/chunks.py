@@ -38,7 +38,7 @@ FIRST_BYTES: Final = 256 << 10  # of a read that begins inside a segment, and ma
 # The first request of such a read ends here; a reader that goes on gets one request to the segment's end.
 FIRST_REQUEST_BYTES: Final = 2 << 20
 _EPOCH_BYTES: Final = np.arange(4) + batch_field_position("leader_epoch")
-_ROWS: Final = 2048
+_ROWS: Final = 512
 _NONE_ABORTED: Final = np.empty((0, 3), np.int64)
 _LOWEST: Final = -(1 << 62)
 _HIGHEST: Final = 1 << 62
@@ -99,6 +99,7 @@ class ChunkReader:
         self._copy = copy
         self._most_bytes = most_bytes
         self._offset = offset
+        self._table = np.empty((_ROWS, TABLE_WIDTH), np.int64)
         epochs = copy.metadata.epochs
         self._epochs = np.array([epoch for epoch, _ in epochs], np.int64) if epochs else None
         self._epoch_starts = np.array([first for _, first in epochs or ()], np.int64)
@@ -185,8 +186,8 @@ class ChunkReader:
     def _index(self, buffer: npt.NDArray[np.uint8], remaining: int) -> tuple[Offsets, int]:
         """Return the rows (start, end, base, last) of the whole batches in a buffer, and the position after them."""
         parts: list[Offsets] = []
-        table = np.empty((_ROWS, TABLE_WIDTH), np.int64)
-        used, last, view = 0, self._last, _view(buffer)
+        table, view = self._table, _view(buffer)
+        used, last = 0, self._last
         while True:
             count, behind, _ = index_batches(
                 buffer, used, len(buffer), _LOWEST, _HIGHEST, max(last, -1), _NONE_ABORTED, table
