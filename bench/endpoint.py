@@ -1,4 +1,4 @@
-"""`python -m bench.endpoint`: an endpoint beside the broker that the archive was shipped from.
+"""`python -m bench.endpoint`: an endpoint next to the broker that the archive was shipped from.
 
 A topic of two partitions for each codec, produced by a real broker, all segments closed and shipped by the agent to a
 directory and to S3. One endpoint serves each, with a cache that has room for all. Each round reads the topic:
