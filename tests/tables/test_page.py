@@ -10,12 +10,15 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from ruamel.yaml import YAML
 
 from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.running import runner
 from ts_tables import Tables
 from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.definition.tables_file import parse_tables
+from ts_tables.engines.spark.catalogs import spark_settings
 from ts_tables.metrics import families
 from tsctl.exit_codes import ExitCode
 
@@ -39,9 +42,13 @@ def write_file(directory: Path) -> None:
     archive.put_segment("page_views", 0, batches((0, 50)))
     archive.commit("page_views", 50, last_stable_offset=50)
     file, spark, _ = blocks(PAGE, language="yaml")
-    text = file.text.replace("s3://bucket/base/prefix", archive.location)
-    text = text.replace("/var/lib/ts-uploader", str(directory)).replace("s3://lake", f"file://{directory}")
+    text = placed(file.text.replace("s3://bucket/base/prefix", archive.location), directory)
     (directory / "tables.yaml").write_text(text + spark.text)
+
+
+def placed(text: str, directory: Path) -> str:
+    """Return a text of the page with the catalog and the lake in a directory."""
+    return text.replace("/var/lib/ts-uploader", str(directory)).replace("s3://lake", f"file://{directory}")
 
 
 def test_the_pages_file_and_commands_run(
@@ -61,9 +68,19 @@ def test_the_pages_file_and_commands_run(
     assert "50 offsets in 1 parts; nothing was added" in outputs[1]
     assert "50 records in 1 files" in outputs[2]
     assert outputs[4] == "backup.page_views: 50 rows, 0 differences\n"
-    python, _ = blocks(PAGE, language="python")  # tests/tables/spark runs what the second one does
+    python, _, reading = blocks(PAGE, language="python")  # tests/tables/spark runs what the second one does
     exec(compile(python.text, str(PAGE), "exec"), {})
     assert capfd.readouterr().out == "0 {'page_views': 0}\n"
+    exec(compile(placed(reading.text, tmp_path), str(PAGE), "exec"), {})
+    assert capfd.readouterr().out == "[(50, 49)]\n"
+
+
+def test_the_page_has_sparks_settings_of_its_catalog() -> None:
+    """Those that a compaction finds by the page's file."""
+    file, *_ = blocks(PAGE, language="yaml")
+    (settings,) = blocks(PAGE, language="properties")
+    catalog = parse_tables(YAML(typ="safe").load(file.text), "the page").catalog
+    assert dict(line.split("=", 1) for line in settings.text.splitlines()) == spark_settings("ts-uploader", catalog)
 
 
 def test_the_pages_plain_files_are_written_and_read(
