@@ -1,4 +1,4 @@
-"""The chunks in memory: by segment and offset, within a limit of bytes; the least recently used go first."""
+"""The chunks in memory: by segment and offset, within a limit of bytes; the least recently used are evicted first."""
 
 from bisect import bisect_right
 from collections import OrderedDict
@@ -15,7 +15,7 @@ class ChunkCache:
     Attributes:
         hits: offsets that were found.
         misses: offsets that were not.
-        nbytes: of all chunks. Replies that are not sent yet may keep the memory of chunks that are gone.
+        nbytes: of all chunks. Replies that are not sent yet may keep the memory of evicted chunks.
 
     Args:
         most_bytes: of all chunks; one chunk may be larger.
@@ -49,7 +49,7 @@ class ChunkCache:
         return None
 
     def add(self, key: str, chunk: Chunk) -> None:
-        """Keep a chunk; others go if there is no room.
+        """Keep a chunk; evict others if there is no room.
 
         Args:
             key: of its object.

@@ -35,7 +35,7 @@ from ts_common.store.contract import ObjectStore
 
 CHUNK_BYTES: Final = 2 << 20
 FIRST_BYTES: Final = 256 << 10  # of a read that begins inside a segment, and may end there
-# The first request of such a read ends here; a reader that goes on gets one request to the segment's end.
+# The first request of such a read ends here; a reader that continues gets one request to the segment's end.
 FIRST_REQUEST_BYTES: Final = 2 << 20
 _EPOCH_BYTES: Final = np.arange(4) + batch_field_position("leader_epoch")
 _ROWS: Final = 512
@@ -229,7 +229,7 @@ class ChunkReader:
                 raise CorruptData(f"offsets are missing after position {self._position}, although each has its record")
 
     def _legacy(self, view: memoryview, used: int, remaining: int, last: int) -> Offsets | None:
-        """Return the rows of consecutive messages of magic 0 and 1; None if there is none."""
+        """Return the rows of consecutive messages of magic 0 and 1; None if there is no such message."""
         rows = []
         while len(view) - used >= HEADER_SIZE or used + len(view) - used == remaining:
             left = remaining - used

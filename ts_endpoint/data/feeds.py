@@ -1,8 +1,8 @@
 """Reading ahead: one long request for a segment, which all readers near its head share.
 
 A feed loads the chunks of one segment in order, into the cache, as far as its budget reaches beyond what a reader has
-consumed. Its request stays open while readers go on. A reader that falls behind finds its chunks in the cache as long
-as they are there, and then gets a feed of its own: it never holds the others back.
+consumed. Its request stays open while readers continue. A reader that falls behind finds its chunks in the cache as
+long as they are there, and then gets a feed of its own: it never holds the others back.
 
 The budget of a feed grows with each chunk that is consumed, so that a read of one offset fetches little. With many
 feeds, each gets less, so that they do not evict what others have loaded and not yet consumed.
@@ -126,7 +126,7 @@ class Feed:
         self._go_on()
 
     def start(self, most_ahead: int) -> None:
-        """Begin to read ahead before a reader comes."""
+        """Begin to read ahead before a reader arrives."""
         self._ahead, self._most_ahead = 2 * CHUNK_BYTES, most_ahead
         self._go_on()
 
@@ -137,7 +137,7 @@ class Feed:
         self._executor.submit(self._close_reader)
 
     def _go_on(self) -> None:
-        """Load the next chunk, if it is wanted and none is being loaded."""
+        """Load the next chunk, if it is wanted and no chunk is being loaded."""
         if self.is_over or self._loading is not None:
             return
         if self.head > self._wanted and self._position >= self._consumed + min(self._ahead, self._most_ahead):
@@ -157,7 +157,7 @@ class Feed:
             return self._reader.read()
 
     def _close_reader(self) -> None:
-        with self._lock:  # until a read that goes on has ended
+        with self._lock:  # until a read that is under way has ended
             if self._reader is not None:
                 self._reader.close()
 

@@ -1,9 +1,9 @@
-"""What a Fetch gets of one partition: views of the store's own bytes, or batches that are written anew.
+"""What a Fetch gets of one partition: views of the store's own bytes, or rewritten batches.
 
 The bytes of an answer are of one range of the plan, as a broker's are of one segment. They end before the first batch
-that reaches beyond the range, the next offset, or what `read_committed` may show. Where the bytes of one copy cannot
-say what the reader knows, batches are decoded and written anew (`ts_endpoint.records`): a range of several copies, a
-batch across the end of a range, and damaged bytes of which another copy is intact.
+that reaches beyond the range, the next offset, or what `read_committed` may show. If the bytes of one copy do not
+contain what the reader returns, batches are decoded and rewritten (`ts_endpoint.records`): for a range of several
+copies, a batch across the end of a range, and damaged bytes that another copy has intact.
 
 An attempt needs no request. If it needs something that is not in memory, it returns what to wait for.
 """
@@ -32,6 +32,7 @@ from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _KEPT_REWRITTEN: Final = 64
 _REWRITTEN_BYTES: Final = 1 << 20
+_WORTH_KEEPING: Final = 4  # a view of less than this part of its chunk is copied
 _MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged; a segment never changes
 
 log = structlog.get_logger()
@@ -106,12 +107,12 @@ class Reads:
 
     Attributes:
         passed_over: holes.
-        rewritten: the number of ranges whose batches were written anew.
+        rewritten: the number of ranges whose batches were rewritten.
 
     Args:
         feeds: of chunks.
-        executor: decodes batches that are written anew.
-        passes_holes: whether a reader goes on after a hole; otherwise `HoleReached` is raised there.
+        executor: decodes batches and rewrites them.
+        passes_holes: whether a reader continues after a hole; otherwise `HoleReached` is raised there.
     """
 
     def __init__(self, feeds: Feeds, executor: Executor, *, passes_holes: bool) -> None:
@@ -121,8 +122,8 @@ class Reads:
         self._executor = executor
         self._passes_holes = passes_holes
         self._kept: OrderedDict[tuple[object, ...], Rewritten | CorruptData] = OrderedDict()
-        self._damaged: OrderedDict[str, int] = OrderedDict()  # by key, the offset from which it cannot be read
-        self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the offset from which it has no batch
+        self._damaged: OrderedDict[str, int] = OrderedDict()  # by key, the first offset that cannot be read
+        self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the first offset without a batch
 
     def attempt(self, partition: Partition, snapshot: Snapshot, wanted: Wanted) -> Found | Load:
         """Return the answer, or what must be awaited before the next attempt.
@@ -203,7 +204,7 @@ class Reads:
             until = visibility.fitting(chunk, at, min(whole, fit))
             if until <= at:
                 break
-            view = chunk.data[begin : int(chunk.ends[until - 1])]
+            view = _apart(chunk, chunk.data[begin : int(chunk.ends[until - 1])])
             views.append(view)
             left, size, next_offset = left - view.nbytes, size + view.nbytes, int(chunk.lasts[until - 1]) + 1
             if until < len(chunk.lasts) or left <= 0 or chunk.covers_to >= stop:
@@ -253,7 +254,7 @@ class Reads:
         stop: int,
         hidden: Sequence[AbortedTransaction],
     ) -> Found | Load:
-        """Return batches that are written anew, from memory; else what writes them."""
+        """Return rewritten batches from memory; else what rewrites them."""
         key = (snapshot.serial, start, stop, wanted.committed)
         known = self._kept.get(key)
         if isinstance(known, CorruptData):
@@ -291,6 +292,11 @@ class Reads:
             self._kept[key] = error
         while len(self._kept) > _KEPT_REWRITTEN:
             self._kept.popitem(last=False)
+
+
+def _apart(chunk: Chunk, view: memoryview) -> memoryview:
+    """Return a small part of a chunk as a copy: a slow client would keep all of the chunk, which no limit counts."""
+    return memoryview(bytes(view)) if view.nbytes * _WORTH_KEEPING < chunk.held else view
 
 
 def _remember(known: OrderedDict[str, int], key: str, offset: int) -> None:

@@ -1,7 +1,7 @@
 """What a `read_committed` client leaves out of an answer, and where an answer must end so that it is right.
 
 A client hides a producer's batches from the first offset of an aborted transaction up to the producer's next abort
-marker in the same answer. The reader knows more: a marker that compaction removed, or that a hole may contain, ends a
+marker in the same answer. For the reader, a marker that compaction removed, or that a hole may contain, ends a
 transaction too. So an answer ends before the first batch that the client would judge otherwise than the reader. The
 next answer begins there, with the transactions that count from there on.
 

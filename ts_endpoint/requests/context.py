@@ -65,7 +65,7 @@ def epoch_error(requested: int, epoch: int) -> ErrorCode:
 def error_of(error: TieredStorageError) -> ErrorCode:
     """Return the error that a client gets for an error of the store.
 
-    `KAFKA_STORAGE_ERROR` makes clients ask again, and `CORRUPT_MESSAGE` ends the partition for them.
+    `KAFKA_STORAGE_ERROR` makes clients retry, and `CORRUPT_MESSAGE` ends the partition for them.
     """
     if isinstance(error, CorruptData | NewerFormat):
         return ErrorCode.corrupt_message

@@ -22,7 +22,7 @@ from ts_endpoint.topics.catalog import UsedTopic
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID, uuid_of
 
 _NULL_NAMES: Final = 12  # the version since which a reply may have no name of a topic
-_ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not asked for
+_ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not requested
 _AT_ONCE: Final = 32  # commits that are read for one request
 _TOPIC, _BROKER = 2, 4  # Kafka's numbers of resources
 
