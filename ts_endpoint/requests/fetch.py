@@ -29,7 +29,7 @@ from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _READ_COMMITTED: Final = 1
 _MOST_BYTES: Final = 16 << 20  # of a reply, whatever the client wants
-# A client can be ahead of this process. The first look may be one that began before the commit that the client has seen.
+# A client can be ahead of this process, and the first look may have begun before the commit that the client has seen.
 _LOOKS: Final = 2
 _MOST_SECONDS: Final = 30.0  # of a wait
 
