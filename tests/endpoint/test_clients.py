@@ -84,7 +84,7 @@ def matrix() -> list[Any]:
     every = []
     for name, client in CLIENTS.items():
         for topic in KINDS:
-            # A console consumer ends by a timeout; it has the Java consumer, which reads every topic.
+            # A console consumer needs a JVM for each topic; the Java consumer reads every topic in one.
             if not client.is_able(topic) or (name in CONSOLES and topic not in QUICK):
                 continue
             for isolation in ISOLATIONS:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError, ReadOne, ReadSeveral
+from tests.endpoint.kafka_clients.python_clients import by_assign
 from ts_local.jars import Line
 from ts_local.jvm import java_command
 from ts_local.oracle import Isolation, OracleRecord, dump
@@ -16,7 +17,7 @@ _LINE: Final = b"\x1e<line>\x1e"
 _HEADER: Final = b"\x1d<header>\x1d"
 _NULL: Final = b"\x1c<null>\x1c"
 _TYPES: Final = {b"CreateTime": 0, b"LogAppendTime": 1}
-_QUIET_MS: Final = 10_000  # after which the console consumer regards a topic as read
+_QUIET_MS: Final = 120_000  # after which the console consumer ends with fewer records
 
 
 def run_tool(line: Line, main: str, arguments: Sequence[str]) -> str:
@@ -38,7 +39,10 @@ def consumer(line: Line) -> ReadSeveral:
 
 
 def console(line: Line) -> ReadOne:
-    """Return a way to read with `kafka-console-consumer`, as the only member of a group."""
+    """Return a way to read with `kafka-console-consumer`, as the only member of a group.
+
+    The tool has no option to end at the end of a topic. So it ends after as many records as librdkafka returns.
+    """
     options = [f"print.{name}=true" for name in ("timestamp", "partition", "offset", "headers", "key", "value")]
     tokens = {
         "key.separator": _FIELD,
@@ -49,8 +53,9 @@ def console(line: Line) -> ReadOne:
     options += [f"{name}={token.decode()}" for name, token in tokens.items()]
 
     def read(bootstrap: str, topic: str, isolation: Isolation) -> list[OracleRecord]:
+        count = len(by_assign(bootstrap, topic, isolation))
         arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
-        arguments += ["--isolation-level", isolation, "--timeout-ms", str(_QUIET_MS)]
+        arguments += ["--isolation-level", isolation, "--timeout-ms", str(_QUIET_MS), "--max-messages", str(count)]
         for option in options:
             arguments += ["--property", option]
         out = _run(line, "org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)

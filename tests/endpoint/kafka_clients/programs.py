@@ -45,8 +45,8 @@ def by_kcat(bootstrap: str, topic: str, isolation: Isolation) -> list[OracleReco
 
 
 def shown_by_kcat(record: OracleRecord) -> OracleRecord:
-    """Return what kcat prints of a record: the word NULL for a null header value, and 0 for no timestamp."""
-    headers = tuple((name, b"NULL" if value is None else value) for name, value in record.headers)
+    """Return what kcat prints of a record: of header values a C string, NULL for a null; 0 for no timestamp."""
+    headers = tuple((name, b"NULL" if value is None else value.partition(b"\0")[0]) for name, value in record.headers)
     return replace(record, timestamp=max(record.timestamp, 0), timestamp_type=0, headers=headers)
 
 
