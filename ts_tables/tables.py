@@ -34,7 +34,7 @@ from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
 from ts_tables.run import Engine, RunSummary, run_once
 from ts_tables.status import TableStatus, partitions_of
-from ts_tables.targets import TableContents, Target
+from ts_tables.targets import FilesLeft, TableContents, Target
 from ts_tables.verify.run import Verification, verify
 
 CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
@@ -241,7 +241,11 @@ class Tables:
             OperatorError, AccessDenied, StoreUnavailable: from the catalog or the stores.
         """
         planner, cluster = self._planner(self._definition(name)), self._archive.cluster  # first, as it can be misplaced
-        self._target(name).drop(purge=purge)
+        left: FilesLeft | None = None
+        try:
+            self._target(name).drop(purge=purge)
+        except FilesLeft as error:
+            left = error
         try:
             withdraw(planner.stores(TableState(cluster, read_committed=True)), name)
         except TieredStorageError as error:  # the table is gone, so no second drop removes them
@@ -249,6 +253,8 @@ class Tables:
                 f"table {name} was removed, but not its claims in the archive, which keep segments from retention; "
                 f"remove claims/{name}.json: {error}"
             ) from error
+        if left is not None:
+            raise left
 
     @cached_property
     def _archive(self) -> Archive:

@@ -17,6 +17,10 @@ class HeadMoved(StaleStateError):
     """Another run has committed since the plan began; nothing of this plan is in the table."""
 
 
+class FilesLeft(OperatorError):
+    """A table was removed, and not all of its files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arranged:
     """What a commit does with new files.

@@ -182,9 +182,17 @@ class TableFiles:
         return [self._path(info) for info in self._list("_ts") if info.base_name.startswith("state-")]
 
     def remove(self, path: str) -> None:
-        """Remove a file of the table; one that is missing is removed."""
-        with suppress(FileNotFoundError):
+        """Remove a file of the table; one that is missing is removed.
+
+        After the last file of a directory pyarrow puts an object for it on S3. A store may refuse that one.
+        """
+        try:
             self._io.delete(path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            if self._io.new_input(path).exists():
+                raise
 
     def remove_data_directory(self, plan: str) -> None:
         """Remove the directory of a plan's data files, which is empty; pyarrow puts an object for it on S3."""
@@ -192,16 +200,25 @@ class TableFiles:
             self._file_system.delete_dir(f"{self._root}/data/{plan}")
 
     def remove_all(self) -> None:
-        """Remove everything below the table's location."""
-        with suppress(FileNotFoundError):
+        """Remove everything below the table's location.
+
+        Credentials of a catalog may not cover the location itself, which pyarrow requests first. Then each file is
+        deleted by its own request.
+        """
+        try:
             self._file_system.delete_dir(self._root)
+        except FileNotFoundError:
+            return
+        except OSError:
+            for info in self._list("", is_deep=True):
+                self.remove(self._path(info))
 
     def end(self, plan: str) -> None:
         """Remove the note of a plan."""
         self.remove(f"{self._location}/{_PLANS}/{plan}.json")
 
-    def _list(self, directory: str) -> list[FileInfo]:
-        selector = FileSelector(f"{self._root}/{directory}", allow_not_found=True)
+    def _list(self, directory: str, *, is_deep: bool = False) -> list[FileInfo]:
+        selector = FileSelector(f"{self._root}/{directory}", allow_not_found=True, recursive=is_deep)
         found: list[Any] = self._file_system.get_file_info(selector)
         return [info for info in found if info.type == FileType.File]
 

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from ts_common.errors import CorruptData, OperatorError
+from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.reading import TableFile
@@ -25,7 +25,7 @@ from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files
 from ts_tables.iceberg.transaction import HEAD
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
-from ts_tables.targets import Added, Arranged, TableContents
+from ts_tables.targets import Added, Arranged, FilesLeft, TableContents
 from ts_tables.tasks import NewFiles
 
 _LATE: Final = "ts.late"
@@ -257,13 +257,20 @@ class IcebergTarget:
             purge: whether everything below its location is deleted.
 
         Raises:
-            OperatorError, AccessDenied, StoreUnavailable: from the catalog or the store.
+            FilesLeft: the table was removed, and not all of its files.
+            OperatorError, AccessDenied, StoreUnavailable: from the catalog.
         """
         table = load(self._catalog, self._name.name)
         with calling(f"table {self._name}"):
+            files = TableFiles.of(table) if purge else None
             self._catalog.drop_table(self._name.name)
-            if purge:
-                TableFiles.of(table).remove_all()
+        if files is None:
+            return
+        try:
+            with calling(f"table {self._name}"):
+                files.remove_all()
+        except TieredStorageError as error:
+            raise FilesLeft(f"{error}. The table was removed; delete the rest of {table.location()}") from error
 
     def commit(self, opened: Opened, plan: str, state: TableState, added: Added) -> int:
         """Commit the files of a plan with the state after it; return the number of refused attempts.

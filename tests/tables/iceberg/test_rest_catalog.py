@@ -13,8 +13,9 @@ from tests.tables.iceberg.test_commit import Faulty, run
 from tests.tables.made_tables import NAME, MadeTable, put
 from ts_common.errors import OperatorError
 from ts_local.stores.s3 import S3Server
+from ts_tables.iceberg.storage import TableFiles
 from ts_tables.iceberg.transaction import stage
-from ts_tables.targets import HeadMoved
+from ts_tables.targets import FilesLeft, HeadMoved
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +103,30 @@ def test_a_rollback_is_found(table: MadeTable) -> None:
     table.catalog.load_table(NAME).manage_snapshots().rollback_to_snapshot(first).commit()
     with pytest.raises(OperatorError, match="main was rolled back"):
         table.run()
+
+
+def test_a_purge_and_a_cleanup_need_no_more_than_the_files_below_the_location(
+    server: S3Server, table: MadeTable, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A bucket of tables refuses requests of the location itself, and objects for directories."""
+    table.run()
+    assert "table_cleanup_failed" not in capfd.readouterr().err
+    bucket, _, prefix = table.table.location().removeprefix("s3://").partition("/")
+    client = server.client()
+    assert client.list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"] > 5
+    table.iceberg().drop(purge=True)
+    assert client.list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"] == 0
+    assert table.catalog.list_tables("backup") == []
+
+
+def test_files_that_a_purge_cannot_remove_are_named(table: MadeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog has no such table any more, so that no second drop removes them."""
+
+    def refuse(_: TableFiles) -> None:
+        raise OSError("AWS Error ACCESS_DENIED during DeleteObjects operation")
+
+    monkeypatch.setattr(TableFiles, "remove_all", refuse)
+    location = table.table.location()
+    with pytest.raises(FilesLeft, match=rf"The table was removed; delete the rest of {location}$"):
+        table.iceberg().drop(purge=True)
+    assert table.catalog.list_tables("backup") == []
