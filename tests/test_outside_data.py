@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-PROGRAMS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "tsctl", "pyspark_kafka_segments")
+PROGRAMS = (
+    *("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "ts_endpoint", "tsctl"),
+    "pyspark_kafka_segments",
+)
 # Each turns its input into code or objects.
 MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "code", "codeop", "runpy", "pdb"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}

@@ -9,13 +9,13 @@ Each process decides alone, from the same list and from its own checks of `/heal
 - At the start all are up. Otherwise a process that starts would claim partitions and groups that others serve.
 
 A process that claims a partition which another one serves too is no danger: both read the same archive. Clients of a
-process that does not own a partition get NOT_LEADER_OR_FOLLOWER and ask for Metadata again.
+process that does not own a partition get NOT_LEADER_OR_FOLLOWER and request Metadata again.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -33,7 +33,7 @@ STOPPING: Final = "stopping"  # the status of a process that ends
 
 @dataclass(slots=True)
 class _State:
-    """What this process knows of another one; only the event loop changes it."""
+    """The state of another process, as this one sees it; only the event loop changes it."""
 
     peer: Peer
     failures: int = 0
@@ -220,7 +220,7 @@ class Peers:
             log.info("peer_up", peer=str(state.peer.address))
         return state.is_up != was_up
 
-    def _compare(self, state: _State, answer: Mapping[str, Any]) -> None:
+    def _compare(self, state: _State, answer: Mapping[str, str]) -> None:
         """Log once if the other process has another list."""
         differs = answer.get("peers") != self.digest
         if differs and not state.differs:
@@ -237,7 +237,7 @@ class Peers:
             self._on_change()
 
 
-def _problem(peer: Peer, answer: Mapping[str, Any]) -> str:
+def _problem(peer: Peer, answer: Mapping[str, str]) -> str:
     """Return why the process that answered does not count as up; empty if it does."""
     if answer.get("address") != str(peer.address):
         return f"{peer.health} answers for {answer.get('address')}, not for {peer.address}"

@@ -1,17 +1,21 @@
-"""Asks other processes for their health, on the event loop and without a thread for each."""
+"""Requests the health of other processes, on the event loop and without a thread for each."""
 
 import asyncio
 import ipaddress
-import json
 import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
+from ts_common.errors import CorruptData
+from ts_common.json_objects import decoding, parse_json, text
 from ts_endpoint.peers.addresses import Address
 
 _LONGEST: Final = 64 * 1024  # bytes of an answer; it has some hundred
+_MOST_LEVELS: Final = 4  # of an answer, which has one
+_MOST_CHARACTERS: Final = 300  # of a field; the name of a host has at most 253
+_FIELDS: Final = ("status", "address", "peers")
 _MOST_LOOKUPS: Final = 4  # threads for names
 
 
@@ -32,14 +36,14 @@ class HealthClient:
         self._lookups = ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="peer-names")
         self._running: set[Address] = set()
 
-    async def ask(self, address: Address) -> Mapping[str, Any]:
-        """Return the fields of an answer, of any status.
+    async def ask(self, address: Address) -> Mapping[str, str]:
+        """Return `status`, `address` and `peers` of an answer, as far as it has them; of any status of HTTP.
 
         Args:
             address: where the process serves its health.
 
         Raises:
-            HealthUnknown: there is no complete answer in time, or it is no JSON object.
+            HealthUnknown: there is no complete answer in time, or it is no JSON object with short texts in them.
         """
         try:
             async with asyncio.timeout(self._deadline):
@@ -48,6 +52,8 @@ class HealthClient:
             raise HealthUnknown(f"{address} did not answer within {self._deadline:g} s") from None
         except OSError as error:
             raise HealthUnknown(f"{address}: {error.strerror or error}") from error
+        except UnicodeError as error:  # a name that IDNA rejects, as one with an empty label
+            raise HealthUnknown(f"{address}: {error}") from error
 
     def close(self) -> None:
         """Start no lookup any more; one that hangs does not block."""
@@ -92,12 +98,14 @@ async def _exchange(resolved: tuple[Any, ...], address: Address) -> bytes:
         writer.close()
 
 
-def _fields(answer: bytes) -> Mapping[str, Any]:
+def _fields(answer: bytes) -> Mapping[str, str]:
+    """Return the fields of an answer. Another program can listen there, so they have bounds."""
     _, _, body = answer.partition(b"\r\n\r\n")
     try:
-        found = json.loads(body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise HealthUnknown(f"the answer is no health of an endpoint: {answer[:80]!r}")
-    return found
+        found = parse_json(body, "the answer", _LONGEST, _MOST_LEVELS)
+        with decoding("the answer", "a health"):
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")  # noqa: TRY004  (the data is wrong)
+            return {name: text(found[name], _MOST_CHARACTERS) for name in _FIELDS if name in found}
+    except CorruptData as error:
+        raise HealthUnknown(f"the answer is no health of an endpoint: {answer[:80]!r}") from error
