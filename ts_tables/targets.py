@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ts_common.errors import StaleStateError
+from ts_common.errors import OperatorError, StaleStateError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.reading import TableFile
