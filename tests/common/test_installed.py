@@ -9,10 +9,15 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("module", "package", "extra"), [("tsctl.start", "typer", "tsctl"), ("ts_uploader.start", "kazoo", "agent")]
+    ("module", "package", "extra"),
+    [
+        ("tsctl.start", "typer", "tsctl"),
+        ("ts_uploader.start", "kazoo", "agent"),
+        ("ts_endpoint.start", "kio", "endpoint"),
+    ],
 )
 def test_a_command_without_its_packages_names_them(tmp_path: Path, module: str, package: str, extra: str) -> None:
-    """One line with the way out, and exit code 2; the wheel of a reader has both commands."""
+    """One line with the way out, and exit code 2; the wheel of a reader has all commands."""
     (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no', name='{package}')")
     ended = subprocess.run(
         [sys.executable, "-c", f"from {module} import main; main()"],

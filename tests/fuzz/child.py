@@ -24,7 +24,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets import Entry
 
 _ADDRESS_SLACK = 1 << 30  # threads' stacks and arenas, which are address space before they are memory
-_OURS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "tsctl", "tests/fuzz")
+_OURS = ("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "ts_endpoint", "tsctl", "tests/fuzz")
 _MINIMISE_SECONDS = 15.0
 FULL = 3  # the exit code after an input that used too much memory
 _NEVER = 1_000_000  # seconds; the parent looks for hangs, and 0 means at once here
