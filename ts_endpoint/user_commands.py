@@ -96,7 +96,7 @@ def _line(facts: dict[str, object]) -> str:
 
 
 def _password(file: Path | None, *, is_wanted: bool) -> str | None:
-    """Return the password of a file or of the terminal; None if none is wanted."""
+    """Return the password of a file or of the terminal; None if no password is wanted."""
     if file is not None:
         try:
             text = sys.stdin.read() if str(file) == "-" else file.read_text()

@@ -26,8 +26,11 @@ _ROOMS = (
     "pyspark_kafka_segments",
     "tests",
     "ts_common",
+    "ts_endpoint",
     "ts_local",
+    "ts_reader",
     "ts_spark",
+    "ts_tables",
     "ts_uploader",
     "tsctl",
 )

@@ -1,6 +1,6 @@
 """A scan as a `pyarrow.dataset.Dataset`: columns and filters of DuckDB and polars are applied here.
 
-Both engines take an Arrow dataset's word for a filter and do not apply it again, so it is applied exactly, by Arrow's
+Both engines trust an Arrow dataset with a filter and do not apply it again, so it is applied exactly, by Arrow's
 own scanner. Arrow also decides which parts of the plan are read (`ts_reader.pruning`).
 
 Arrow's own functions do not call the methods of a subclass in Python: they read its C++ dataset. That one has a single
@@ -26,7 +26,7 @@ Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
 
 class Observer:
-    """Is told what an engine does with a dataset; this one does nothing."""
+    """Receives what an engine does with a dataset; this one does nothing."""
 
     def reads(self, estimate: Estimate) -> None:
         """Note what the engine is about to read."""
@@ -55,7 +55,7 @@ _NOWHERE: Final = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(_NoFiles()))
 
 
 class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
-    """A scan that takes columns and filters; `Scan.dataset` returns it.
+    """A scan that accepts columns and filters; `Scan.dataset` returns it.
 
     Args:
         planned: the scan's query; it is planned when the dataset is first read.
@@ -215,8 +215,8 @@ def _dataset(planned: PlannedQuery, observer: Observer, yields_rows: bool) -> Sc
 class ScanScanner:
     """One query of a scan's dataset, with the methods of `pyarrow.dataset.Scanner`; each of them runs it again.
 
-    Arrow's own scanner reads a stream ahead on a thread of its own, also when its consumer has gone, and then ends the
-    interpreter with a crash. This one reads a batch when it is asked for it, and has Arrow filter it.
+    Arrow's own scanner reads a stream ahead on a thread of its own, also when its consumer has ended, and then ends the
+    interpreter with a crash. This one reads a batch when it is requested, and has Arrow filter it.
     """
 
     def __init__(self, dataset: ScanDataset, columns: Columns, filter: pc.Expression | None) -> None:

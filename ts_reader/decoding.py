@@ -88,7 +88,7 @@ def decoding_of(
     arguments: Arguments,
     wording: Wording = PYTHON,
 ) -> Decoding:
-    """Return what the arguments `key`, `value` and `undecoded` of a scan say; their problems are in `arguments`.
+    """Return what the arguments `key`, `value` and `undecoded` of a scan specify; their problems are in `arguments`.
 
     Args:
         key: as of `ts_reader.Archive.scan`, like the next two.

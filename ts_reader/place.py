@@ -1,4 +1,4 @@
-"""Where an archive is: its location and connection, or an agent's properties file that says so."""
+"""Where an archive is: its location and connection, or an agent's properties file that specifies them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token")
 
 
 class Place:
-    """The endpoints of an archive, and which topic is in which.
+    """The endpoints of an archive, and the endpoint of each topic.
 
     Attributes:
         cluster: id of the cluster.

@@ -148,10 +148,10 @@ class Scan(ArrowRows):
         return follow(self._planned, position=position, poll_seconds=poll_seconds, max_offsets=max_offsets, stop=stop)
 
     def dataset(self, observer: Observer | None = None, *, yields_rows: bool = True) -> ScanDataset:
-        """Return the scan as a `pyarrow.dataset.Dataset`, to which DuckDB and polars pass columns and filters.
+        """Return the scan as a `pyarrow.dataset.Dataset`; DuckDB and polars pass columns and filters to it.
 
         Args:
-            observer: is told what an engine reads, and what error ended a read.
+            observer: receives what an engine reads, and the error that ended a read.
             yields_rows: False to plan only: no row is yielded.
         """
         return ScanDataset(self._planned, observer, yields_rows=yields_rows)

@@ -70,10 +70,10 @@ class Compaction:
 
 
 class Procedures(Protocol):
-    """A program that maintains one table: `ts_tables.engines.spark.procedures` says what each call raises."""
+    """A program that maintains one table: `ts_tables.engines.spark.procedures` describes what each call raises."""
 
     def snapshot_of(self, ref: str) -> int | None:
-        """Return the snapshot of a branch or a tag; None if there is none."""
+        """Return the snapshot of a branch or a tag; None if it does not exist."""
         ...
 
     def rewrite(self, *, is_sorted: bool) -> Rewritten:

@@ -152,7 +152,7 @@ def _results(engine: Engine, tasks: Sequence[Task]) -> Sequence[TaskResult]:
 
 
 def _affected(opened: OpenedTable, plan: TablePlan) -> list[tuple[TableFile, tuple[TakenBack, ...]]]:
-    """Return the files that can have rows that were taken back, each with the entries of the plan."""
+    """Return the files that can have rows that an election removed, each with the entries of the plan."""
     affected: dict[str, tuple[TableFile, tuple[TakenBack, ...]]] = {}
     for entry in plan.taken_back:
         for file in opened.files_with(entry):
@@ -161,7 +161,7 @@ def _affected(opened: OpenedTable, plan: TablePlan) -> list[tuple[TableFile, tup
 
 
 def _keeping(plan: TablePlan, affected: Sequence[Any], results: Sequence[TaskResult]) -> TableState:
-    """Return the plan's state with the rows that were taken back and stay."""
+    """Return the plan's state with the rows that an election removed and that stay."""
     if not plan.keeps or not affected:
         return plan.state
     sums: dict[tuple[TakenBack, int], DigestSum] = {}

@@ -1,4 +1,4 @@
-"""`Tables`: the entry of the Python API. It creates and runs the tables of a file, and says how far they are."""
+"""`Tables`: the entry of the Python API. It creates and runs the tables of a file, and reports how far they are."""
 
 import re
 from collections.abc import Sequence
@@ -132,7 +132,7 @@ class Tables:
     def verify(self, name: str) -> Verification:
         """Compare the rows of a table with the records that it claims, and return the differences.
 
-        A table whose runs fail is compared with the last commit of ours that it has.
+        A table whose runs fail is compared with the last of our commits that it has.
 
         Args:
             name: of the table.
@@ -248,7 +248,7 @@ class Tables:
             left = error
         try:
             withdraw(planner.stores(TableState(cluster, read_committed=True)), name)
-        except TieredStorageError as error:  # the table is gone, so no second drop removes them
+        except TieredStorageError as error:  # the table is removed, so no second drop removes them
             raise OperatorError(
                 f"table {name} was removed, but not its claims in the archive, which keep segments from retention; "
                 f"remove claims/{name}.json: {error}"

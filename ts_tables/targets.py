@@ -133,7 +133,7 @@ class OpenedTable(Protocol):
 
 
 class Target(Protocol):
-    """A table that runs add to; `ts_tables.iceberg.target` says what each call raises."""
+    """A table that runs add to; `ts_tables.iceberg.target` describes what each call raises."""
 
     def create(self, state: TableState) -> bool:
         """Create the table with a state without claims; return whether it did not exist."""
@@ -160,7 +160,7 @@ class Target(Protocol):
         ...
 
     def drop(self, *, purge: bool) -> None:
-        """Remove the table, and its files if told."""
+        """Remove the table, and with `purge` its files."""
         ...
 
     def commit(self, opened: Any, plan: str, state: TableState, added: Added) -> int:

@@ -98,7 +98,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class TakenBackTask:
-    """Finds the rows of a file that were taken back; writes its other rows again, or counts those. It can be pickled.
+    """Finds rows of a file that an election removed; writes its other rows again, or counts those. It can be pickled.
 
     Attributes:
         file: of the table.

@@ -103,7 +103,7 @@ def test_the_pages_of_a_process_tell_what_it_serves(endpoint: Running) -> None:
         (["--config", "/no/prod.properties"], "/no/prod.properties"),
         (["--listen", "9092"], "--listen: '9092' is not of the form host:port"),
         (["--listen", "0.0.0.0:9092"], "--advertise: clients would be sent to 0.0.0.0:9092"),
-        (["--peers", "a:1,b:1"], "--peers: a:1, b:1: none is this process, 127.0.0.1:9092; list it, or set --adv"),
+        (["--peers", "a:1,b:1"], "--peers: a:1, b:1: no entry is this process, 127.0.0.1:9092; list it, or set --adv"),
         (
             ["--peers", "10.0.0.1:9092,10.0.0.2:9092", "--advertise", "10.0.0.1:9092"],
             "--http-address: the other processes read the health of this one at 10.0.0.1:9465, and 127.0.0.1 is loop",

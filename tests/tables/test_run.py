@@ -139,7 +139,7 @@ def test_rows_that_an_election_took_back_end_the_run(archive: MadeArchive, table
     table.create()
     table.run()
     elected(archive)
-    with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 were taken back"):
+    with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 were removed from the log by an election"):
         table.run()
     assert table.offsets() == list(range(100))
 

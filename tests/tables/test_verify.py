@@ -132,7 +132,7 @@ def test_rows_that_were_taken_back_are_noted_until_the_next_run(archive: MadeArc
     """Then they are deleted, or subtracted; of kept rows only the sum is known."""
     elected(archive)
     found = verified(table)
-    assert found.notes == ("t-0: offsets 60 to 99 were taken back by an election",)
+    assert found.notes == ("t-0: offsets 60 to 99 were removed from the log by an election",)
     assert found.differences == ()
     table.policy = Policy(on_taken_back=OnTakenBack.KEEP)
     table.run()
@@ -140,7 +140,7 @@ def test_rows_that_were_taken_back_are_noted_until_the_next_run(archive: MadeArc
     rewrite(table, lambda rows: pa.concat_tables([rows.slice(0, 75), rows.slice(76)]))
     sentence = "differ; which of them is unknown"
     assert [str(each) for each in verified(table).differences] == [
-        f"t-0: offsets 60 to 99: the rows that an election took back, or those of the later leader, {sentence}"
+        f"t-0: offsets 60 to 99: the rows that an election removed, or those of the later leader, {sentence}"
     ]
     rewrite(table, lambda rows: rows.slice(1))
     assert differences(table) == ["t-0: offset 0: the archive has the record, the table has no row"]

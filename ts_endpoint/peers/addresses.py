@@ -104,7 +104,7 @@ def own_entry(peers: Sequence[Peer], advertised: Address) -> Peer:
         if peer.address == advertised:
             return peer
     listed = ", ".join(str(peer.address) for peer in peers)
-    problem = f"{listed}: none is this process, {advertised}"
+    problem = f"{listed}: no entry is this process, {advertised}"
     raise ConfigurationError(OPTION, [f"{problem}; list it, or set --advertise to its entry"])
 
 

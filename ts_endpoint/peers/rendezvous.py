@@ -21,7 +21,7 @@ def seed_of(candidate: str) -> bytes:
 
 
 def owner(key: str, candidates: Sequence[tuple[bytes, T]]) -> T:
-    """Return the candidate to which a key belongs.
+    """Return the candidate that owns a key.
 
     Args:
         key: any text.

@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class UnservedVersions:
-    """An ApiVersions request of a version that is not served; its reply tells which are.
+    """An ApiVersions request of a version that is not served; its reply lists those that are.
 
     Attributes:
         correlation: as of `Request`.

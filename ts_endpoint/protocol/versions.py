@@ -1,6 +1,6 @@
 """The requests that the endpoint serves, each with its lowest and highest version.
 
-The list is exact: a Java client that is offered a higher version asks for it again without an end. Two entries are
+The list is exact: a Java client that is offered a higher version requests it again without an end. Two entries are
 offered and refused, because clients need them:
 
 - Produce: librdkafka infers from its versions that a broker has record batches of magic 2 (Produce 3) and zstd

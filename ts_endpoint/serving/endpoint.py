@@ -1,4 +1,4 @@
-"""One process of the endpoint: it builds all rooms, serves until it is told to stop, and stops in order."""
+"""One process of the endpoint: it builds all rooms, serves until a signal stops it, and stops in order."""
 
 import asyncio
 import errno

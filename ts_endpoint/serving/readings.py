@@ -1,4 +1,4 @@
-"""Which number of which room each metric is."""
+"""The number that each metric is, and its room."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

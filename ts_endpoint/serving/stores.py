@@ -56,7 +56,7 @@ def open_stores(name: ArchiveName) -> Stores:
         name: of the archive.
 
     Raises:
-        ConfigurationError, QueryError, CorruptData, NewerFormat: the archive is not as its options say.
+        ConfigurationError, QueryError, CorruptData, NewerFormat: the archive is not as its options describe it.
         StoreUnavailable, AccessDenied, BucketMissing: a store does not answer, or rejects this identity.
     """
     counts, pace = StoreCounts(), Pace()

@@ -1,7 +1,7 @@
 """The metrics of an endpoint: their names and descriptions, and a collector that reads numbers of other rooms.
 
-The rooms count in plain objects and know no Prometheus. Labels have few and fixed values, so an endpoint has the same
-number of series however many topics and users it serves.
+The rooms count in plain objects and do not import Prometheus' client. Labels have few and fixed values, so an endpoint
+has the same number of series however many topics and users it serves.
 """
 
 import platform

@@ -1,1 +1,1 @@
-"""The topics and partitions of an archive, as a cluster that clients ask for."""
+"""The topics and partitions of an archive, as the cluster that clients see."""

@@ -8,7 +8,7 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_endpoint.topics.catalog import Catalog, ListedTopic, Location, UsedTopic
 from ts_endpoint.topics.partitions import Partition
 
-_MOST_PARTITIONS: Final = 20_000  # in memory; the least recently used go first
+_MOST_PARTITIONS: Final = 20_000  # in memory; the least recently used are evicted first
 
 
 class ServedArchive:

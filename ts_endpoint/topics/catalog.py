@@ -1,6 +1,6 @@
 """The topics of an archive, by the names of directories: a list costs no request for a partition.
 
-The list is read again when it is older than the refresh interval and a client asks for it; meanwhile clients get the
+The list is read again when it is older than the refresh interval and a client requests it; meanwhile clients get the
 former one. Which incarnation is the newest is read for a topic when a client first uses it.
 """
 
@@ -25,7 +25,7 @@ from ts_common.store.contract import ObjectStore
 
 INCARNATION_MARK: Final = "~"  # no topic's name contains it
 
-_LEAST_SECONDS: Final = 1.0  # between two lists, however many unknown topics clients ask for
+_LEAST_SECONDS: Final = 1.0  # between two lists, however many unknown topics clients request
 
 log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ class Catalog:
     Args:
         locations: that can have topics.
         locate: returns the location of a topic; None if the cluster's file places it nowhere.
-        refresh_seconds: age of the list from which it is read again.
+        refresh_seconds: a list that is older is read again.
         with_incarnations: whether the former incarnations of a topic are topics `topic~id`.
     """
 
@@ -179,7 +179,7 @@ class Catalog:
         return inf if self._read_at is None else monotonic() - self._read_at
 
     def _refreshing(self) -> asyncio.Task[None]:
-        """Return the reading of the list that goes on, or begin one."""
+        """Return the reading of the list that is under way, or begin one."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._refresh())
         return self._reading

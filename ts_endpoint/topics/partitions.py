@@ -37,12 +37,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What a commit tells.
+    """What a commit contains.
 
     Attributes:
         etag: of the commit; None without one.
         epoch: leader epoch of the last commit; -1 if unknown.
-        next_offset: end of the run; None if only the view tells.
+        next_offset: end of the run; None if only the view has it.
     """
 
     etag: str | None
@@ -139,7 +139,7 @@ class Partition:
     Args:
         store: of its objects.
         keys: of its objects.
-        refresh_seconds: age from which a commit is read again.
+        refresh_seconds: a commit of this age is read again.
     """
 
     def __init__(self, store: ObjectStore, keys: PartitionKeys, refresh_seconds: float) -> None:

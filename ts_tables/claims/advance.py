@@ -5,9 +5,9 @@ claims                the archive                                  next
 ====================  ===========================================  =====================================================
 none                  any                                          from the start of the log, or where the table begins
 up to `end`           its epochs agree up to `end`                 up to its stable end
-up to `end`           its epochs part at D < `end`: *taken back*   fail; delete the rows from D on and claim again; or
+up to `end`           its epochs part at D < `end`: `taken_back`   fail; delete the rows from D on and claim again; or
                                                                    keep the rows, and claim from D on too
-up to `end`           the log starts above `end`: *lost*           fail; or note the offsets, and go on
+up to `end`           the log starts above `end`: *lost*           fail; or note the offsets, and continue
 up to `end`           a hole                                       wait below it; or pass it, and note it
 with a passed hole    the hole is filled                           claim it, and what was withheld for it: *late*
 ====================  ===========================================  =====================================================
@@ -90,7 +90,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A case in which a table fails.
+    """A case where a table fails.
 
     Attributes:
         start: the first offset that it concerns.
@@ -111,7 +111,7 @@ class Step:
         state: after the step.
         claims: ranges `[from, to)` to read and add, ascending and disjoint.
         late: holes that the table passed, and claims now with what was withheld for them.
-        taken_back: offsets `[from, to)` whose rows are deleted, or kept, before `claims`; None if there are none.
+        taken_back: offsets `[from, to)` whose rows are deleted, or kept, before `claims`; None without such offsets.
         waits: the hole that the table waits at.
         problem: why it fails; then the rest has no meaning.
     """
@@ -168,12 +168,15 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
     if parted < known.end:
         if policy.on_taken_back is OnTakenBack.FAIL:
             reason = (
-                "were taken back: an election removed them from the log after the table claimed them; "
+                "were removed from the log by an election after the table claimed them; "
                 "on_taken_back: delete removes their rows and claims the new records, on_taken_back: keep keeps both"
             )
             return Step(known, problem=Problem(parted, known.end, reason))
         if any(kept.start < parted < kept.end for kept in known.kept):
-            reason = "were taken back, and some of them before, when their rows were kept; create the table again"
+            reason = (
+                "were removed from the log by an election, and some of them before, when their rows were kept; "
+                "create the table again"
+            )
             return Step(known, problem=Problem(parted, known.end, reason))
         # Rows that were kept above `parted` are deleted, or counted again.
         taken_back = (parted, max([known.end, *(kept.end for kept in known.kept if kept.start >= parted)]))
@@ -185,7 +188,7 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
         if policy.on_lost is OnLost.FAIL:
             reason = (
                 f"are lost: the log starts at {seen.start}, and the table has not claimed them; on_lost: pass notes "
-                "them and goes on"
+                "them and continues"
             )
             return Step(known, problem=Problem(position, seen.start, reason))
         lost = ((position, seen.start),)
@@ -210,7 +213,7 @@ def parting(known: PartitionState, next_offset: int, epochs: EpochHistory) -> in
     """Return the end of the claims that the archive's log still has: KIP-101, on the epochs of both.
 
     A commit that was lost and rebuilt may end below the claims for some time. If its last epoch wrote the offset before
-    its end in the claims too, the log still has them: nothing was taken back.
+    its end in the claims too, the log still has them: no election removed them.
 
     Args:
         known: the claims.

@@ -13,7 +13,7 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
 
 - `holes`: offsets that the archive lacked. For each, the producers whose transactions were open at it, with their
   first offsets: `read_committed` withheld their records below the hole. A late claim adds both.
-- `lost`: offsets below the start of the log when the table came to them.
+- `lost`: offsets below the start of the log when the table reached them.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.

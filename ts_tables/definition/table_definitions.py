@@ -28,7 +28,7 @@ def _listed(value: Any) -> Any:
 
 def _topic(value: str) -> str:
     if not is_topic_name(value):
-        raise ValueError(f"{value!r} is no name of a topic; `pattern` takes a regular expression")
+        raise ValueError(f"{value!r} is no name of a topic; `pattern` accepts a regular expression")
     return value
 
 

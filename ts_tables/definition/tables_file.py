@@ -57,11 +57,11 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
         content: of the file.
         settings: each `archive.KEY=VALUE`, `catalog.KEY=VALUE`, `spark.KEY=VALUE` or, of a table, `KEY=VALUE`; a value
             is YAML.
-        table: the one that is named; None if none is, or several are.
+        table: the one that is named; None if no table is named, or several are.
         source: for messages.
 
     Raises:
-        ConfigurationError: a setting has another form, or is of a table and none is named.
+        ConfigurationError: a setting has another form, or is of a table and no table is named.
     """
     found = {name: dict(part) if isinstance(part, Mapping) else part for name, part in dict(content).items()}
     problems = []

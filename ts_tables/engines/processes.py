@@ -17,7 +17,7 @@ def run_in_processes(
 
     Args:
         tasks: can be pickled.
-        done: called with each result, in the order in which they end, by several threads.
+        done: called with each result, in the order that they end, by several threads.
         workers: the number of processes; None for the number of processors.
 
     Raises:

@@ -130,7 +130,7 @@ def parse_term(text: str, columns: pa.Schema) -> Term:
         columns: of the table.
 
     Raises:
-        ValueError: it is none of these, or the column does not exist or has another type; with what is accepted.
+        ValueError: it has another form, or the column does not exist or has another type; with what is accepted.
     """
     match = _TERM.fullmatch(text)
     if match is None:

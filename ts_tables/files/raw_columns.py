@@ -1,6 +1,6 @@
 """The columns of a raw table: those of the reader, and the position of each record.
 
-Each table has position columns: without them no row can be taken back or verified.
+Each table has position columns: without them no row can be deleted after an election, or verified.
 """
 
 from typing import Final

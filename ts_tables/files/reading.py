@@ -25,7 +25,7 @@ class TableFile:
         open: opens it for reading.
         format: of it.
         compression: its codec, of JSON lines.
-        is_local: whether `open` copies it to this host, so that an error of reading is none of the store.
+        is_local: whether `open` copies it to this host, so that an error of reading is not one of the store.
     """
 
     path: str

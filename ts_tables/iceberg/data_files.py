@@ -1,6 +1,6 @@
 """Data files as the task that wrote them describes them, and as a commit adds them.
 
-A task takes statistics from its writer's own footer, without a second read. It sends them as JSON values, because the
+A task reads statistics from its writer's own footer, without a second read. It sends them as JSON values, because the
 answer of a Spark task is a row.
 """
 
@@ -66,7 +66,7 @@ class FileDescriber:
         for path, number in ids.items():
             columns = _columns(written.footer, path)
             if any(each.statistics is None or _lacks_bounds(each) for each in columns):
-                # A value of more than 4 KiB leaves its row group without bounds; those of the others are none.
+                # A value of more than 4 KiB leaves its row group without bounds; those of the others do not bound it.
                 lower.pop(number, None)
                 upper.pop(number, None)
             elif isinstance(plan[number].iceberg_type, TimestamptzType):

@@ -169,7 +169,7 @@ def check(table: Table, head: Head | None) -> Check:
             return Check(
                 Finding.ROLLED_BACK,
                 detail=f"main was rolled back: it descends from snapshot {current.snapshot_id}, before our commit "
-                f"{head.snapshot_id}; the rows of later commits are gone from it",
+                f"{head.snapshot_id}; it does not have the rows of later commits",
             )
         if _is_ours(current):
             return Check(

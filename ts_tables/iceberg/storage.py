@@ -1,4 +1,4 @@
-"""The files of a table beside its metadata: data files by plan, and what `_ts/` has.
+"""The files of a table other than its metadata: data files by plan, and what `_ts/` has.
 
 ::
 

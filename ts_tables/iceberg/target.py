@@ -82,7 +82,7 @@ class Opened:
     replaceable: dict[str, DataFile] = field(default_factory=dict, repr=False)
 
     def files(self, plan: str, number: int, covered: Sequence[Covered]) -> NewFiles:
-        """Return what opens the files of one part of a plan; their statistics tell which offsets they have."""
+        """Return what opens the files of one part of a plan; their statistics contain the offsets that they have."""
         del covered
         return PlanFiles(dict(self.table.io.properties), self.table.location(), plan, number, self.describer)
 
@@ -114,7 +114,7 @@ class Opened:
             return self._readable(found)
 
     def covered(self, file: TableFile) -> Sequence[Covered]:
-        """Return nothing: the statistics of files tell."""
+        """Return nothing: the statistics of files contain the offsets."""
         del file
         return ()
 
@@ -251,7 +251,7 @@ class IcebergTarget:
         return TableContents(table.location(), rows, len(files), size)
 
     def drop(self, *, purge: bool) -> None:
-        """Remove the table from the catalog, and its files if told.
+        """Remove the table from the catalog, and with `purge` its files.
 
         Args:
             purge: whether everything below its location is deleted.
@@ -336,5 +336,5 @@ _WAYS_OUT: Final[Mapping[Finding, str]] = {
     Finding.FOREIGN: "; `foreign: keep` keeps their rows too",
     Finding.ROLLED_BACK: "; set main back, or `tsctl tables adopt` begins from the rows that it has",
     Finding.MOVED: "; set the tag to that snapshot, or `tsctl tables adopt`",
-    Finding.UNKNOWN: "; `tsctl tables verify` compares the rows, then `tsctl tables adopt` goes on",
+    Finding.UNKNOWN: "; `tsctl tables verify` compares the rows, then `tsctl tables adopt` continues",
 }

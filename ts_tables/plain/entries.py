@@ -9,7 +9,7 @@
                "key":[20417],"covers":[["orders","pQ1r...",0,100,109]]}],
      "held":[{...,"path":"_ts/5f0c.../staging/6-91d0.../00000-44ab...","since":1764057600}]}
 
-An entry, `_ts/<generation>/ledger/00000008.json`, is what comes next: the plan, the state after it, the files that are
+An entry, `_ts/<generation>/ledger/00000008.json`, is the next commit: the plan, the state after it, the files that are
 shown (each with the path of its bytes in staging), those that are held, and the paths of files that are removed.
 `covers` has offsets that contain those of the file's rows: topic, topic id, partition, from, to.
 """

@@ -17,7 +17,7 @@ class Holding:
 
     Attributes:
         target_bytes: of a file.
-        max_age: seconds that a file is held at most; 0: none is held.
+        max_age: seconds that a file is held at most; 0: no file is held.
     """
 
     target_bytes: int

@@ -1,6 +1,6 @@
 """The ledger: which files a table has, and the order of its commits.
 
-A commit is one entry, put where none stands, so two runs cannot both land. Then its files get their names: the store
+A commit is one entry, put where none exists, so two runs cannot both land. Then its files get their names: the store
 copies each from staging to a name that no object has. Then `files.json` has them. A run that finds an entry after
 `files.json` completes it before it plans; it copies, and never decodes again.
 
@@ -55,7 +55,7 @@ class Ledger:
         self._store = store
 
     def create(self, contents: Contents) -> bool:
-        """Write the contents of a new table, and return whether there were none.
+        """Write the contents of a new table, and return whether it had no contents.
 
         Raises:
             OperatorError: others have objects there, or the store copies over objects.
@@ -144,7 +144,7 @@ class Ledger:
             self._completed(read, entry)
 
     def pending(self, contents: Contents) -> LedgerEntry | None:
-        """Return the entry that has landed and is not complete; None if there is none."""
+        """Return the entry that has landed and is not complete; None if there is no such entry."""
         return self._entry(contents, contents.number + 1)
 
     def drop(self) -> Contents:
@@ -212,7 +212,7 @@ class Ledger:
     def _completed(self, read: Read, entry: LedgerEntry) -> Read:
         """Give the files of an entry their names, and return the contents after it."""
         contents = read.contents
-        # After a restored, older `files.json`: an entry with a successor is complete, and its staging is gone.
+        # After a restored, older `files.json`: an entry with a successor is complete, and its staging is deleted.
         if self._entry(contents, entry.number + 1) is None:
             known = {each.path for each in contents.files}
             gone = [path for path, _ in contents.removed]
@@ -235,8 +235,8 @@ class Ledger:
                     if self.read().contents.number >= entry.number:
                         return  # another run has completed it, and a later entry removed the file
                     raise DataLoss(
-                        f"{self._store.location}/{file.path} is missing, and so is {file.staged}, of which it is a "
-                        f"copy: entry {entry.number} cannot be completed; drop the table, and create it again"
+                        f"{self._store.location}/{file.path} is missing, and so is its source {file.staged}: "
+                        f"entry {entry.number} cannot be completed; drop the table, and create it again"
                     ) from None
             if size != file.size:
                 raise CorruptData(

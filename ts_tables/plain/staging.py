@@ -84,7 +84,7 @@ class StoredFile:
 
         Raises:
             CorruptData: it has other bytes than those that were written.
-            HeadMoved: it is gone.
+            HeadMoved: it no longer exists.
         """
         file: IO[bytes] = OPERATION_POLICY(self._copied)
         return cast("BinaryIO", file)
@@ -101,8 +101,8 @@ class StoredFile:
                         file.write(piece)
             except ObjectNotFound as error:
                 raise HeadMoved(
-                    f"{self.place.location}/{self.path} is gone: another run has committed since this one was planned; "
-                    "if not, `tsctl tables verify` names its rows"
+                    f"{self.place.location}/{self.path} no longer exists: another run has committed since this one was "
+                    "planned; if not, `tsctl tables verify` names its rows"
                 ) from error
             if self.crc32c is not None and found != self.crc32c:
                 raise CorruptData(

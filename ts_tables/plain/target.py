@@ -75,7 +75,7 @@ class OpenedFiles:
         return StagedFiles(self.place, prefix, number, joined(covered))
 
     def begin(self, plan: str) -> None:
-        """Do nothing: the name of a plan's staging tells where it began."""
+        """Do nothing: the name of a plan's staging contains where it began."""
 
     def all_files(self) -> list[TableFile]:
         """Return each file of the table, those that are held too; but not those that the store does not have."""
@@ -135,7 +135,7 @@ class PlainTarget:
         name: of the table, for messages.
         place: of its files.
         layout: columns, partition key, sort order, format and file sizes. A table that exists must have the same.
-        max_age: seconds that a file is held at most; 0: none is held.
+        max_age: seconds that a file is held at most; 0: no file is held.
 
     Raises:
         ConfigurationError, OperatorError: the store cannot be opened.
@@ -185,7 +185,7 @@ class PlainTarget:
         return replace(opened, missing=frozenset(missing))
 
     def problem(self, opened: OpenedFiles) -> str | None:
-        """Return which files are missing, have another size, or are of others; None if none is; raise as `open`."""
+        """Return which files are missing, have another size, or are of others, or None; raise as `open`."""
         sizes = {each.key: each.size for each in self._store.list() if not each.key.startswith(OWN)}
         contents = self._ledger.read().contents  # after the listing: a run can have committed since
         pending = self._ledger.pending(contents)
@@ -217,7 +217,7 @@ class PlainTarget:
         return TableContents(self._place.location, rows, len(files), size)
 
     def drop(self, *, purge: bool) -> None:
-        """Remove the ledger, and the files of the table if told; also if an entry cannot be completed.
+        """Remove the ledger, and with `purge` the files of the table; also if an entry cannot be completed.
 
         Raises:
             OperatorError, CorruptData, AccessDenied, StoreUnavailable: as `open`.
@@ -341,7 +341,7 @@ class PlainTarget:
         for name, value in expected.items():
             if (there := contents.layout.get(name)) != value:
                 raise OperatorError(
-                    f"table {self._name} has {name} {there}, and the file says {value}: change it back, or create "
+                    f"table {self._name} has {name} {there}, and the file specifies {value}: change it back, or create "
                     "another table"
                 )
         for each in (*contents.files, *contents.held):

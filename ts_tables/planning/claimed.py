@@ -89,7 +89,7 @@ def _claimed(
     last = min(parted, max(view.end, known.start))
     skip(known.start, min(view.start, last), "are below the start of the log")
     if parted < known.end:
-        skip(parted, max([known.end, *(kept.end for kept in known.kept)]), "were taken back by an election")
+        skip(parted, max([known.end, *(kept.end for kept in known.kept)]), "were removed from the log by an election")
     skip(last, parted, "are above the end of the commit")
     withheld = tuple(
         AbortedTransaction(producer, first, hole.start - 1, -1)

@@ -78,7 +78,7 @@ class TablePlan:
     Attributes:
         state: after the commit.
         work: splits to read, by topic, partition and offset; those of late claims last.
-        taken_back: rows to delete, or to keep beside the new ones.
+        taken_back: rows to delete, or to keep with the new ones.
         keeps: whether they are kept.
         late: the number of passed holes that are claimed now.
         waits: one sentence for each hole that the table waits at.
@@ -166,8 +166,8 @@ class Planner:
         Raises:
             OperatorError: the table has the records of another cluster, or of another isolation level.
             QueryError: the store does not hold the cluster, or a topic that a new table names.
-            DataLoss: the table fails: rows were taken back, offsets are lost, a topic was created again, or a commit is
-                missing; with every case.
+            DataLoss: the table fails: an election removed rows, offsets are lost, a topic was created again, or a
+                commit is missing; with every case.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         self._check(state)
@@ -298,7 +298,7 @@ class Planner:
         ranges = []
         for part in view.plan(start, end):
             if isinstance(part, Hole):
-                raise DataLoss(f"{view.partition}: offsets {part.start} to {part.end - 1} went missing during the plan")
+                raise DataLoss(f"{view.partition}: offsets {part.start} to {part.end - 1} disappeared during the plan")
             ranges.append(part)
         hidden = find_hidden(self.store, view, start, end).transactions if self._query.read_committed else ()
         return PartitionRanges(tuple(ranges), hidden)
@@ -335,7 +335,7 @@ def _waiting(planned: _Planned) -> str:
     below = f", and waits at offset {end}, where a transaction that is open there begins" if end < hole.start else ""
     return (
         f"{planned.sight.partition}: offsets {hole.start} to {hole.end - 1} are missing in the archive{below}; "
-        "on_hole: pass notes them and goes on"
+        "on_hole: pass notes them and continues"
     )
 
 

@@ -19,7 +19,7 @@ _OFFSET = "offset"
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Offsets of one partition of which a file can have rows.
+    """Offsets of one partition whose rows a file can have.
 
     Attributes:
         partition: topic and number.
@@ -83,7 +83,7 @@ class Work:
         Args:
             store: of the split.
             names: of the columns.
-            memory: as of `ts_common.query.read_split.read_split`, which also says what it raises.
+            memory: as of `ts_common.query.read_split.read_split`, which also describes what it raises.
         """
         if not self.shown_before:
             yield from read_split(store, self.split, names, memory)

@@ -47,7 +47,7 @@ _SENTENCES: Mapping[Kind, str] = {
     Kind.TWICE: "the table has the row more than once",
     Kind.CHANGED: "the row differs from the record",
     Kind.FOREIGN: "the table has a row, the archive has no such record",
-    Kind.KEPT: "the rows that an election took back, or those of the later leader, differ; which of them is unknown",
+    Kind.KEPT: "the rows that an election removed, or those of the later leader, differ; which of them is unknown",
 }
 
 
@@ -80,7 +80,7 @@ def differences(
         block: of the rows.
         table: how often the table has each row.
         archive: how often the archive has each record.
-        kept: ranges with rows that an election took back, and that the table keeps; only their sum is known.
+        kept: ranges with rows that an election removed, and that the table keeps; only their sum is known.
     """
     ours, theirs = _by_offset(table), _by_offset(archive)
     found: dict[Kind, list[int]] = {kind: [] for kind in Kind}

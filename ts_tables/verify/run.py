@@ -115,7 +115,7 @@ def _can_have(work: Work, block: Block) -> bool:
 
 
 def _kept(state: TableState, skipped: Skipped) -> dict[Block, list[Kept]]:
-    """Return the rows that an election took back, and that the table keeps, by block, as far as they are compared."""
+    """Return the rows that an election removed, and that the table keeps, by block, as far as they are compared."""
     found: dict[Block, list[Kept]] = {}
     for topic, incarnations in state.topics.items():
         for incarnation in incarnations:

@@ -41,7 +41,7 @@ def test_a_list_without_the_process_itself_is_an_error() -> None:
     """The message names the list, the process, and both ways out."""
     peers = parse_peers("a:1,b:1", 9465)
     assert own_entry(peers, parse_address("b:1", "--advertise")) is peers[1]
-    with pytest.raises(ConfigurationError, match="a:1, b:1: none is this process, c:1; list it, or set --advertise"):
+    with pytest.raises(ConfigurationError, match="b:1: no entry is this process, c:1; list it, or set --advertise"):
         own_entry(peers, Address("c", 1))
 
 

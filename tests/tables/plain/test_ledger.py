@@ -320,7 +320,7 @@ def test_a_table_that_exists_is_not_created(table: MadeTable) -> None:
     """And one of another format is refused."""
     assert not table.create()
     table.format = FileFormat.JSON_LINES
-    with pytest.raises(OperatorError, match="has format parquet, and the file says json"):
+    with pytest.raises(OperatorError, match="has format parquet, and the file specifies json"):
         table.create()
     with pytest.raises(OperatorError, match="has format parquet"):
         table.run()

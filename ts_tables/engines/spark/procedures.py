@@ -25,7 +25,7 @@ class SparkProcedures:
         spark: a session; its own settings stay as they are.
         catalog: name of the catalog.
         properties: of the catalog, as pyiceberg's configuration has them.
-        settings: of Spark; those of the catalog come before what is found by its properties.
+        settings: of Spark; those of the catalog override what is found by its properties.
         table: namespace and name.
     """
 
@@ -48,7 +48,7 @@ class SparkProcedures:
             self._spark.conf.set(key, value)
 
     def snapshot_of(self, ref: str) -> int | None:
-        """Return the snapshot of a branch or a tag, as Spark sees the table; None if there is none.
+        """Return the snapshot of a branch or a tag, as Spark sees the table; None if it does not exist.
 
         Raises:
             OperatorError: Spark cannot read the table.

@@ -18,7 +18,7 @@ _ERROR_CHARACTERS: Final = 500
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
-    """Return the Spark session of this process; start one if there is none.
+    """Return the Spark session of this process; start one if it has no session.
 
     Args:
         settings: of Spark, as `spark.master` or `spark.remote`.
