@@ -1,6 +1,6 @@
 """Runs and compactions of several tables: one line for each, and metrics of runs; on a terminal, progress."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -104,6 +104,7 @@ def run_all(
         with record(name) as summary:
             found.run(name, summary)
         _print(name, summary, output)
+        warn_of(name, summary.lag, summary.waits, output)
         waiting.extend(summary.waits)
 
     failed = for_each(names, run, output, repeats=repeats)
@@ -184,5 +185,18 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "waits": list(done.waits),
             }
         )
-    for sentence in done.waits:
+
+
+def warn_of(name: str, lag: Mapping[str, int], waits: Sequence[str], output: Output) -> None:
+    """Warn of what the result of a run, or of a plan, has.
+
+    Args:
+        name: of the table.
+        lag: by topic; empty if the table has no topic.
+        waits: sentences about holes.
+        output: of the command.
+    """
+    if not lag:
+        output.warn(f"{name}: the archive has no topic whose name matches `pattern`")
+    for sentence in waits:
         output.warn(f"{name}: {sentence}")

@@ -175,11 +175,16 @@ class TableDefinition(BaseModel):
             raise ValueError("topics or pattern is needed, and not both")
         if len({*self.topics}) < len(self.topics):
             raise ValueError("topics: a name is given twice")
+        if other := next((name for name in self.start if not self._has(name)), None):
+            raise ValueError(f"start: the table has no topic {other}{nearest(other, self.topics)}")
         self._check_format()
         names = [parse_term(text, RAW_SCHEMA).name for text in self.partition_by]
         if len({*names}) < len(names):
             raise ValueError(f"partition_by: two terms have the name {next(n for n in names if names.count(n) > 1)}")
         return self
+
+    def _has(self, topic: str) -> bool:
+        return topic in self.topics if self.pattern is None else re.search(self.pattern, topic) is not None
 
     def _check_format(self) -> None:
         """Check what only one of the formats has.

@@ -14,7 +14,7 @@ import typer
 from ts_common.errors import ConfigurationError, TieredStorageError
 from tsctl.exit_codes import ExitCode, code_of
 from tsctl.output import NOTHING, Output
-from tsctl.table_runs import compact_all, for_each, needing, recording, run_all, with_progress
+from tsctl.table_runs import compact_all, for_each, needing, recording, run_all, warn_of, with_progress
 
 if TYPE_CHECKING:
     from ts_tables import Tables
@@ -131,7 +131,7 @@ def status(
         rows += [
             (each.name, topic, topic_id or NOTHING, *sums, each.lag.get(topic))
             for (topic, topic_id), sums in sorted(by_topic.items(), key=str)
-        ]
+        ] or [(each.name, NOTHING, NOTHING, 0, 0, 0, None)]
         for sentence in each.findings:
             output.warn(f"{each.name}: {sentence}")
     if as_json:
@@ -282,14 +282,16 @@ def _open(
         from ts_tables import Tables  # noqa: PLC0415  (pyiceberg and pyarrow, only for these commands)
         from ts_tables.definition.tables_file import read_content, with_settings  # noqa: PLC0415  (the same)
     path = file or _FILE
-    content: Any = {} if settings and file is None and not path.exists() else read_content(path)
+    has_file = not settings or file is not None or path.exists()
+    content: Any = read_content(path) if has_file else {}
+    source = str(path) if has_file else "--set"
     if settings and isinstance(content, Mapping):
         content = with_settings(content, settings, names[0] if names and len(names) == 1 else None, "--set")
     engine = None if output is None else with_progress(output, workers)
-    found = Tables(content, engine=engine, source=str(path))
+    found = Tables(content, engine=engine, source=source)
     if unknown := [name for name in names or () if name not in found.names]:
         raise ConfigurationError(
-            str(path), [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
+            source, [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
         )
     return found
 
@@ -300,8 +302,7 @@ def _print_plan(found: "Tables", name: str, output: Output) -> None:
     output.text(f"{name}: {offsets:,} offsets in {len(plan.work):,} parts; nothing was added")
     if output.as_json:
         output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
-    for sentence in plan.waits:
-        output.warn(f"{name}: {sentence}")
+    warn_of(name, plan.lag, plan.waits, output)
 
 
 def _end(failed: TieredStorageError | None, *, is_finding: bool = False) -> None:

@@ -158,6 +158,17 @@ def test_a_warehouse_may_contain_the_archive_or_be_a_name() -> None:
         parse_tables(YAML(typ="safe").load(GOOD) | {"catalog": catalog}, "file")
 
 
+@pytest.mark.parametrize(
+    ("topics", "reason"),
+    [("topics: orders", "no topic ordrs; did you mean orders"), ("pattern: orders", "no topic ordrs")],
+)
+def test_a_first_offset_of_no_topic_is_refused(topics: str, reason: str) -> None:
+    """A misspelt one would begin at the start of the log, and repeat what the other sink has."""
+    table = YAML(typ="safe").load(f"{{{topics}, start: {{ordrs: {{0: 5}}}}}}")
+    with pytest.raises(ConfigurationError, match=rf"tables\.b\.t: start: the table has {reason}"):
+        parse_tables(YAML(typ="safe").load(GOOD) | {"tables": {"b.t": table}}, "file")
+
+
 def test_a_format_that_is_unknown_needs_no_catalog() -> None:
     """The only problem is the format."""
     tables = {"b.t": {"topics": "t", "format": "csv", "location": "s3://lake/t"}}

@@ -181,6 +181,17 @@ def test_an_error_of_one_table_does_not_stop_the_others(archive: MadeArchive, ta
     assert ran.err.startswith("tsctl: backup.t: topic tt: ")
 
 
+def test_a_pattern_without_a_topic_is_a_warning(archive: MadeArchive, tables: Tables) -> None:
+    """It can be misspelt, or its topics can be new ones; the status has a row for the table."""
+    pattern = ("backup.all", "--set", "pattern=nothing")
+    tables("create", *pattern)
+    for command in (("run", "--dry-run"), ("run", "--workers", "1")):
+        ran = tables(*command, *pattern)
+        assert ran.code == ExitCode.FINE
+        assert ran.err == "tsctl: backup.all: the archive has no topic whose name matches `pattern`\n"
+    assert tables("status", *pattern).out.splitlines()[1].split() == ["backup.all", "-", "-", "0", "0", "0", "-"]
+
+
 def test_an_error_of_the_only_table_has_a_line_for_each_problem(tables: Tables, archive: MadeArchive) -> None:
     """With several tables it is one line."""
     wrong = ("--set", "archive.storage_options={region: eu-1}")
@@ -294,6 +305,8 @@ def test_a_table_is_described_by_options(
         ran = run("tables", "status", "backup.t", "--file", file, "--set", setting)
         assert (ran.code, reason in ran.err) == (ExitCode.REFUSED, True), ran.err
     assert "name one table" in run("tables", "status", "--file", file, "--set", "topics=t").err
+    ran = run("tables", "status", "backup.one", *options[:2])
+    assert ran.err.startswith("tsctl: --set: 2 problems\n  - archive: config is needed, or url and cluster\n"), ran
 
 
 def test_a_missing_file_is_named(run: Run) -> None:
