@@ -27,6 +27,7 @@ from ts_local.ports import free_ports
 # In `make test` these read each quick topic, and every other client a few of them, in one call.
 THOROUGH: Final = ("librdkafka assign", "Java consumer 3.9")
 FEW: Final = ("transactions-lz4", "magic-0-gzip")
+SLOW: Final = ("Spark's Kafka source", "Java consumer 4", *CONSOLES)  # full only: each needs a JVM for half a minute
 AT_ONCE: Final = 3  # clients; most of them wait for a JVM
 Wanted = tuple[str, Isolation]
 
@@ -89,6 +90,7 @@ def matrix() -> list[Any]:
                 continue
             for isolation in ISOLATIONS:
                 is_quick = topic in QUICK if name in THOROUGH else topic in FEW and isolation == "read_committed"
+                is_quick = is_quick and name not in SLOW
                 every.append(pytest.param(name, topic, isolation, marks=() if is_quick else pytest.mark.full))
     return every
 

@@ -23,7 +23,7 @@ from tests.reader.test_views import CASES, of_two_incarnations
 from ts_local.oracle import Isolation, OracleRecord
 from ts_local.ports import free_ports
 
-QUICK: Final = ("librdkafka assign", "aiokafka", "kafka-python", "Java consumer 3.9", "franz-go", "kcat")
+QUICK: Final = ("librdkafka assign", "Java consumer 3.9", "franz-go")
 
 
 @dataclass(frozen=True)
