@@ -78,11 +78,12 @@ class Feed:
         self._reader: ChunkReader | None = None
         self._wanted = offset  # an offset that a reader waits for
         self._position = 0  # in the object, after the last chunk
+        self._target = 0  # position up to which the segment is loaded
         self._consumed = 0  # the furthest position that a reader has consumed
         self._ahead = 0 if offset > copy.base else 2 * CHUNK_BYTES
         self._most_ahead = _MOST_AHEAD
         self._loading: asyncio.Future[Chunk | None] | None = None
-        self._progress = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[Chunk | None]]] = []  # for the chunk with an offset
 
     @property
     def is_over(self) -> bool:
@@ -96,20 +97,27 @@ class Feed:
         return self.head <= offset and (offset - self.head) * bytes_an_offset <= self._most_ahead
 
     async def load(self, offset: int) -> Chunk | None:
-        """Return the chunk with an offset at or after the head; None if the segment ends before it.
+        """Return the chunk with an offset at or after the head; None if it was loaded before, or `is_beyond`.
 
         Raises:
             CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the segment.
         """
         self.used_at = monotonic()
         self._wanted = max(self._wanted, offset)
-        while not self.is_over and self.head <= offset:
+        if not self.is_over and self.head <= offset:
+            arrival: asyncio.Future[Chunk | None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((offset, arrival))
             self._go_on()
-            await self._progress.wait()
+            chunk = await arrival
+            if chunk is not None:
+                return chunk
         if self.error is not None and self.head <= offset:
             raise self.error
-        last = self.last
-        return last if last is not None and last.covers_from <= offset < last.covers_to else None
+        return None
+
+    def is_beyond(self, offset: int) -> bool:
+        """Return whether the segment has ended before an offset."""
+        return self.has_ended and offset >= self.head
 
     def consume(self, chunk: Chunk, most_ahead: int) -> None:
         """Note that a reader has consumed a chunk, and read further ahead.
@@ -137,29 +145,51 @@ class Feed:
         self._executor.submit(self._close_reader)
 
     def _go_on(self) -> None:
-        """Load the next chunk, if it is wanted and no chunk is being loaded."""
+        """Load the next chunks, if they are wanted and no thread does."""
+        self._target = self._consumed + min(self._ahead, self._most_ahead)
         if self.is_over or self._loading is not None:
             return
-        if self.head > self._wanted and self._position >= self._consumed + min(self._ahead, self._most_ahead):
+        if self.head > self._wanted and self._position >= self._target:
             return
-        self._progress.clear()
-        loading = asyncio.get_running_loop().run_in_executor(self._executor, self._next)
-        self._loading = loading
-        loading.add_done_callback(self._loaded)
+        loop = asyncio.get_running_loop()
+        self._loading = loop.run_in_executor(self._executor, self._next, loop)
+        self._loading.add_done_callback(self._loaded)
 
-    def _next(self) -> Chunk | None:
+    def _next(self, loop: asyncio.AbstractEventLoop) -> Chunk | None:
+        """Load chunks up to the target, which the event loop moves meanwhile; return the last one."""
         with self._lock:
             if self._reader is None:
                 position = self._positions.find(self._store, self.copy, self.head)
                 self._reader = ChunkReader(
                     self._store, self.copy, position, self.head, self._most_batch_bytes, self._memory
                 )
-            return self._reader.read()
+            while True:
+                chunk = self._reader.read()
+                if chunk is None or self.error is not None or chunk.position >= self._target:
+                    return chunk
+                loop.call_soon_threadsafe(self._arrived, chunk)
 
     def _close_reader(self) -> None:
         with self._lock:  # until a read that is under way has ended
             if self._reader is not None:
                 self._reader.close()
+
+    def _arrived(self, chunk: Chunk) -> None:
+        self.last = chunk
+        self.head = chunk.covers_to
+        self._position = chunk.position
+        self._keep(chunk)
+        self._wake(chunk)
+
+    def _wake(self, chunk: Chunk | None) -> None:
+        """Give a chunk to the readers that wait for it; without one, wake all."""
+        still_waiting = []
+        for offset, arrival in self._waiting:
+            if chunk is not None and offset >= chunk.covers_to:
+                still_waiting.append((offset, arrival))
+            elif not arrival.done():  # a reader can have been cancelled
+                arrival.set_result(chunk if chunk is not None and chunk.covers_from <= offset else None)
+        self._waiting = still_waiting
 
     def _loaded(self, loading: "asyncio.Future[Chunk | None]") -> None:
         self._loading = None
@@ -169,12 +199,9 @@ class Feed:
         elif (chunk := loading.result()) is None:
             self.has_ended = True
         else:
-            self.last = chunk
-            self.head = chunk.covers_to
-            self._position = chunk.position
-            self._keep(chunk)
-        self._progress.set()
+            self._arrived(chunk)
         if self.is_over:
+            self._wake(None)
             self._executor.submit(self._close_reader)
             return
         self._go_on()
@@ -217,7 +244,8 @@ class Feeds:
         """Return the chunk with an offset; None if no batch of the segment has it or a later one.
 
         Raises:
-            CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the segment.
+            CorruptData, BatchTooLarge, ObjectNotFound, AccessDenied: from the segment.
+            StoreUnavailable: from the segment, or other readers need all memory.
         """
         for _ in range(_TRIES):
             chunk = self.cache.find(copy.key, offset)  # it can have arrived since the caller looked
@@ -227,10 +255,11 @@ class Feeds:
             chunk = await feed.load(offset) or self.cache.find(copy.key, offset)
             if chunk is not None:
                 return chunk
-            if feed.has_ended and offset >= feed.head:
+            if feed.is_beyond(offset):
                 return None
-        feed = self._begin(store, copy, offset)  # alone: no other reader can be ahead of it
-        return await feed.load(offset)
+        raise StoreUnavailable(
+            f"{copy.key}: the chunk with offset {offset} was evicted {_TRIES} times; use more memory"
+        )
 
     def prepare(self, store: ObjectStore, copy: SegmentCopy, offset: int) -> None:
         """Begin to load a segment that a reader will reach soon."""
