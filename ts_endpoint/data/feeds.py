@@ -78,7 +78,7 @@ class Feed:
         self._reader: ChunkReader | None = None
         self._wanted = offset  # an offset that a reader waits for
         self._position = 0  # in the object, after the last chunk
-        self._target = 0  # position up to which the segment is loaded
+        self._target = 0  # the segment is loaded up to this position
         self._consumed = 0  # the furthest position that a reader has consumed
         self._ahead = 0 if offset > copy.base else 2 * CHUNK_BYTES
         self._most_ahead = _MOST_AHEAD
