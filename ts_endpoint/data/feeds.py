@@ -36,7 +36,6 @@ class Feed:
     Attributes:
         copy: of the segment.
         head: the offset after what is loaded; at first, the offset that it was begun for.
-        last: the last chunk that was loaded.
         has_ended: whether the segment's end is loaded.
         error: what ended it.
 
@@ -64,7 +63,6 @@ class Feed:
     ) -> None:
         self.copy = copy
         self.head = offset
-        self.last: Chunk | None = None
         self.has_ended = False
         self.error: BaseException | None = None
         self.used_at = monotonic()
@@ -175,7 +173,6 @@ class Feed:
                 self._reader.close()
 
     def _arrived(self, chunk: Chunk) -> None:
-        self.last = chunk
         self.head = chunk.covers_to
         self._position = chunk.position
         self._keep(chunk)

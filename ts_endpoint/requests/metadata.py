@@ -104,7 +104,7 @@ class MetadataHandler:
         async def epoch(number: int) -> int:
             async with limit:
                 try:
-                    return (await self._context.archive.of(topic, number).end()).epoch
+                    return await self._context.archive.of(topic, number).epoch()
                 except TieredStorageError as error:  # a client reads without it, and repeats the request
                     log.warning("epoch_not_read", topic=topic.name, partition=number, reason=str(error))
                     return NO_EPOCH

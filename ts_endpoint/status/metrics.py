@@ -73,7 +73,9 @@ FAMILIES: Final = (
     ),
     Family("throttled_seconds", "counter", "Seconds that connections were muted by the quotas of users, in all."),
     Family("in_flight_bytes", "gauge", "Bytes of replies in memory that no client has received."),
-    Family("in_flight_limit_bytes", "gauge", "Limit of the bytes in flight; at the limit replies have no records."),
+    Family(
+        "in_flight_limit_bytes", "gauge", "Limit of the bytes in flight; at the limit a reply has one record batch."
+    ),
     Family("cache_bytes", "gauge", "Bytes of segments in memory."),
     Family("cache_limit_bytes", "gauge", "Limit of the bytes of segments in memory."),
     Family("cache_hits", "counter", "Reads that found their bytes in memory."),

@@ -35,28 +35,13 @@ _RANGES_AT_ONCE: Final = 16
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """What a commit contains.
-
-    Attributes:
-        etag: of the commit; None without one.
-        epoch: leader epoch of the last commit; -1 if unknown.
-        next_offset: end of the run; None if only the view has it.
-    """
-
-    etag: str | None
-    epoch: int
-    next_offset: int | None
-
-
 @dataclass(eq=False)
 class Snapshot:
     """The view of a partition at one moment.
 
     Attributes:
         view: of the partition.
-        epoch: as of `End`.
+        epoch: leader epoch of the last commit; -1 if unknown.
         epochs: which leader epoch wrote which offset; those of the view.
         steps: ranges and holes from the view's start to its end.
         serial: its number; no other snapshot has it.
@@ -146,30 +131,31 @@ class Partition:
         self.store = store
         self.keys = keys
         self._refresh_seconds = refresh_seconds
-        self._end: End | None = None
-        self._end_read = 0.0
+        self._epoch: int | None = None
+        self._epoch_read = 0.0
         self._snapshot: Snapshot | None = None
+        self._renewed = 0.0
         self._listed = 0.0
         self._etag: str | None = None  # of the commit of the snapshot
         self._known: dict[StoredSegment, SegmentCopy] = {}
         self._opening: asyncio.Task[Snapshot] | None = None
-        self._reading: asyncio.Task[End] | None = None
+        self._reading: asyncio.Task[int] | None = None
 
     @property
     def known(self) -> Snapshot | None:
         """The last snapshot, however old; None before the first."""
         return self._snapshot
 
-    async def end(self) -> End:
-        """Return the end, not older than the refresh interval.
+    async def epoch(self) -> int:
+        """Return the leader epoch of the last commit, not older than the refresh interval; -1 if it is unknown.
 
         Raises:
             TieredStorageError: the commit cannot be read.
         """
-        if self._end is not None and monotonic() - self._end_read < self._refresh_seconds:
-            return self._end
+        if self._epoch is not None and monotonic() - self._epoch_read < self._refresh_seconds:
+            return self._epoch
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.ensure_future(self._read_end())
+            self._reading = asyncio.ensure_future(self._read_epoch())
         return await asyncio.shield(self._reading)
 
     async def snapshot(self) -> Snapshot:
@@ -188,7 +174,7 @@ class Partition:
     @property
     def is_old(self) -> bool:
         """Whether the snapshot is older than the refresh interval."""
-        return monotonic() - self._end_read >= self._refresh_seconds
+        return monotonic() - self._renewed >= self._refresh_seconds
 
     async def renewed(self, *, lists: bool = False) -> Snapshot:
         """Return a snapshot that is read now.
@@ -205,17 +191,15 @@ class Partition:
             self._opening = asyncio.ensure_future(self._renew())
         return await asyncio.shield(self._opening)
 
-    async def _read_end(self) -> End:
-        commit, etag = await asyncio.to_thread(read_commit, self.store, self.keys)
-        self._end_read = monotonic()
-        self._end = _end_of(commit, etag)
-        return self._end
+    async def _read_epoch(self) -> int:
+        commit, _ = await asyncio.to_thread(read_commit, self.store, self.keys)
+        self._epoch, self._epoch_read = _epoch_of(commit), monotonic()
+        return self._epoch
 
     async def _renew(self) -> Snapshot:
         found = await asyncio.to_thread(read_commit, self.store, self.keys)
         now = monotonic()
-        self._end_read = now
-        self._end = _end_of(*found)
+        self._epoch, self._epoch_read, self._renewed = _epoch_of(found[0]), now, now
         is_same = found[1] is not None and found[1] == self._etag
         if self._snapshot is not None and is_same and now - self._listed < LISTING_SECONDS:
             return self._snapshot
@@ -236,20 +220,17 @@ class Partition:
         if view.warning is not None:
             log.warning("partition_view", reason=view.warning)
         known = {copy.segment: copy for copy in (*view.copies, *view.retired)}
-        epoch = found[0].epoch if isinstance(found[0], Commit) else NO_EPOCH
-        return Snapshot(view, epoch, view.plan(view.start, view.end)), known
+        return Snapshot(view, _epoch_of(found[0]), view.plan(view.start, view.end)), known
 
     def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TieredStorageError):
-            self._end_read = monotonic()  # the next attempt follows after the interval
+            self._renewed = monotonic()  # the next attempt follows after the interval
             log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
 
 
-def _end_of(commit: Commit | ForeignCommit | None, etag: str | None) -> End:
-    if isinstance(commit, Commit):
-        return End(etag, commit.epoch, commit.next_offset)
-    return End(etag, NO_EPOCH, 0 if commit is None else None)
+def _epoch_of(commit: Commit | ForeignCommit | None) -> int:
+    return commit.epoch if isinstance(commit, Commit) else NO_EPOCH
 
 
 def _is_equal(one: Snapshot, other: Snapshot) -> bool:

@@ -70,6 +70,23 @@ def test_new_segments_appear_while_a_client_reads(archive: MadeArchive) -> None:
     run(read)
 
 
+def test_metadata_leaves_a_snapshot_as_old_as_it_is(archive: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata reads the commit again; a client that fetches still makes the process look for new segments."""
+    now = [100.0]
+    monkeypatch.setattr(partitions, "monotonic", lambda: now[0])
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=10.0) as served:
+            assert await offsets(served) == list(range(30))
+            now[0] += 11.0
+            await call(served, Api.METADATA, metadata_of(["t"]))
+            partition = await served.archive.partition("t", 0)
+            assert partition is not None
+            assert partition.is_old
+
+    run(read)
+
+
 def test_retention_under_a_reader_is_out_of_range(archive: MadeArchive) -> None:
     """Also if the snapshot still has the segment that retention removed."""
 
