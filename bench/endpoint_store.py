@@ -10,24 +10,21 @@ The goals: 0.85 of the rate of fetching alone; each object is fetched at most tw
 slower than half of the median. Exits with 1 if one is missed; `--no-gate` only prints.
 """
 
-import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from threading import Barrier
 
 from bench.measuring.endpoint_runs import EndpointProcess
 from bench.measuring.made_archives import CLUSTER
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.measuring.raw_fetches import Boundaries, RawReader, boundaries_of
+from bench.measuring.s3_server import s3_server
 from bench.reader import BUCKET, PARTITIONS, SEGMENT_BYTES, fetch_all, fill, seconds
 from ts_common.store.factory import open_store
-from ts_local.stores.s3 import S3Server
 
 TOPIC = "none"
 READERS = 64
@@ -73,15 +70,8 @@ def main() -> int:
     arguments.add_argument("--segments", type=int, default=6, help="of each partition")
     arguments.add_argument("--repeat", type=int, default=5, help="rounds, after one that warms up")
     options = arguments.parse_args()
-    build = Path(__file__).parents[1] / "build"
-    build.mkdir(exist_ok=True)
     with ExitStack() as ending:
-        directory = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bench-endpoint.", dir=build)))
-        server = S3Server(directory, directory)
-        server.start()
-        ending.callback(server.stop)
-        server.create_bucket(BUCKET)
-        os.environ.update(server.environment())
+        _, directory = ending.enter_context(s3_server("endpoint", BUCKET))
         url = f"s3://{BUCKET}/base"
         fill(url, options.segments)
         where = boundaries(url)

@@ -12,11 +12,9 @@ Exits with 1 if a goal is missed; `--no-gate` only prints.
 """
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +25,12 @@ from typing import Any
 
 from bench.measuring.made_archives import CLUSTER, LZ4, NONE, TIME, ZSTD, ship, small_records, template_segment
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.measuring.s3_server import s3_server
 from ts_common.decode.arrow import to_arrow
 from ts_common.decode.arrow_schema import COLUMNS
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.store.factory import open_store
-from ts_local.stores.s3 import S3Server
 from ts_reader import Archive
 
 CODECS = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
@@ -212,15 +210,8 @@ def main() -> int:
     if options.half is not None:
         scan_half(options.location, options.half)
         return 0
-    build = Path(__file__).parents[1] / "build"
-    build.mkdir(exist_ok=True)
     with ExitStack() as ending:
-        directory = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bench-reader.", dir=build)))
-        server = S3Server(directory, directory)
-        server.start()
-        ending.callback(server.stop)
-        server.create_bucket(BUCKET)
-        os.environ.update(server.environment())
+        _, directory = ending.enter_context(s3_server("reader", BUCKET))
         root = directory / "store"
         root.mkdir()
         url = f"s3://{BUCKET}/base"

@@ -13,14 +13,11 @@ Server and clients share two cores. Exits with 1 if a goal is missed; `--no-gate
 
 import argparse
 import io
-import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +26,7 @@ import pyarrow.parquet as pq
 from bench.measuring.made_archives import CLUSTER
 from bench.measuring.new_tables import NewTables, sql_catalog
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
+from bench.measuring.s3_server import s3_server
 from bench.reader import BUCKET, CODECS, Halves, fill, seconds
 from ts_common.decode.arrow import to_arrow
 from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
@@ -36,7 +34,6 @@ from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.stores.s3 import S3Server
 
 RATIO = 0.85
 ICEBERG, PLAIN, PARTS = "Iceberg table", "Parquet files", "fetch, decode, write_table, put"
@@ -105,15 +102,8 @@ def main() -> int:
     if options.half is not None:
         write_half(options.location, options.half)
         return 0
-    build = Path(__file__).parents[1] / "build"
-    build.mkdir(exist_ok=True)
     with ExitStack() as ending:
-        directory = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bench-tables.", dir=build)))
-        server = S3Server(directory, directory)
-        server.start()
-        ending.callback(server.stop)
-        server.create_bucket(BUCKET)
-        os.environ.update(server.environment())
+        server, directory = ending.enter_context(s3_server("tables", BUCKET))
         url = f"s3://{BUCKET}/base"
         fill(url, options.segments)
         catalog = sql_catalog(server, directory, BUCKET)

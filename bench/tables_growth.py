@@ -19,7 +19,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -42,10 +41,10 @@ from bench.measuring.made_archives import (
 from bench.measuring.new_tables import NewTables, sql_catalog
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.measuring.processes import PeakMemory
+from bench.measuring.s3_server import s3_server
 from ts_common.execution.process_pool import run_in_worker
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.stores.s3 import S3Server
 
 BUCKET: Final = "bench"
 URL: Final = f"s3://{BUCKET}/growth"
@@ -242,15 +241,8 @@ def main() -> int:
     if options.run is not None:
         print(json.dumps(vars(run_here(**json.loads(options.run)))))
         return 0
-    build = Path(__file__).parents[1] / "build"
-    build.mkdir(exist_ok=True)
     with ExitStack() as ending:
-        directory = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bench-growth.", dir=build)))
-        server = S3Server(directory, directory)
-        server.start()
-        ending.callback(server.stop)
-        server.create_bucket(BUCKET)
-        os.environ.update(server.environment())
+        server, directory = ending.enter_context(s3_server("growth", BUCKET))
         catalog = sql_catalog(server, directory, BUCKET)
         with open_store(URL) as store:
             put_segments(store, SMALL, 1, SEGMENT_BYTES)
