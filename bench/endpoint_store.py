@@ -4,6 +4,7 @@ A topic of two partitions, segments of 64 MiB, uncompressed, on S3. Server, endp
 endpoint's cache is smaller than the topic, so each pass reads the store again. Each round measures:
 
 - one raw client that reads both partitions; and the same objects fetched on two threads and dropped;
+- the same objects through a bare relay, which only receives and sends: what any endpoint can reach at most here;
 - 64 raw clients of one partition that start together: the bytes that the store sent, and the seconds of each.
 
 The goals: 0.85 of the rate of fetching alone; each object is fetched at most twice for 64 readers, and none of them is
@@ -22,13 +23,14 @@ from bench.measuring.endpoint_runs import EndpointProcess
 from bench.measuring.made_archives import CLUSTER
 from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.measuring.raw_fetches import Boundaries, RawReader, boundaries_of
+from bench.measuring.relay import RelayProcess
 from bench.measuring.s3_server import s3_server
 from bench.reader import BUCKET, PARTITIONS, SEGMENT_BYTES, fetch_all, fill, seconds
 from ts_common.store.factory import open_store
 
 TOPIC = "none"
 READERS = 64
-SERVED, FETCHING = "one raw client", "fetching from S3"
+SERVED, RELAYED, FETCHING = "one raw client", "a bare relay", "fetching from S3"
 LEAST_RATE, MOST_FETCHES, MOST_SECONDS = 0.85, 2.0, 2.0
 _RECEIVED = "ts_endpoint_store_received_bytes_total"
 
@@ -79,8 +81,11 @@ def main() -> int:
         endpoint = ending.enter_context(
             EndpointProcess(url, CLUSTER, directory / "endpoint.log", ["--cache-mib", cache])
         )
+        prefixes = [f"{CLUSTER}/{TOPIC}-{number}/" for number in range(PARTITIONS)]
+        relay = ending.enter_context(RelayProcess(url, prefixes))
         things: dict[str, Callable[[], float]] = {
             SERVED: partial(read, endpoint.address, where),
+            RELAYED: partial(seconds, relay.read_all),
             FETCHING: partial(seconds, fetch_all(url, TOPIC)),
         }
         found = rounds(things, options.repeat, warm_up=1)
