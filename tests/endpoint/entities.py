@@ -46,6 +46,6 @@ def _primitive(kafka_type: str, name: str) -> st.SearchStrategy[Any]:
         return st.booleans()
     if kafka_type == "uuid":
         return st.uuids() | st.just(UUID(int=0))
-    if kafka_type == "timedelta_i32":
+    if kafka_type in {"timedelta_i32", "timedelta_i64"}:
         return st.sampled_from([timedelta(milliseconds=each) for each in (0, 1, -1, 5, -(1 << 31))])
     raise NotImplementedError(kafka_type)

@@ -9,6 +9,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from ts_endpoint.protocol.shape import checked
 from ts_endpoint.protocol.versions import Api, is_served
 
 _KEY_AND_VERSION: Final = struct.Struct(">hhi")  # with the correlation id
@@ -64,16 +65,17 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request | UnservedVe
         if api_key == Api.API_VERSIONS and version > 0:
             return UnservedVersions(correlation)
         raise MalformedRequest(f"request {api_key} of version {version} is not served")
-    read_header, read_body = _readers(api_key, version)
+    schema, read_header, read_body = _readers(api_key, version)
     try:
-        header, used = read_header(frame, 0)
-        body, _ = read_body(frame, used)
+        sound = checked(bytes(frame), schema)
+        header, used = read_header(sound, 0)
+        body, _ = read_body(sound, used)
     except (SerialError, ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
         raise MalformedRequest(f"{Api(api_key).name} of version {version}: {error!r}") from error
     return Request(Api(api_key), version, correlation, getattr(header, "client_id", None), body)
 
 
 @cache
-def _readers(api_key: int, version: int) -> tuple[Any, Any]:
+def _readers(api_key: int, version: int) -> tuple[Any, Any, Any]:
     schema = load_request_schema(api_key, version)
-    return entity_reader(schema.__header_schema__), entity_reader(schema)
+    return schema, entity_reader(schema.__header_schema__), entity_reader(schema)

@@ -50,6 +50,7 @@ async def attack(bootstrap: str, data: bytes) -> None:
         (b"\0\0\0\1x", "1 bytes are no request"),
         (b"\0\0\0\x08\x7f\xff\0\0\0\0\0\1", "request 32767 of version 0 is not served"),
         (b"\0\0\0\x0a\0\3\0\x0c\0\0\0\1\0\0", "METADATA of version 12"),
+        (b"\0\0\0\x10\0\3\0\x09\0\0\0\1\xff\xff\0\xff\xff\xff\xff\x0f", "an array of 4294967294 elements"),
         (b"\0\0\0\x64\0", "the client closed the connection within a frame"),
         (framed(Api.METADATA, 1, topics=None)[:-1], "the client closed the connection within a frame"),
         (framed(Api.LIST_GROUPS, 0), "LIST_GROUPS has no handler"),
