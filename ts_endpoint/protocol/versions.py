@@ -1,10 +1,12 @@
 """The requests that the endpoint serves, each with its lowest and highest version.
 
-The list is exact: a Java client that is offered a higher version requests it again without an end. Two entries are
+The list is exact: a Java client that is offered a higher version requests it again without an end. Three entries are
 offered and refused, because clients need them:
 
 - Produce: librdkafka infers from its versions that a broker has record batches of magic 2 (Produce 3) and zstd
   (Produce 7). Without both it never sends a Fetch, and reports no error.
+- SaslHandshake 0: librdkafka 2.0, which Debian's kcat uses, infers from it that a broker has SASL, and then sends
+  version 1. After version 0 the messages of a login have no headers; clients older than Kafka 1.0 send them so.
 - DeleteRecords: an admin client then reports the refusal, and not a missing feature of the broker.
 
 Fetch ends with version 12, the last without topic ids: no client needs them, and an archive need not have any.
@@ -55,7 +57,7 @@ SERVED: Final[dict[Api, tuple[int, int]]] = {
     Api.SYNC_GROUP: (0, 5),
     Api.DESCRIBE_GROUPS: (0, 5),
     Api.LIST_GROUPS: (0, 5),
-    Api.SASL_HANDSHAKE: (1, 1),
+    Api.SASL_HANDSHAKE: (0, 1),
     Api.API_VERSIONS: (0, 4),
     Api.DELETE_RECORDS: (0, 2),
     Api.OFFSET_FOR_LEADER_EPOCH: (2, 4),

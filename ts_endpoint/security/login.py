@@ -158,7 +158,7 @@ class Login:
             UnexpectedRequest: it is another request, or not the next one.
         """
         if request.api is Api.SASL_HANDSHAKE and self.mechanism is None:
-            return self._begin(request.body.mechanism)
+            return self._begin(request.body.mechanism, request.version)
         if request.api is Api.SASL_AUTHENTICATE and self.mechanism is not None:
             return await self._continue(self.mechanism, bytes(request.body.auth_bytes))
         unexpected = f"Unexpected Kafka request of type {request.api.name} during SASL handshake."  # Kafka's text
@@ -169,8 +169,11 @@ class Login:
             return Step({**illegal, "mechanisms": []}, refused=unexpected)
         raise UnexpectedRequest(unexpected)
 
-    def _begin(self, mechanism: str) -> Step:
+    def _begin(self, mechanism: str, version: int) -> Step:
         mechanisms = [*map(str, self._sasl.mechanisms)]
+        if version == 0:  # the messages that follow would have no headers
+            values = {"error_code": ErrorCode.unsupported_version, "mechanisms": mechanisms}
+            return Step(values, refused="SaslHandshake of version 0, which clients older than Kafka 1.0 send")
         if mechanism not in mechanisms:
             values = {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": mechanisms}
             return Step(values, refused=f"mechanism {mechanism[:100]!r} is not offered")

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.endpoint.network.java_tools import TOPICS, properties, run_tool
 from ts_local.certificates import Certificates
+from ts_local.kcat import kcat as debians_kcat
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Access:
         return context
 
 
-async def confluent(bootstrap: str, access: Access, directory: Path) -> list[str]:
+def librdkafka_settings(bootstrap: str, access: Access) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "security.protocol": access.protocol}
     if access.certificates is not None:
         settings["ssl.ca.location"] = str(access.certificates.authority)
@@ -50,8 +51,29 @@ async def confluent(bootstrap: str, access: Access, directory: Path) -> list[str
     if access.mechanism is not None:
         settings |= {"sasl.mechanism": access.mechanism}
         settings |= {"sasl.username": access.user, "sasl.password": access.password}
-    admin = AdminClient(settings)
+    return settings
+
+
+async def confluent(bootstrap: str, access: Access, directory: Path) -> list[str]:
+    admin = AdminClient(librdkafka_settings(bootstrap, access))
     return [*(await asyncio.to_thread(admin.list_topics, timeout=20)).topics]
+
+
+async def kcat(bootstrap: str, access: Access, directory: Path) -> list[str]:
+    """List the topics by Debian's kcat, whose librdkafka is years older than that of `confluent`."""
+    program, environment = debians_kcat()
+    settings = librdkafka_settings(bootstrap, access).items()
+    options = [word for name, value in settings for word in ("-X", f"{name}={value}")]
+    process = await asyncio.create_subprocess_exec(
+        *(program, *options, "-L", "-J"),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    printed, errors = await process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(errors.decode())
+    return [topic["topic"] for topic in json.loads(printed)["topics"]]
 
 
 async def aiokafka(bootstrap: str, access: Access, directory: Path) -> list[str]:

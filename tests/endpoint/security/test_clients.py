@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.endpoint.network.small_cluster import TOPIC, SmallCluster, serve
-from tests.endpoint.security.kafka_clients import Access, Client, aiokafka, confluent, java, kafka_python
+from tests.endpoint.security.kafka_clients import Access, Client, aiokafka, confluent, java, kafka_python, kcat
 from ts_endpoint.security.login import MECHANISMS, Sasl
 from ts_endpoint.security.tls import Tls, TlsFiles
 from ts_endpoint.security.users import Users
@@ -29,7 +29,7 @@ CASES = [
         id=f"{client.__name__}, {way[0]}",
         marks=[pytest.mark.full] if way[0] in SLOW.get(client, ()) else [],
     )
-    for client in (confluent, aiokafka, kafka_python, java)
+    for client in (confluent, kcat, aiokafka, kafka_python, java)
     for way in (WAYS if client is not java else WAYS[:5])
 ]
 

@@ -46,8 +46,8 @@ def asked(users_file: Path, *requests: tuple[Api, int, dict[str, Any]], **option
     return serve(cluster, client, sasl=Sasl(MECHANISMS, users.keys, users.usual, 0.0), **options)
 
 
-def handshake(mechanism: str) -> tuple[Api, int, dict[str, Any]]:
-    return Api.SASL_HANDSHAKE, 1, {"mechanism": mechanism}
+def handshake(mechanism: str, version: int = 1) -> tuple[Api, int, dict[str, Any]]:
+    return Api.SASL_HANDSHAKE, version, {"mechanism": mechanism}
 
 
 def token(message: bytes, version: int = 2) -> tuple[Api, int, dict[str, Any]]:
@@ -107,6 +107,14 @@ def test_sasl_after_the_login_is_an_illegal_state(users_file: Path, request_afte
     assert replies[2].error_code is ErrorCode.illegal_sasl_state
     assert replies[3].topics[0].name == "orders"
     assert not ended
+
+
+def test_a_handshake_whose_messages_would_have_no_headers_is_refused(users_file: Path) -> None:
+    """The reply has UNSUPPORTED_VERSION, then the connection ends."""
+    replies, ended = asked(users_file, handshake("PLAIN", version=0))
+
+    assert replies[0].error_code is ErrorCode.unsupported_version
+    assert ended
 
 
 def test_an_unknown_mechanism_is_answered_with_the_offered_ones(users_file: Path) -> None:

@@ -20,6 +20,7 @@ from ts_endpoint.security.scram import (
 SHA_256 = ScramMechanism.SHA_256
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+OWN_NONCE = "rOprNGfwEbeRWgbNEkqO"
 NONCE = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
 
@@ -27,7 +28,7 @@ FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encod
 @pytest.fixture
 def exchange(monkeypatch: pytest.MonkeyPatch) -> ScramExchange:
     """The exchange of RFC 7677, section 3, after the client's first message."""
-    monkeypatch.setattr(secrets, "token_urlsafe", lambda _size: NONCE.removeprefix("rOprNGfwEbeRWgbNEkqO"))
+    monkeypatch.setattr(secrets, "token_urlsafe", lambda _size: NONCE.removeprefix(OWN_NONCE))
     return ScramExchange(SHA_256, parse_first(FIRST), keys_of(SHA_256, "pencil", SALT, 4096))
 
 
@@ -51,16 +52,27 @@ def test_a_changed_last_message_is_no_proof(exchange: ScramExchange, final: byte
     assert exchange.prove(final) is None
 
 
-@pytest.mark.parametrize("unproven", [f"c=eSws,r={NONCE}", f"c=biws,r={NONCE}x"])
-def test_a_proof_for_another_nonce_or_channel_binding_is_refused(exchange: ScramExchange, unproven: str) -> None:
-    """Even if the client has the password: a recorded login cannot be repeated."""
+def with_proof(exchange: ScramExchange, unproven: str) -> bytes:
+    """Return the last message of a client that has the password."""
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)
     key = hmac.digest(salted, b"Client Key", "sha256")
     signed = b",".join([FIRST[3:], exchange.challenge, unproven.encode()])
     signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
     proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+    return f"{unproven},p={base64.b64encode(proof).decode()}".encode()
 
-    assert exchange.prove(f"{unproven},p={base64.b64encode(proof).decode()}".encode()) is None
+
+@pytest.mark.parametrize(
+    "unproven", [f"c=eSws,r={NONCE}", f"c=biws,r={NONCE}x", f"c=biws,r=x{NONCE}", f"c=biws,r={OWN_NONCE}{OWN_NONCE}"]
+)
+def test_a_proof_for_another_nonce_or_channel_binding_is_refused(exchange: ScramExchange, unproven: str) -> None:
+    """Even if the client has the password: a recorded login cannot be repeated."""
+    assert exchange.prove(with_proof(exchange, unproven)) is None
+
+
+def test_a_client_that_repeats_its_own_nonce_before_the_whole_one_can_log_in(exchange: ScramExchange) -> None:
+    """As librdkafka does before 2.6.1."""
+    assert exchange.prove(with_proof(exchange, f"c=biws,r={OWN_NONCE}{NONCE}")) is not None
 
 
 @pytest.mark.parametrize("final", [b"", b"c=biws", b"\xff", FINAL + b"=", FINAL[:-8], b"c=biws,r=a,p=!"])
