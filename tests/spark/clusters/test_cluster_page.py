@@ -52,9 +52,10 @@ def test_executors_read_with_the_environment_that_spark_unpacked_for_them(filled
     shell = shell_in(job, filled, home)
     pack_environment(job)
     assert shell.run(WITH_ARCHIVES).rstrip().endswith(CHECK.shown.rstrip())
-    compiled = {path.relative_to(home / "work").parts[1] for path in (home / "work").rglob("environment/**/*.nbc")}
+    work = home / "work"
+    compiled = {path.relative_to(work).parts[1] for path in work.rglob("environment/**/ts_common/**/*.o")}
     assert compiled, "no executor compiled the decoder in its own copy"
-    assert not list((job / "environment").rglob("*.nbc")), "the driver's copy decoded records"
+    assert not list((job / "environment").rglob("ts_common/**/*.o")), "the driver's copy decoded records"
 
 
 @pytest.mark.full
