@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any, Final
@@ -191,7 +192,6 @@ class _AuditFile(WatchedFileHandler):
     """
 
     def __init__(self, file: Path) -> None:
-        file.touch(mode=0o640)
         super().__init__(file, encoding="utf-8")
         self._add_time = structlog.processors.TimeStamper(fmt="iso", utc=True)
         self._render = structlog.processors.JSONRenderer()
@@ -208,6 +208,10 @@ class _AuditFile(WatchedFileHandler):
             self._fails = True
         if self._fails and not failed_before:
             _log.error("audit_not_written", file=self.baseFilename)
+
+    def _open(self) -> TextIOWrapper:
+        Path(self.baseFilename).touch(mode=0o640)  # also after logrotate has renamed the file
+        return super()._open()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
         """Note that a line is lost; `logging` would print it."""

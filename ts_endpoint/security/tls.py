@@ -28,6 +28,8 @@ _NAMES: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _ESCAPED: Final = frozenset(',+"\\<>;')
+_CERTIFICATE: Final = b"CERTIFICATE-----"
+_KEY: Final = b"PRIVATE KEY-----"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +129,26 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _loaded(path: Path, load: Callable[[], None], key: Path | None = None) -> None:
-    for each in filter(None, (path, key)):
+    for each, block in ((path, _CERTIFICATE), (key, _KEY)):
+        if each is None:
+            continue
         try:
-            each.read_bytes()
+            data = each.read_bytes()
         except OSError as error:
             raise ConfigurationError(str(each), [f"cannot read the file: {error.strerror}"]) from error
+        if block not in data:
+            kind = "certificate" if block == _CERTIFICATE else "private key"
+            raise ConfigurationError(
+                str(each), [f"no {kind} in PEM: a line -----BEGIN ... {block.decode()} is expected"]
+            )
     try:
         load()
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
         message = f"no usable PEM: {reason}"
-        if key is not None:
+        if reason == "KEY_VALUES_MISMATCH":
+            message = f"the key {key} belongs to another certificate; name the key that this one was issued for"
+        elif key is not None:
             message = f"no usable pair with the key {key}: {reason}"
         raise ConfigurationError(str(path), [message]) from error
 

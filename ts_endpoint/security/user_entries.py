@@ -53,8 +53,8 @@ def add_user(
     if password is not None:
         for mechanism in ScramMechanism:
             entry[mechanism.value] = keys_of(mechanism, password, iterations=iterations).text()
-    given = {"topics": [*topics], "groups": [*groups], "bytes_per_second": bytes_per_second}
-    entry.update({key: value for key, value in given.items() if value})
+    given = {"topics": [*topics] or None, "groups": [*groups] or None, "bytes_per_second": bytes_per_second}
+    entry.update({key: value for key, value in given.items() if value is not None})
     _write(file, content)
 
 

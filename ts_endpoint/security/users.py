@@ -187,6 +187,8 @@ def _problems(error: ValidationError) -> Iterator[str]:
             message = f"this name is unknown{nearest(place[-1], ['users'] if len(place) == 1 else known)}"
         elif problem["type"] == "missing":
             message = "it is missing"
+        elif problem["type"] == "list_type":
+            message = f"a list is expected, as {place[-1]}: [orders]"
         elif problem["type"] in {"model_type", "dict_type"}:
             message = "names with values are expected, as topics: [orders]"
         yield f"{'.'.join(place)}: {message[0].lower()}{message[1:]}"

@@ -206,12 +206,13 @@ def test_text_of_clients_stays_in_its_line(written: Written) -> None:
 
 
 def test_a_renamed_file_is_created_again(written: Written) -> None:
-    """logrotate renames it; no signal is needed."""
+    """logrotate renames it; no signal is needed. Others cannot read the new file either."""
     written.audit.refused_topic(alice(), "a")
-    written.file.rename(written.file.with_suffix(".1"))
+    former = written.file.rename(written.file.with_suffix(".1"))
     written.audit.refused_topic(alice(), "b")
 
     assert [line["topic"] for line in written.lines()] == ["b"]
+    assert written.file.stat().st_mode & 0o007 == former.stat().st_mode & 0o007 == 0
 
 
 def test_a_file_that_cannot_be_written_stops_no_client(written: Written) -> None:

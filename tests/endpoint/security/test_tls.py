@@ -66,16 +66,21 @@ def test_a_new_connection_has_the_certificate_of_the_changed_files(certificates:
 
 
 def test_wrong_files_are_mistakes_that_name_the_file(certificates: Certificates, tmp_path: Path) -> None:
-    """Missing files, no PEM, and a key of another certificate."""
+    """Missing files, no PEM, files that were swapped or cut, and a key of another certificate."""
     files = copied(certificates, tmp_path)
+    cut = tmp_path / "cut.pem"
+    cut.write_text("".join(files.certificate.read_text().splitlines(keepends=True)[1:]))
     cases = {
         "missing.pem": TlsFiles(tmp_path / "missing.pem", files.key),
         "missing.key": TlsFiles(files.certificate, tmp_path / "missing.key"),
-        "no usable pair": TlsFiles(files.certificate, certificates.client_key),
-        "no usable PEM": TlsFiles(files.certificate, files.key, files.key),
+        "client.key belongs to another certificate": TlsFiles(files.certificate, certificates.client_key),
+        f"{files.key}.*no certificate in PEM": TlsFiles(files.key, files.certificate),
+        f"{files.certificate}.*no private key in PEM": TlsFiles(files.certificate, files.certificate),
+        "-----BEGIN ... CERTIFICATE----- is expected": TlsFiles(files.certificate, files.key, files.key),
+        "no usable pair": TlsFiles(cut, files.key),
     }
     for text, wrong in cases.items():
-        with pytest.raises(ConfigurationError, match=text):
+        with pytest.raises(ConfigurationError, match=f"(?s){text}"):
             Tls(wrong)
 
 

@@ -99,15 +99,17 @@ users:
   b: {{SCRAM-SHA-512: "{KEYS}", bytes_per_second: fast}}
   c: {{bytes_per_second: 1}}
   d: [topics]
+  e: {{topics: orders}}
 user: {{}}
 """
     with pytest.raises(ConfigurationError) as error:
         users_of(tmp_path, text)
 
     told = str(error.value)
-    assert "7 problems" in told
+    assert "8 problems" in told
     assert "user: this name is unknown" in told
     assert "users.d: names with values are expected" in told
+    assert "users.e.topics: a list is expected, as topics: [orders]" in told
     for place in (
         "users.a.topcis: this name is unknown",
         "users.a.groups",
@@ -131,6 +133,14 @@ def test_a_missing_file_is_a_mistake_with_a_way_out(tmp_path: Path) -> None:
     """The message names the command that creates it."""
     with pytest.raises(ConfigurationError, match="ts-endpoint user add"):
         Users(tmp_path / "users.yaml")
+
+
+def test_a_quota_of_nothing_is_a_mistake(tmp_path: Path) -> None:
+    """It would otherwise be no quota, for a user whom the operator wants to stop."""
+    file = tmp_path / "users.yaml"
+    with pytest.raises(ConfigurationError, match=r"a\.bytes_per_second"):
+        add_user(file, "a", None, bytes_per_second=0)
+    assert not file.exists()
 
 
 def test_a_user_is_added_changed_listed_and_removed(tmp_path: Path) -> None:
