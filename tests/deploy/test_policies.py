@@ -27,9 +27,10 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
+from ts_endpoint.cli import run as run_endpoint
 from ts_endpoint.groups.offsets import Committed, Unwritten
 from ts_endpoint.groups.offsets_store import OffsetsStore
-from ts_local.ports import LOOPBACK
+from ts_local.ports import LOOPBACK, free_ports
 from ts_local.stores.moto import MotoServer
 from ts_uploader.findings import Severity
 from ts_uploader.stores.store_check import problems_of
@@ -48,6 +49,7 @@ _HEAD_BUCKET = json.dumps(
     {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
 )
 As = Callable[[str], ObjectStore]
+_ADDRESSES = ("--listen", "--http-address")
 
 
 def document(name: str) -> str:
@@ -255,6 +257,21 @@ def test_an_endpoint_may_write_offsets_of_groups_and_nothing_else(store_as: As) 
         with pytest.raises(AccessDenied):
             store.put(key, b"x")
         assert not removed(key)
+
+
+def test_an_endpoint_that_may_only_read_ends_with_both_ways_out(
+    store_as: As, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise it would serve groups, and lose their offsets."""
+    store_as("uploader")
+    archive_of_one_topic("served").store.close()
+    store_as("reader")
+    addresses = [f"{option}=127.0.0.1:{port}" for option, port in zip(_ADDRESSES, free_ports(2), strict=True)]
+    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", str(KEYS.entropy_bits)]
+    assert run_endpoint(["serve", *named, *addresses]) == 2
+    said = capsys.readouterr().err
+    assert "--groups store: " in said
+    assert "allow this identity s3:PutObject, or set --groups memory" in said
 
 
 def test_tables_may_write_their_claims_and_nothing_else(store_as: As, tmp_path: Path) -> None:

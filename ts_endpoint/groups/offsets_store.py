@@ -13,6 +13,7 @@ its ETag. If another process wrote it, both are merged (`ts_endpoint.groups.offs
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +31,7 @@ LONGEST_NAME: Final = 200
 LONGEST_METADATA: Final = 1 << 20
 _LARGEST: Final = 32 << 20  # four times what a process keeps of one group: two processes' commits can be merged
 _ATTEMPTS: Final = 5
+_PROBE: Final = "~probe"  # the object of no group: these end in .json
 # As in Kafka, or followed by `~` and the topic id of an incarnation.
 _PARTITION: Final = re.compile(r"(?P<topic>[A-Za-z0-9._~-]{1,300})-(?P<partition>0|[1-9][0-9]{0,9})")
 _EXPECTED: Final = "the offsets of a group"
@@ -111,6 +113,17 @@ class OffsetsStore:
         self._store = store
         self._keys = keys
         self._clock = clock
+
+    def check(self) -> None:
+        """Write an object among those of groups and delete it, so that a missing right shows before the first commit.
+
+        Raises:
+            StoreUnavailable, AccessDenied, BucketMissing: the store failed, or rejects this identity.
+        """
+        key = self._keys.groups + _PROBE
+        with suppress(OutcomeUnknown):
+            self._store.put(key, b"")
+        self._store.delete([key])
 
     def read(self, group: str) -> StoredOffsets:
         """Return what the store has of a group.

@@ -5,6 +5,7 @@ is added at the end changes no other's id. Partitions do not depend on the posit
 """
 
 import hashlib
+import ipaddress
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,11 +60,22 @@ def parse_address(text: str, option: str) -> Address:
     host, _, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:
+    elif _is_ipv6(host) or _is_ipv6(text.strip()):
         raise ConfigurationError(option, [f"{text!r}: write an IPv6 address as [address]:port"])
+    elif ":" in host:
+        raise ConfigurationError(
+            option, [f"{text!r} is not of the form host:port; only --peers has several, with commas"]
+        )
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise ConfigurationError(option, [f"{text!r} is not of the form host:port with a port from 1 to 65535"])
     return Address(host, int(port))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == 6
+    except ValueError:
+        return False
 
 
 def parse_peers(text: str, health_port: int) -> list[Peer]:

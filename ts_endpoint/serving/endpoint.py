@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from ts_common.errors import AddressInUse, ConfigurationError, QueryError
+from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, TransientError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.reading.topics import nothing_under
 from ts_endpoint.contract import Handlers
@@ -84,7 +84,8 @@ class Endpoint:
         self._reads = Reads(self._feeds, self._segment_threads, passes_holes=options.on_hole is OnHole.SKIP)
         self._audit = security.audit
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
-        self._groups = Groups(self._offsets_store(), security.permissions, self._peers.owns_group)
+        self._offsets = self._offsets_store()
+        self._groups = Groups(self._offsets, security.permissions, self._peers.owns_group)
         self._group_numbers = self._groups.numbers()
         self._pulse = Pulse(on_beat=self._count_groups)
         self._requests = RequestCounts()
@@ -108,7 +109,7 @@ class Endpoint:
             stop: set by a signal.
 
         Raises:
-            ConfigurationError, AddressInUse: the process cannot listen.
+            ConfigurationError, AddressInUse: the process cannot listen, or may not write offsets of groups.
             QueryError: the archive has no topic.
             StoreUnavailable, AccessDenied, BucketMissing, CorruptData: the archive cannot be listed.
         """
@@ -123,6 +124,7 @@ class Endpoint:
         topics = await self._archive.topics()
         if not topics:
             raise QueryError(self._nothing())
+        await self._check_offsets()
         await self._listen()
         self._pulse.start()
         self._pages.start()
@@ -138,6 +140,18 @@ class Endpoint:
         )
         if self._settings.is_open:
             log.warning("listener_open", remedy="set --users, or --tls-client-ca: everyone who connects reads all")
+
+    async def _check_offsets(self) -> None:
+        """Check that offsets of groups can be written; a store that is slow or away does not stop readers."""
+        if self._offsets is None:
+            return
+        try:
+            await asyncio.to_thread(self._offsets.check)
+        except AccessDenied as error:
+            remedy = "or set --groups memory, which loses offsets at a restart"
+            raise ConfigurationError("--groups store", [f"{error}, {remedy}"]) from error
+        except TransientError as error:
+            log.warning("group_offsets_not_checked", error=str(error))
 
     async def _listen(self) -> None:
         address = self._settings.listen

@@ -211,3 +211,24 @@ def test_other_objects_are_not_listed_as_groups(inner: UnsteadyStore, store: Off
     for name in ("a%2fb.json", "%61.json", "a.txt", "a/b.json"):
         inner.put(KEYS.groups + name, b"")
     assert list(store.groups()) == []
+
+
+def test_a_check_leaves_nothing_and_shows_a_store_that_rejects_writes(
+    store: OffsetsStore, inner: UnsteadyStore
+) -> None:
+    """The object of the check is of no group, also while it exists."""
+    found: list[list[str]] = []
+    inner.before_delete = lambda: found.append([name for name, _ in store.groups()])
+    store.check()
+    assert found == [[]]
+    assert list(inner.list("")) == []
+    inner.is_read_only = True
+    with pytest.raises(StoreUnavailable):
+        store.check()
+
+
+def test_a_check_whose_write_has_no_response_succeeds(store: OffsetsStore, inner: UnsteadyStore) -> None:
+    """The store may have done it, and clients need not wait for the answer."""
+    inner.silent = 1
+    store.check()
+    assert list(inner.list("")) == []

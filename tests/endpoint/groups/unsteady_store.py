@@ -17,6 +17,7 @@ class UnsteadyStore(WrappedStore):
         silent: so many puts succeed without a response.
         dropped: so many puts have no response and no effect.
         before_put: called before each put; another process may write there.
+        before_delete: called before each delete.
         calls: names of the calls that were made.
     """
 
@@ -27,6 +28,7 @@ class UnsteadyStore(WrappedStore):
         self.silent = 0
         self.dropped = 0
         self.before_put: Callable[[], None] = lambda: None
+        self.before_delete: Callable[[], None] = lambda: None
         self.calls: list[str] = []
 
     def _call(self, name: str) -> None:
@@ -66,4 +68,5 @@ class UnsteadyStore(WrappedStore):
 
     def delete(self, keys: Iterable[str]) -> None:
         self._call("delete")
+        self.before_delete()
         super().delete(keys)

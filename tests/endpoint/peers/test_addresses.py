@@ -24,6 +24,8 @@ def test_the_node_id_is_the_position_in_the_list() -> None:
         ("a:٣", "is not of the form"),
         (":9092", "is not of the form"),
         ("::1:9092", r"write an IPv6 address as \[address\]:port"),
+        ("::1", r"write an IPv6 address as \[address\]:port"),
+        ("a:1;b:1", "'a:1;b:1' is not of the form host:port; only --peers has several, with commas"),
         ("a:1,", "'' is not of the form"),
         ("a:1=b", "'b' is not of the form"),
         ("a:1,b:1,a:1", "a:1 is listed twice"),
