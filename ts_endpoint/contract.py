@@ -1,12 +1,16 @@
 """What the rooms of the endpoint share: the session of a connection, handlers of requests, and permissions."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
 
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
+
+_LOT: Final = 200
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -54,3 +58,14 @@ class EveryonePermitted:
         """Return true."""
         del user, group
         return True
+
+
+def in_lots(elements: Iterable[T]) -> Iterator[Sequence[T]]:
+    """Yield the elements of a request in lots of some milliseconds; a handler lets other clients be served in between.
+
+    Args:
+        elements: any number.
+    """
+    rest = iter(elements)
+    while lot := tuple(islice(rest, _LOT)):
+        yield lot

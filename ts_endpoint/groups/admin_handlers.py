@@ -62,7 +62,7 @@ class AdminHandlers:
         deadline = self._loop.time() + self._limits.load
         operations = getattr(request.body, "include_authorized_operations", False)
         described = []
-        for name in request.body.groups:
+        for name in dict.fromkeys(request.body.groups):
             error = self._gate.error_of(session, name, may_be_empty=True)
             exists = False
             if error is None and self._coordinator.get(name) is None:

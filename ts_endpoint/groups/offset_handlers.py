@@ -1,5 +1,6 @@
 """Requests of committed offsets: OffsetCommit and OffsetFetch."""
 
+import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -7,7 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ts_common.model import TopicPartition
-from ts_endpoint.contract import Handlers, Session
+from ts_endpoint.contract import Handlers, Session, in_lots
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
 from ts_endpoint.groups.keeper import Keeper, NotReadable
@@ -66,8 +67,9 @@ class OffsetHandlers:
                 else:
                     epoch = max(getattr(each, "committed_leader_epoch", _NO_EPOCH), _NO_EPOCH)
                     commits[partition] = each.committed_offset, epoch, each.committed_metadata or ""
-        if commits:
-            errors |= self._commit_to(request, commits)
+        for some in in_lots(commits.items()):
+            errors |= self._commit_to(request, dict(some))
+            await asyncio.sleep(0)
         return {
             "topics": [
                 {
@@ -100,7 +102,8 @@ class OffsetHandlers:
         body = request.body
         deadline = self._loop.time() + self._limits.load
         if request.version >= _SEVERAL_GROUPS_FROM:
-            return {"groups": [await self._of_group(each, session, deadline) for each in body.groups]}
+            wanted = {each.group_id: each for each in body.groups}
+            return {"groups": [await self._of_group(each, session, deadline) for each in wanted.values()]}
         found = await self._of_group(body, session, deadline)
         if request.version < _GROUP_ERROR_FROM and found["error_code"] is not ErrorCode.none:
             topics = [

@@ -13,6 +13,7 @@ from ts_endpoint.network.channel import Channel
 from ts_endpoint.network.ends import EXPIRED, ConnectionEnds, Phase
 from ts_endpoint.network.flow import BytesInFlight, Quotas
 from ts_endpoint.network.frames import LENGTH_BYTES, SMALL_BYTES, fill, receive_frame, size_of
+from ts_endpoint.network.large_messages import LargeMessages
 from ts_endpoint.network.limited_log import LimitedLog
 from ts_endpoint.network.limits import Counters, Limits
 from ts_endpoint.protocol.replies import Piece, Values, api_versions, encode_reply, encode_unserved_versions
@@ -58,6 +59,7 @@ class Shared:
         self.sasl = sasl
         self.audit = audit
         self.large_frames = asyncio.Semaphore(limits.large_frames)
+        self.large_messages = LargeMessages()
         self.log = LimitedLog()
 
 
@@ -179,7 +181,9 @@ class Connection:
             return parse_request(await receive_frame(self._channel, size))
         async with self._shared.large_frames:
             self._enter(Phase.RECEIVING, limits.stall_seconds)
-            return parse_request(await receive_frame(self._channel, size))
+            frame = await receive_frame(self._channel, size)
+            self._phase, self._deadline = Phase.ANSWERING, self._must_log_in_until
+            return await self._shared.large_messages.parse(frame)
 
     async def _serve(self, request: Request | UnservedVersions) -> bool:
         """Answer a request, and return whether the connection continues."""
@@ -237,7 +241,7 @@ class Connection:
             self._shared.in_flight.release(self.session)
             return
         try:
-            pieces = encode_reply(request, values)
+            pieces = await self._shared.large_messages.encode(request, values)
         except Exception as error:
             self._shared.counters.failed_requests[request.api] += 1
             reason = f"{request.api.name} has a wrong reply: {error!r} at {_place(error)}"
@@ -245,7 +249,8 @@ class Connection:
         quotas = self._shared.quotas
         muted = 0.0 if quotas is None else quotas.charge(self.session.user, sum(map(len, pieces)))
         if muted:
-            pieces = encode_reply(request, {**values, "throttle_time": timedelta(milliseconds=round(muted * 1000))})
+            values = {**values, "throttle_time": timedelta(milliseconds=round(muted * 1000))}
+            pieces = await self._shared.large_messages.encode(request, values)
         del values
         await self._send(pieces)
         if muted and not self._is_closing:

@@ -122,6 +122,7 @@ class Server:
             await asyncio.gather(*tasks, return_exceptions=True)
         for timer in self._timers.values():
             timer.cancel()
+        self._shared.large_messages.close()
 
     def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None

@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import ObjectNotFound, TieredStorageError
-from ts_endpoint.contract import Session
+from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
 from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
@@ -114,11 +114,14 @@ class FetchHandler:
         """Return the values of the reply."""
         body = request.body
         committed = body.isolation_level == _READ_COMMITTED
-        parts = [_Part(topic.topic, each.partition, each) for topic in body.topics for each in topic.partitions]
+        wanted = {(topic.topic, each.partition): each for topic in body.topics for each in topic.partitions}
+        parts = [_Part(topic, number, each) for (topic, number), each in wanted.items()]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
-        for part in parts:
-            await self._open(part, session, committed=committed)
+        for some in in_lots(parts):
+            for part in some:
+                await self._open(part, session, committed=committed)
+            await asyncio.sleep(0)
         while True:
             # Nothing is reserved while a request waits: a thousand clients at the end of a topic need no memory.
             most = min(max(body.max_bytes, 0), _MOST_BYTES, max(self._room.room(session), 1))

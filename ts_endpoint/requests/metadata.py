@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
-from ts_endpoint.contract import Session
+from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
@@ -47,14 +47,13 @@ class MetadataHandler:
             topics = await self._all(session)
         else:
             names = [getattr(each, "name", None) for each in asked]
-            topics = list(await asyncio.gather(*(self._one(name, session) for name in names if name is not None)))
+            topics = await self._each(dict.fromkeys(name for name in names if name is not None), session)
             # A request by topic id alone, since version 10: ids are not served.
             unnamed = None if request.version >= _NULL_NAMES else ""
-            topics += [
-                _failed(unnamed, ErrorCode.unknown_topic_id, getattr(each, "topic_id", None))
-                for each, name in zip(asked, names, strict=True)
-                if name is None
+            unserved = [
+                getattr(each, "topic_id", None) for each, name in zip(asked, names, strict=True) if name is None
             ]
+            topics += [_failed(unnamed, ErrorCode.unknown_topic_id, each) for each in dict.fromkeys(unserved)]
         nodes = self._context.nodes
         return {
             "brokers": [
@@ -79,7 +78,15 @@ class MetadataHandler:
             for name in await context.archive.former_incarnations()
             if context.permissions.may_read(session.user, name.partition("~")[0])
         ]
-        return [*found, *await asyncio.gather(*(self._one(name, session) for name in former))]
+        return [*found, *await self._each(former, session)]
+
+    async def _each(self, names: Iterable[str], session: Session) -> list[Values]:
+        """Describe topics, some at once; other clients are served in between."""
+        topics: list[Values] = []
+        for some in in_lots(names):
+            topics += await asyncio.gather(*(self._one(name, session) for name in some))
+            await asyncio.sleep(0)
+        return topics
 
     async def _one(self, name: str, session: Session) -> Values:
         if not self._context.permissions.may_read(session.user, name.partition("~")[0]):
@@ -157,7 +164,11 @@ class DescribeConfigsHandler:
 
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
-        return {"results": [await self._one(each, session) for each in request.body.resources]}
+        results = []
+        for some in in_lots(request.body.resources):
+            results += [await self._one(each, session) for each in some]
+            await asyncio.sleep(0)
+        return {"results": results}
 
     async def _one(self, resource: Any, session: Session) -> Values:
         error = ErrorCode.none

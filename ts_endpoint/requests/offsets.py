@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
 from ts_common.reading.first_offset import first_offset_at, search_for
-from ts_endpoint.contract import Session
+from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, epoch_error, error_of
@@ -49,8 +49,12 @@ class ListOffsetsHandler:
         committed = getattr(request.body, "isolation_level", 0) == _READ_COMMITTED
         topics = []
         for topic in request.body.topics:
-            partitions = [self._one(topic.name, each, session, committed=committed) for each in topic.partitions]
-            topics.append({"name": topic.name, "partitions": list(await asyncio.gather(*partitions))})
+            partitions: list[Values] = []
+            for some in in_lots(topic.partitions):
+                found = (self._one(topic.name, each, session, committed=committed) for each in some)
+                partitions += await asyncio.gather(*found)
+                await asyncio.sleep(0)
+            topics.append({"name": topic.name, "partitions": partitions})
         return {"topics": topics}
 
     async def _one(self, topic: str, wanted: Any, session: Session, *, committed: bool) -> Values:
@@ -138,8 +142,11 @@ class OffsetForLeaderEpochHandler:
         """Return the values of the reply."""
         topics = []
         for topic in request.body.topics:
-            partitions = await asyncio.gather(*(self._one(topic.topic, each, session) for each in topic.partitions))
-            topics.append({"topic": topic.topic, "partitions": list(partitions)})
+            partitions: list[Values] = []
+            for some in in_lots(topic.partitions):
+                partitions += await asyncio.gather(*(self._one(topic.topic, each, session) for each in some))
+                await asyncio.sleep(0)
+            topics.append({"topic": topic.topic, "partitions": partitions})
         return {"topics": topics}
 
     async def _one(self, topic: str, wanted: Any, session: Session) -> Values:

@@ -60,6 +60,19 @@ async def test_several_groups_are_fetched_with_one_request() -> None:
 
 
 @in_virtual_time
+async def test_a_group_that_a_request_names_often_is_in_the_reply_once() -> None:
+    """A small request would otherwise have a reply with all offsets, or all members, for each name."""
+    async with room() as client:
+        await client.commit({"orders-0": 5})
+        often = [{"group_id": "g", "topics": None}] * 500
+        fetched = await client.send(Api.OFFSET_FETCH, groups=[*often, {"group_id": "other", "topics": None}])
+        described = await client.send(Api.DESCRIBE_GROUPS, groups=["g"] * 500, include_authorized_operations=False)
+
+    assert [each.group_id for each in fetched.groups] == ["g", "other"]
+    assert [each.group_id for each in described.groups] == ["g"]
+
+
+@in_virtual_time
 async def test_members_commit_in_their_generation() -> None:
     """Another generation, an unknown member and a consumer without a group are refused meanwhile."""
     async with room() as client:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import threading
 from typing import Any
 
 import psutil
@@ -15,6 +16,7 @@ from tests.endpoint.network.raw_client import RawClient, framed, parsed
 from tests.endpoint.network.requests import HEARTBEAT
 from tests.endpoint.network.small_cluster import SmallCluster, serve
 from ts_endpoint.contract import Session
+from ts_endpoint.network import large_messages
 from ts_endpoint.network.ends import ConnectionEnds
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
@@ -202,6 +204,37 @@ def test_a_client_that_sends_many_requests_at_once_does_not_stop_the_others() ->
         return served
 
     assert serve(cluster, client) < 500
+
+
+@pytest.mark.parametrize("name", ["parse_request", "encode_reply"])
+def test_a_large_message_does_not_stop_the_others(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is parsed, or its reply is encoded, another client is served."""
+    cluster = SmallCluster()
+    served = threading.Event()
+    original = getattr(large_messages, name)
+
+    def slow(*arguments: Any) -> Any:
+        assert served.wait(30), "no other client was served"
+        return original(*arguments)
+
+    async def describe(request: Request, session: Session) -> Values:
+        nothing = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": ()}
+        return {"groups": [{"group_id": each, **nothing} for each in request.body.groups]}
+
+    async def client() -> Any:
+        monkeypatch.setattr(large_messages, name, slow)
+        attacker, other = [await RawClient.open(cluster.bootstrap) for _ in range(2)]
+        await attacker.send(framed(Api.DESCRIBE_GROUPS, 0, groups=("a group with a name",) * 5_000))
+        for _ in range(100):
+            await answered(other)
+        served.set()
+        reply = parsed(Api.DESCRIBE_GROUPS, 0, await attacker.frame())
+        for each in (attacker, other):
+            await each.close()
+        return reply
+
+    cluster.handlers[Api.DESCRIBE_GROUPS] = describe
+    assert len(serve(cluster, client).groups) == 5_000
 
 
 @pytest.mark.full
