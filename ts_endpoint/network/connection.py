@@ -26,6 +26,8 @@ from ts_endpoint.security.tls import subject_of
 _PROGRESS_BYTES: Final = 256 << 10
 _PART_SECONDS: Final = 2.0
 _LONGEST_REASON: Final = 500
+_NO_MEMORY: Final = "its reply was the largest, and clients do not read theirs: raise --in-flight-mib if they are yours"
+_NO_MEMORY_KIND: Final = "reply_memory"
 
 
 class Shared:
@@ -61,6 +63,32 @@ class Shared:
         self.large_frames = asyncio.Semaphore(limits.large_frames)
         self.large_messages = LargeMessages()
         self.log = LimitedLog()
+        self._connections: dict[Session, Connection] = {}
+
+    def begin(self, connection: "Connection") -> None:
+        """Register a connection."""
+        self._connections[connection.session] = connection
+
+    def end(self, connection: "Connection") -> None:
+        """Forget a connection, and the bytes of its reply."""
+        self._connections.pop(connection.session, None)
+        self.in_flight.release(connection.session)
+
+    def make_room(self, session: Session, size: int) -> None:
+        """End the connections with the largest replies, if there is no memory for a further reply.
+
+        Args:
+            session: of the further reply.
+            size: its bytes.
+
+        Raises:
+            ConnectionEnds: the further reply is the largest one.
+        """
+        while (largest := self.in_flight.in_the_way(session, size)) is not None:
+            if largest is session or largest not in self._connections:
+                raise ConnectionEnds(_NO_MEMORY, _NO_MEMORY_KIND)
+            self._connections[largest].abort(_NO_MEMORY_KIND, _NO_MEMORY)
+            self.in_flight.release(largest)
 
 
 class Connection:
@@ -94,6 +122,7 @@ class Connection:
     async def run(self) -> None:
         """Serve until the client closes the connection, or it fails. Nothing is raised."""
         self._task = asyncio.current_task()
+        self._shared.begin(self)
         try:
             await self._open()
             while not self._is_closing:
@@ -123,7 +152,7 @@ class Connection:
             pass
         finally:
             self._channel.close()
-            self._shared.in_flight.release(self.session)
+            self._shared.end(self)
             if self._shared.audit is not None:
                 self._shared.audit.ended(self.session)
 
@@ -252,6 +281,7 @@ class Connection:
             values = {**values, "throttle_time": timedelta(milliseconds=round(muted * 1000))}
             pieces = await self._shared.large_messages.encode(request, values)
         del values
+        self._shared.make_room(self.session, sum(map(len, pieces)))
         await self._send(pieces)
         if muted and not self._is_closing:
             self._shared.counters.throttled_seconds += muted

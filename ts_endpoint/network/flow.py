@@ -14,6 +14,9 @@ from ts_endpoint.contract import Session
 _BURST_SECONDS: Final = 1.0  # a user who was idle may send the bytes of this time at once
 _LONGEST_MUTE_SECONDS: Final = 30.0
 _MOST_USERS: Final = 10_000
+# Replies that no handler reserved, and single record batches above the limit, may use as much as the reserved ones.
+_MOST_LIMITS: Final = 2
+_SMALL_REPLY: Final = 64 << 10  # the limit of connections bounds these
 
 
 @dataclass(slots=True)
@@ -125,6 +128,18 @@ class BytesInFlight:
     def release(self, session: Session) -> None:
         """Subtract all that a connection has."""
         self._set(session, 0)
+
+    def in_the_way(self, session: Session, size: int) -> Session | None:
+        """Return the connection with the largest reply, if a further one would exceed twice the limit; else None.
+
+        Args:
+            session: of the further reply; it is returned if no other reply is as large.
+            size: bytes of the further reply.
+        """
+        if size <= _SMALL_REPLY or self.used - self._of.get(session, 0) + size <= _MOST_LIMITS * self.limit:
+            return None
+        largest = max(self._of, key=self._of.__getitem__, default=session)
+        return largest if self._of.get(largest, 0) >= size else session
 
     def _set(self, session: Session, size: int) -> None:
         self.used += size - self._of.get(session, 0)

@@ -13,6 +13,7 @@ from ts_endpoint.protocol.replies import Piece, Values, encode_reply
 from ts_endpoint.protocol.requests import Request, UnservedVersions, parse_request
 
 _MANY: Final = 1_000  # elements of a reply: about 10 ms
+_AS_ONE: Final = 1 << 10  # bytes in a field count as an element
 
 
 class LargeMessages:
@@ -37,10 +38,12 @@ class LargeMessages:
 
 
 def _elements(values: Mapping[str, Any], most: int) -> int:
-    """Return about how many elements the lists in the values of a reply have; counting ends at `most`."""
+    """Return about how many elements the values of a reply have; counting ends at `most`."""
     count = 0
     for value in values.values():
-        if isinstance(value, list | tuple):
+        if isinstance(value, bytes):
+            count += len(value) // _AS_ONE
+        elif isinstance(value, list | tuple):
             count += len(value)
             for element in value:
                 if count >= most:

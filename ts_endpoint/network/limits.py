@@ -40,8 +40,9 @@ class Counters:
         accepted: connections that were served.
         refused: connections that were closed at once, by the limit: `connections`, `connections_per_host`.
         ended: connections that the endpoint closed: `idle`, `login_timeout`, `frame_timeout`, `reply_timeout`,
-            `parting_timeout`, `frame_size`, `cut_frame`, `malformed_request`, `unexpected_request` (before a login),
-            `refused_request`, `failed_request`, `tls`, `stopped`.
+            `reply_memory` (a large reply, while clients do not read theirs), `parting_timeout`, `frame_size`,
+            `cut_frame`, `malformed_request`, `unexpected_request` (before a login), `refused_request`,
+            `failed_request`, `tls`, `stopped`.
         requests: by kind.
         bytes_received: of requests, with their lengths.
         bytes_sent: of replies, with their lengths.

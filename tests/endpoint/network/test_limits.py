@@ -15,6 +15,7 @@ from tests.endpoint.network.raw_client import RawClient, framed
 from tests.endpoint.network.requests import FETCH, fetched
 from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
 from ts_endpoint.contract import Session
+from ts_endpoint.network.flow import BytesInFlight
 from ts_endpoint.network.limits import Limits
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
@@ -148,6 +149,54 @@ def test_a_client_that_does_not_read_is_disconnected_and_one_that_reads_slowly_i
 
     assert serve(cluster, client) > size
     assert counters(cluster).ended == {"reply_timeout": 1}
+
+
+def test_replies_that_no_client_reads_have_a_limit_in_memory() -> None:
+    """Above twice the limit the connection with the largest reply ends; a client that reads gets all of its reply."""
+    cluster = SmallCluster()
+    mib = 1 << 20
+    in_flight = BytesInFlight(8 * mib)
+
+    async def describe(request: Request, session: Session) -> Values:
+        (name,) = request.body.groups
+        metadata = bytes(int(name) * mib)
+        member = {"member_id": "m", "client_id": "c", "client_host": "h", "member_assignment": b""}
+        group = {"group_id": name, "group_state": "Stable", "protocol_type": "", "protocol_data": ""}
+        return {"groups": [{**group, "members": [{**member, "member_metadata": metadata}]}]}
+
+    cluster.handlers[Api.DESCRIBE_GROUPS] = describe
+
+    async def client() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        host, _, port = cluster.bootstrap.rpartition(":")
+        most, hogs = 0, []
+        for number in range(20):
+            hog = socket.socket()
+            hog.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            hog.setblocking(False)
+            hogs.append(hog)
+            await loop.sock_connect(hog, (host, int(port)))
+            await loop.sock_sendall(hog, framed(Api.DESCRIBE_GROUPS, 0, groups=("7",)))
+            while counters(cluster).requests[Api.DESCRIBE_GROUPS] <= number or (
+                len(in_flight._of) + counters(cluster).ended["reply_memory"] <= number
+            ):
+                await asyncio.sleep(0)
+            most = max(most, in_flight.used)
+        reader = await RawClient.open(cluster.bootstrap)
+        reply = await reader.ask(Api.DESCRIBE_GROUPS, 0, groups=("5",))
+        await reader.close()
+        for hog in hogs:
+            hog.close()
+        return most, len(reply.groups[0].members[0].member_metadata)
+
+    with structlog.testing.capture_logs() as logs:
+        most, received = serve(cluster, client, in_flight=in_flight)
+
+    assert most <= 16 * mib
+    assert received == 5 * mib
+    assert counters(cluster).ended["reply_memory"] > 10
+    assert "raise --in-flight-mib" in logs[0]["reason"]
+    assert in_flight.used == 0
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
