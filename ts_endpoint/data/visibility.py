@@ -42,6 +42,8 @@ class Visibility:
         self._hidden = [each for each in hidden if each.last_offset >= first]
         self._next = 0
         self._hiding: set[int] = set()  # producers whose batches the client leaves out
+        self._begun = 0  # the number of transactions that begin at or below the current batch
+        self._ends: dict[int, int] = {}  # of these, the greatest last offset of each producer
 
     @property
     def entries(self) -> list[AbortedTransaction]:
@@ -83,13 +85,19 @@ class Visibility:
             return True
         begun = self._next
         self._pass(last)
-        is_hidden = any(
-            each.producer_id == producer and each.first_offset <= base <= each.last_offset for each in self._hidden
-        )
+        is_hidden = self._end_of(producer, base) >= base
         if (producer in self._hiding) != is_hidden:
             self._next = begun
             return False
         return True
+
+    def _end_of(self, producer: int, base: int) -> int:
+        """Return the greatest last offset of a producer's transactions that begin at or below an offset, else -1."""
+        while self._begun < len(self._hidden) and self._hidden[self._begun].first_offset <= base:
+            each = self._hidden[self._begun]
+            self._ends[each.producer_id] = max(each.last_offset, self._ends.get(each.producer_id, -1))
+            self._begun += 1
+        return self._ends.get(producer, -1)
 
     def _pass(self, last: int) -> None:
         """Note the transactions that begin at or below an offset."""

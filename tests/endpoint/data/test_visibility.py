@@ -1,5 +1,7 @@
 """Which batches a consumer of an answer leaves out, whatever the transactions are."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,3 +78,24 @@ def test_made_batches_have_the_producers_that_the_test_means() -> None:
     header = parse_header(bytes_of("data", 2, 5), 0, 1 << 20)
     assert isinstance(header, BatchHeader)
     assert (header.producer_id, header.is_transactional, header.base_offset) == (2, True, 5)
+
+
+def test_each_transaction_of_an_answer_is_looked_at_a_few_times() -> None:
+    """However many there are: the event loop judges all batches of an answer, and other clients wait for it."""
+    count, looks = 500, 0
+
+    class Counted:
+        def __init__(self, number: int) -> None:
+            self.producer_id, self.last_offset, self._first = 1, 2 * number + 1, 2 * number
+
+        @property
+        def first_offset(self) -> int:
+            nonlocal looks
+            looks += 1
+            return self._first
+
+    chunk = chunk_of([bytes_of("abort" if offset % 2 else "data", 1, offset) for offset in range(2 * count)])
+    hidden: list[Any] = [Counted(number) for number in range(count)]
+
+    assert Visibility(hidden, 0).fitting(chunk, 0, 2 * count) == 2 * count
+    assert looks <= 10 * count
