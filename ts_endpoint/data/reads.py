@@ -32,6 +32,7 @@ from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _KEPT_REWRITTEN: Final = 64
 _REWRITTEN_BYTES: Final = 1 << 20
+_KEPT_BYTES: Final = 64 << 20  # one record can exceed what is wanted
 _WORTH_KEEPING: Final = 4  # a view of less than this part of its chunk is copied
 _MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged; a segment never changes
 
@@ -111,7 +112,7 @@ class Reads:
 
     Args:
         feeds: of chunks.
-        executor: decodes batches and rewrites them.
+        executor: decodes batches and rewrites them; each thread can need several hundred megabytes.
         passes_holes: whether a reader continues after a hole; otherwise `HoleReached` is raised there.
     """
 
@@ -290,8 +291,11 @@ class Reads:
         except CorruptData as error:
             log.warning("offsets_damaged", offset=key[1], reason=str(error))
             self._kept[key] = error
-        while len(self._kept) > _KEPT_REWRITTEN:
+        while len(self._kept) > _KEPT_REWRITTEN or (len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES):
             self._kept.popitem(last=False)
+
+    def _kept_bytes(self) -> int:
+        return sum(len(each.data) for each in self._kept.values() if isinstance(each, Rewritten))
 
 
 def _apart(chunk: Chunk, view: memoryview) -> memoryview:

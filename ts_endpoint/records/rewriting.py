@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Final
+from typing import Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.plan import ReadRange
 from ts_common.decode.arrow_schema import HEADERS, MILLISECONDS
-from ts_common.errors import CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.log_format.limits import BatchLimit
 from ts_common.reading.damage_map import Corruption, DamageMap
 from ts_common.reading.rows import read_intact_rows, read_ranges
 from ts_common.store.contract import ObjectStore
@@ -31,7 +32,19 @@ from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch
 
 BATCH_BYTES: Final = 1 << 20
 _LOT_ROWS: Final = 4096  # of one decoded lot: a client may want few of them
+_MOST_DECODED: Final = 32 << 20  # of one batch; a copy of each record is made for each step
 _COLUMNS: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", HEADERS)
+
+
+class _Limit(BatchLimit):
+    """The largest batch that is decoded, in bytes; 2 KB of zstd can contain 60 MB."""
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise the error for a larger batch."""
+        raise BatchTooLarge(f"{what}, and the endpoint decodes at most {self.most}: read it with `tsctl cat` or Spark")
+
+
+_LIMIT: Final = _Limit(_MOST_DECODED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,7 @@ def rewrite(
 
     Raises:
         CorruptData: a copy is damaged; with `tolerant` only if no copy holds `start` intact.
-        BatchTooLarge: a stored batch needs more memory than the limit.
+        BatchTooLarge: a stored batch has, or decompresses to, more than 32 MiB.
         ObjectNotFound: retention deleted an object since the range was planned.
         StoreUnavailable, AccessDenied: from the store.
     """
@@ -112,9 +125,11 @@ def _lots(
 ) -> Generator[pa.RecordBatch | Corruption, None, None]:
     """Yield the rows of a range in small lots, and with `tolerant` what no copy holds intact."""
     if tolerant:
-        yield from read_intact_rows(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, damage_map=damage_map)
+        yield from read_intact_rows(
+            store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, damage_map=damage_map, limit=_LIMIT
+        )
     else:
-        yield from read_ranges(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS)
+        yield from read_ranges(store, [part], _COLUMNS, aborted, max_rows=_LOT_ROWS, limit=_LIMIT)
 
 
 def _rows(lot: pa.RecordBatch) -> Iterable[Row]:

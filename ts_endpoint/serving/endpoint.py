@@ -44,6 +44,7 @@ log = structlog.get_logger("ts_endpoint")
 _MIB: Final = 1 << 20
 _SMALL_REQUESTS: Final = 16  # threads for lists, commits and offsets
 _SEGMENT_READS: Final = 32  # threads for bytes of segments
+_REWRITES: Final = 2  # threads that decode batches: a small batch can need much memory
 GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
 _HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
 
@@ -68,6 +69,7 @@ class Endpoint:
         self._is_serving = False
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_SMALL_REQUESTS, "small-requests"))
         self._segment_threads = ThreadPoolExecutor(_SEGMENT_READS, "segment-reads")
+        self._rewrite_threads = ThreadPoolExecutor(_REWRITES, "rewrites")
         cluster = stores.name.keys.cluster
         self._peers = Peers(cluster, settings.peers, settings.own, self._peers_changed)
         self._archive = ServedArchive(
@@ -81,7 +83,7 @@ class Endpoint:
         )
         self._cache = ChunkCache(options.cache_mib * _MIB)
         self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
-        self._reads = Reads(self._feeds, self._segment_threads, passes_holes=options.on_hole is OnHole.SKIP)
+        self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.SKIP)
         self._audit = security.audit
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
@@ -178,7 +180,8 @@ class Endpoint:
         await self._peers.close()
         self._pulse.stop()
         self._pages.stop()
-        self._segment_threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._segment_threads, self._rewrite_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._stores.close()
         if self._peers.is_leaving:
             log.info("endpoint_stopped")
