@@ -16,6 +16,7 @@ import typer
 from ts_common.errors import CorruptData, OperatorError, StaleStateError, TransientError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.printable import printable_lines
+from ts_endpoint.serving.line_limit import limit_lines
 from ts_endpoint.serving.options import GroupOffsets, OnHole, Options, check
 from ts_endpoint.user_commands import users
 
@@ -108,6 +109,7 @@ def serve(
 ) -> None:
     """Serve an archive until SIGTERM or SIGINT; a second signal ends the process at once."""
     configure_logs(log_format, logging.getLevelNamesMapping()[log_level.upper()])
+    limit_lines()
     options = Options(
         config=config,
         url=url,
