@@ -97,13 +97,15 @@ class MadeArchive:
         highest_base: int = 0,
         log_start: int | None = 0,
         last_stable_offset: int | None = None,
+        epoch: int | None = None,
     ) -> None:
-        """Write `log.start`, then `offset.wm`."""
+        """Write `log.start`, then `offset.wm`; `epoch` is of a leader without records."""
         keys = self.partition(topic, partition)
         if log_start is not None:
             self.store.put(keys.log_start, encode_log_start(log_start))
         line = EpochHistory(tuple(epochs))
-        commit = Commit(highest_base, next_offset, epochs[-1][0], line, last_stable_offset, None, 1, 0, "nonce")
+        leader = epochs[-1][0] if epoch is None else epoch
+        commit = Commit(highest_base, next_offset, leader, line, last_stable_offset, None, 1, 0, "nonce")
         self.store.put(keys.commit, commit.encode())
 
     def put_incarnations(self, topic: str, *topic_ids: str) -> None:

@@ -131,6 +131,7 @@ def fetch_body(
     most_bytes: int = 1 << 20,
     epoch: int = -1,
     max_wait: float = 5.0,
+    min_bytes: int = 1,
 ) -> Any:
     """Return the body of a Fetch."""
     partitions = tuple(
@@ -141,7 +142,7 @@ def fetch_body(
     )
     return FETCH.FetchRequest(
         max_wait=timedelta(seconds=max_wait),
-        min_bytes=1,
+        min_bytes=min_bytes,
         max_bytes=most_bytes * max(1, len(offsets)),
         isolation_level=int(committed),
         topics=(FETCH.FetchTopic(topic=topic, partitions=partitions),),
@@ -178,7 +179,9 @@ async def read_all(
     for _ in range(MOST_FETCHES):
         if position >= end:
             return rows
-        answer = await fetch(served, topic, position, partition=partition, committed=committed, most_bytes=most_bytes)
+        answer = await fetch(
+            served, topic, position, partition=partition, committed=committed, most_bytes=most_bytes, max_wait=30.0
+        )
         if answer.error is not ErrorCode.none:
             raise FetchError(answer.error)
         found, position_after = consumed(answer, position, committed=committed)
@@ -190,10 +193,10 @@ async def read_all(
 
 
 async def list_offset(
-    served: Served, topic: str, timestamp: int, *, partition: int = 0, committed: bool = False
+    served: Served, topic: str, timestamp: int, *, partition: int = 0, committed: bool = False, epoch: int = -1
 ) -> dict[str, Any]:
     """Return what ListOffsets answers for one partition."""
-    asked = LIST.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    asked = LIST.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
     body = LIST.ListOffsetsRequest(
         replica_id=-1, isolation_level=int(committed), topics=(LIST.ListOffsetsTopic(name=topic, partitions=(asked,)),)
     )

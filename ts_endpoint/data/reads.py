@@ -6,6 +6,9 @@ contain what the reader returns, batches are decoded and rewritten (`ts_endpoint
 copies, a batch across the end of a range, and damaged bytes that another copy has intact.
 
 An attempt needs no request. If it needs something that is not in memory, it returns what to wait for.
+
+An operator can put a damaged object back under its key, and a listing then shows nothing new. So damage is remembered
+for a minute only, and the object is read again after that.
 """
 
 import asyncio
@@ -14,7 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from time import monotonic
+from typing import Final, TypeVar
 
 import structlog
 
@@ -34,8 +38,10 @@ _KEPT_REWRITTEN: Final = 64
 _REWRITTEN_BYTES: Final = 1 << 20
 _KEPT_BYTES: Final = 64 << 20  # one record can exceed what is wanted
 _WORTH_KEEPING: Final = 4  # a view of less than this part of its chunk is copied
-_MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged; a segment never changes
+_MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged
+DAMAGE_SECONDS: Final = 60.0  # that damage is remembered
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -90,6 +96,14 @@ class Found:
 Load = Callable[[], Awaitable[object]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """An error of a range, and when it was found."""
+
+    error: CorruptData
+    at: float
+
+
 @dataclass(slots=True)
 class PassedOver:
     """What readers passed over, by option.
@@ -122,8 +136,8 @@ class Reads:
         self._feeds = feeds
         self._executor = executor
         self._passes_holes = passes_holes
-        self._kept: OrderedDict[tuple[object, ...], Rewritten | CorruptData] = OrderedDict()
-        self._damaged: OrderedDict[str, int] = OrderedDict()  # by key, the first offset that cannot be read
+        self._kept: OrderedDict[tuple[object, ...], Rewritten | _Refused] = OrderedDict()
+        self._damaged: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by key: the first such offset, and when
         self._ended: OrderedDict[str, int] = OrderedDict()  # by key, the first offset without a batch
 
     def attempt(self, partition: Partition, snapshot: Snapshot, wanted: Wanted) -> Found | Load:
@@ -163,7 +177,7 @@ class Reads:
                 return partial(snapshot.hidden, partition.store, number, wanted.end)
             hidden = known
         copy = step.copies[0]
-        if len(step.copies) > 1 or self._damaged.get(copy.key, stop) <= offset:
+        if len(step.copies) > 1 or self._is_damaged(copy.key, offset):
             return self._rewritten(partition, snapshot, wanted, step, offset, stop, hidden)
         chunk = self._feeds.find(copy, offset)
         if chunk is None:
@@ -226,6 +240,14 @@ class Reads:
         if isinstance(following, ReadRange) and len(following.copies) == 1:
             self._feeds.prepare(partition.store, following.copies[0], following.start)
 
+    def _is_damaged(self, key: str, offset: int) -> bool:
+        """Return whether an offset of an object could not be read lately."""
+        first, at = self._damaged.get(key, (offset + 1, 0.0))
+        if first <= offset and monotonic() - at >= DAMAGE_SECONDS:
+            del self._damaged[key]
+            return False
+        return first <= offset
+
     def _pass_over(self, partition: Partition, hole: Hole) -> None:
         if not self._passes_holes:
             raise HoleReached(hole)
@@ -240,7 +262,8 @@ class Reads:
             chunk = await self._feeds.load(partition.store, copy, offset)
         except CorruptData as error:
             log.warning("segment_damaged", key=copy.key, offset=offset, reason=str(error))
-            _remember(self._damaged, copy.key, min(offset, self._damaged.get(copy.key, offset)))
+            first, _ = self._damaged.get(copy.key, (offset, 0.0))
+            _remember(self._damaged, copy.key, (min(first, offset), monotonic()))
             return
         if chunk is None:
             _remember(self._ended, copy.key, min(offset, self._ended.get(copy.key, offset)))
@@ -258,9 +281,10 @@ class Reads:
         """Return rewritten batches from memory; else what rewrites them."""
         key = (snapshot.serial, start, stop, wanted.committed)
         known = self._kept.get(key)
-        if isinstance(known, CorruptData):
-            raise known
-        if known is not None:
+        if isinstance(known, _Refused):
+            if monotonic() - known.at < DAMAGE_SECONDS:
+                raise known.error
+        elif known is not None:
             view = memoryview(known.data)
             return Found([view], view.nbytes, known.end)
         if step is None:
@@ -268,29 +292,36 @@ class Reads:
             stop = min(stop, start + MOST_DELTA + 1)
             data = empty_batch(start, stop, NO_EPOCH if epoch is None else epoch)
             return Found([memoryview(data)], len(data), stop)
-        is_damaged = any(copy.key in self._damaged for copy in step.copies)
-        if is_damaged:
-            (step,) = with_spares([step], snapshot.view.copies, snapshot.epochs)
-        write = partial(
-            rewrite,
-            partition.store,
-            step,
-            start,
-            stop,
-            snapshot.epochs,
-            aborted=sorted(hidden, key=lambda each: (each.producer_id, each.first_offset)),
-            max_bytes=_REWRITTEN_BYTES,
-            tolerant=is_damaged,
-        )
-        return partial(self._rewrite, key, write)
+        part = step
 
-    async def _rewrite(self, key: tuple[object, ...], write: Callable[[], Rewritten]) -> None:
+        def write(tolerant: bool) -> Rewritten:
+            view = snapshot.view
+            return rewrite(
+                partition.store,
+                next(with_spares([part], view.copies, view.epochs)) if tolerant else part,
+                start,
+                stop,
+                view.epochs,
+                aborted=sorted(hidden, key=lambda each: (each.producer_id, each.first_offset)),
+                max_bytes=_REWRITTEN_BYTES,
+                tolerant=tolerant,
+            )
+
+        return partial(self._rewrite, key, write, tolerant=any(copy.key in self._damaged for copy in step.copies))
+
+    async def _rewrite(self, key: tuple[object, ...], write: Callable[[bool], Rewritten], *, tolerant: bool) -> None:
+        run = asyncio.get_running_loop().run_in_executor
         try:
-            self._kept[key] = await asyncio.get_running_loop().run_in_executor(self._executor, write)
+            try:
+                self._kept[key] = await run(self._executor, write, tolerant)
+            except CorruptData:
+                if tolerant:
+                    raise
+                self._kept[key] = await run(self._executor, write, True)  # another copy can be intact
             self.rewritten += 1
         except CorruptData as error:
             log.warning("offsets_damaged", offset=key[1], reason=str(error))
-            self._kept[key] = error
+            self._kept[key] = _Refused(error, monotonic())
         while len(self._kept) > _KEPT_REWRITTEN or (len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES):
             self._kept.popitem(last=False)
 
@@ -303,7 +334,7 @@ def _apart(chunk: Chunk, view: memoryview) -> memoryview:
     return memoryview(bytes(view)) if view.nbytes * _WORTH_KEEPING < chunk.held else view
 
 
-def _remember(known: OrderedDict[str, int], key: str, offset: int) -> None:
-    known[key] = offset
+def _remember(known: OrderedDict[str, T], key: str, value: T) -> None:
+    known[key] = value
     while len(known) > _MOST_REMEMBERED:
         known.popitem(last=False)

@@ -5,13 +5,16 @@ Each request names all its partitions: session id 0 in the reply turns fetch ses
 The reply has what is in memory. If that is less than the client's least bytes, loads are awaited up to its longest
 wait. They continue after that, so the next request finds them. A partition without new records costs nothing meanwhile.
 
+Without any record the loads are awaited for half a second at least, because a broker reads before it waits: a client
+that never waits would otherwise repeat its request in a loop, and never see an error of a load.
+
 A hole ends the partition for the client, unless it is passed over by option: `CORRUPT_MESSAGE`, which Java's consumer
 raises from `poll` and librdkafka reports as an error of the partition. Both stay at the offset. Most other errors are
 repeated in silence, and `OFFSET_OUT_OF_RANGE` would make a client with `auto.offset.reset=earliest` begin at the start.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -32,6 +35,7 @@ _MOST_BYTES: Final = 16 << 20  # of a reply, whatever the client wants
 # A client can be ahead of this process, and the first look may have begun before the commit that the client has seen.
 _LOOKS: Final = 2
 _MOST_SECONDS: Final = 30.0  # of a wait
+LEAST_LOAD_SECONDS: Final = 0.5  # of a wait for the first records (Kafka's `remote.fetch.max.wait.ms`)
 
 log = structlog.get_logger()
 
@@ -88,7 +92,7 @@ class _Part:
     stable: int | None = None
     error: ErrorCode = ErrorCode.none
     found: Found | None = None
-    loading: "asyncio.Future[Any] | None" = None
+    loading: "asyncio.Task[None] | None" = None
     again: bool = field(default=False)  # whether the snapshot was renewed after an object had disappeared
 
 
@@ -117,22 +121,23 @@ class FetchHandler:
         wanted = {(topic.topic, each.partition): each for topic in body.topics for each in topic.partitions}
         parts = [_Part(topic, number, each) for (topic, number), each in wanted.items()]
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
+        seconds = min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
+        deadline, load_deadline = loop.time() + seconds, loop.time() + max(seconds, LEAST_LOAD_SECONDS)
         for some in in_lots(parts):
             for part in some:
                 await self._open(part, session, committed=committed)
             await asyncio.sleep(0)
         while True:
             # Nothing is reserved while a request waits: a thousand clients at the end of a topic need no memory.
-            most = min(max(body.max_bytes, 0), _MOST_BYTES, max(self._room.room(session), 1))
+            most = max(1, min(body.max_bytes, _MOST_BYTES, self._room.room(session)))
             size = self._fill(parts, most, committed=committed)
             has_error = any(part.error is not ErrorCode.none for part in parts)
-            if has_error or size >= min(max(body.min_bytes, 0), most):
+            loading = {part.loading for part in parts if part.loading is not None}
+            if has_error or (size >= min(body.min_bytes, most) and (size or not loading)):
                 break
-            left = deadline - loop.time()
+            left = (deadline if size or not loading else load_deadline) - loop.time()
             if left <= 0:
                 break
-            loading = {part.loading for part in parts if part.loading is not None}
             if not loading:
                 await asyncio.sleep(left)
                 break
@@ -153,7 +158,7 @@ class FetchHandler:
             elif not context.owns(part.topic, part.number):
                 part.error = ErrorCode.not_leader_or_follower
             elif part.partition.known is None:  # others are opened at the same time
-                part.loading = asyncio.ensure_future(self._open_view(part, part.partition, committed=committed))
+                part.loading = _begun(self._open_view(part, part.partition, committed=committed))
             else:
                 await self._see(part, await part.partition.snapshot(), committed=committed)
         except TieredStorageError as error:
@@ -209,7 +214,7 @@ class FetchHandler:
             return None
         if isinstance(found, Found):
             return found
-        part.loading = asyncio.ensure_future(self._load(part, found, committed=committed))
+        part.loading = _begun(self._load(part, found, committed=committed))
         return None
 
     async def _load(self, part: _Part, load: Load, *, committed: bool) -> None:
@@ -272,3 +277,16 @@ class FetchHandler:
                 {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in aborted
             ]
         return values
+
+
+def _begun(load: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    """Begin a load. It can fail after its request was answered; asyncio would then log the traceback of each."""
+    task = asyncio.ensure_future(load)
+    task.add_done_callback(_retrieve)
+    return task
+
+
+def _retrieve(task: "asyncio.Task[None]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, TieredStorageError):
+        log.error("load_failed", error=repr(error))  # a defect, which no request may have noticed

@@ -15,7 +15,7 @@ from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, epoch_error, error_of
-from ts_endpoint.requests.times import time_at
+from ts_endpoint.requests.times import greatest_time, time_at
 from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _READ_COMMITTED: Final = 1
@@ -69,8 +69,9 @@ class ListOffsetsHandler:
                 return {**found, "error_code": ErrorCode.unknown_topic_or_partition}
             if not context.owns(topic, number):
                 return {**found, "error_code": ErrorCode.not_leader_or_follower}
-            snapshot = await current(partition)
-            error = epoch_error(getattr(wanted, "current_leader_epoch", NO_EPOCH), snapshot.epoch)
+            requested = getattr(wanted, "current_leader_epoch", NO_EPOCH)
+            snapshot = await current(partition, requested)
+            error = epoch_error(requested, snapshot.epoch)
             if error is not ErrorCode.none:
                 return {**found, "error_code": error}
             return {**found, **await self._find(partition, snapshot, wanted.timestamp, committed=committed)}
@@ -84,12 +85,7 @@ class ListOffsetsHandler:
         end = await snapshot.stable(partition.store) if committed else snapshot.end
         if timestamp == Special.LATEST:
             return _place(snapshot, end)
-        if timestamp == Special.MAX_TIMESTAMP:
-            times = [copy.metadata.time_max for copy in snapshot.view.copies if copy.metadata.time_max is not None]
-            if not times:
-                return {}
-            timestamp = max(times)
-        elif timestamp < 0:
+        if timestamp < 0 and timestamp != Special.MAX_TIMESTAMP:
             return {"error_code": ErrorCode.unsupported_version}
         async with self._searches:
             at = await asyncio.to_thread(_search, partition, snapshot, end, timestamp)
@@ -98,13 +94,17 @@ class ListOffsetsHandler:
         return {**_place(snapshot, at[0]), "timestamp": at[1]}
 
 
-async def current(partition: Partition) -> Snapshot:
+async def current(partition: Partition, epoch: int = NO_EPOCH) -> Snapshot:
     """Return a snapshot that is not older than the refresh interval, unless the store is away.
+
+    Args:
+        partition: to read.
+        epoch: the client's; a client with a later one has seen a later commit, so the snapshot is renewed.
 
     Raises:
         TieredStorageError: there is no snapshot yet, and it cannot be read.
     """
-    if partition.known is None or not partition.is_old:
+    if partition.known is None or not (partition.is_old or epoch > partition.known.epoch > NO_EPOCH):
         return await partition.snapshot()
     try:
         return await partition.renewed()
@@ -119,8 +119,11 @@ def _place(snapshot: Snapshot, offset: int) -> Values:
 
 
 def _search(partition: Partition, snapshot: Snapshot, end: int, timestamp: int) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first record at or after a time; None without one."""
+    """Return offset and timestamp of the first record at or after a time, or with the greatest; None without one."""
     view = replace(snapshot.view, end=end)
+    if timestamp == Special.MAX_TIMESTAMP:
+        greatest = greatest_time(partition.store, view)
+        return None if greatest is None else (greatest[1], greatest[0])
     offset = first_offset_at(view, search_for(partition.store, timestamp), after_hole=False)
     if offset is None:
         return None
@@ -161,14 +164,27 @@ class OffsetForLeaderEpochHandler:
                 return {**found, "error_code": ErrorCode.unknown_topic_or_partition}
             if not context.owns(topic, number):
                 return {**found, "error_code": ErrorCode.not_leader_or_follower}
-            snapshot = await current(partition)
+            snapshot = await current(partition, wanted.current_leader_epoch)
         except TieredStorageError as error:
             return {**found, "error_code": error_of(error)}
         error_code = epoch_error(wanted.current_leader_epoch, snapshot.epoch)
         if error_code is not ErrorCode.none:
             return {**found, "error_code": error_code}
-        try:
-            epoch, end = snapshot.epochs.end_of(wanted.leader_epoch, snapshot.end)
-        except ValueError:  # no leader of this log had so high an epoch
-            return found
-        return {**found, "leader_epoch": epoch, "end_offset": end}
+        ended = _end_of(snapshot, wanted.leader_epoch)
+        return found if ended is None else {**found, "leader_epoch": ended[0], "end_offset": ended[1]}
+
+
+def _end_of(snapshot: Snapshot, epoch: int) -> tuple[int, int] | None:
+    """Return an epoch and its end, as a leader does (Kafka's `LeaderEpochFileCache.endOffsetFor`).
+
+    The leader of the last commit has its own epoch in its list, also if no record of that epoch is committed yet.
+
+    Returns:
+        None if the epoch is -1, or later than all.
+    """
+    pairs, end = snapshot.epochs.pairs, snapshot.end
+    if epoch == NO_EPOCH or not pairs or epoch > max(pairs[-1][0], snapshot.epoch):
+        return None
+    if epoch == snapshot.epoch:
+        return epoch, end
+    return (pairs[-1][0], end) if epoch > pairs[-1][0] else snapshot.epochs.end_of(epoch, end)

@@ -1,12 +1,18 @@
-"""The timestamp of one record of a view."""
+"""Timestamps of the records of a view: that of one record, and the greatest of all."""
+
+from math import inf
 
 from ts_common.archive.plan import ReadRange
+from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
 from ts_common.decode.columns import Projection
+from ts_common.log_format.framing import NO_TIMESTAMP
+from ts_common.reading.first_offset import search_for
 from ts_common.reading.segment_reader import SegmentReader
 from ts_common.store.contract import ObjectStore
 
 _NEAR_BYTES = 128 << 10
+_TIMES_ALONE = Projection(key=False, value=False, headers=False)
 
 
 def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
@@ -15,10 +21,62 @@ def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading the segment.
     """
-    reader = SegmentReader(store, Projection(key=False, value=False, headers=False), max_rows=1)
+    reader = SegmentReader(store, _TIMES_ALONE, max_rows=1)
     for step in view.plan(offset, offset + 1):
         for copy in step.copies if isinstance(step, ReadRange) else ():
             for columns in reader.read(copy, offset, offset + 1, chunk_bytes=_NEAR_BYTES):
                 if len(columns.offsets) and int(columns.offsets[0]) == offset:
                     return int(columns.timestamps[0])
     return None
+
+
+def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | None:
+    """Return the greatest timestamp of a view in ms, and the first offset that has it; None without a timestamp.
+
+    The metadata of a segment has the greatest timestamp of all its batches. That one can be of a marker, of a dead
+    tail, or outside of the view. So it is an upper bound, and segments are read until no bound is above what was found.
+
+    Returns:
+        timestamp and offset.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
+    """
+    ranges = [step for step in view.plan(view.start, view.end) if isinstance(step, ReadRange)]
+    best: tuple[int, int] | None = None
+    for bound, step in sorted(((_bound(each), each) for each in ranges), key=lambda each: (-each[0], each[1].start)):
+        if best is not None and (bound < best[0] or (bound == best[0] and step.start > best[1])):
+            continue
+        found = _greatest_of(store, step, bound)
+        if found is not None and (best is None or (found[0], -found[1]) > (best[0], -best[1])):
+            best = found
+    return best
+
+
+def _bound(step: ReadRange) -> float:
+    """Return a timestamp that no record of a range exceeds."""
+    found = -inf
+    for copy in step.copies:
+        latest, is_unread = copy.metadata.time_max, known_crc32c(copy.metadata) is None
+        if copy.metadata.corruptions or (latest is None and is_unread):
+            return inf
+        found = max(found, -inf if latest is None else latest)
+    return found
+
+
+def _greatest_of(store: ObjectStore, step: ReadRange, bound: float) -> tuple[int, int] | None:
+    if bound == -inf:
+        return None
+    if bound < inf:  # nearly always a record has it, and the `.timeindex` leads to the record
+        _, offset = search_for(store, int(bound))(step, False)
+        if offset is not None:
+            return int(bound), offset
+    reader = SegmentReader(store, _TIMES_ALONE)
+    best: tuple[int, int] | None = None
+    for copy in step.copies:
+        for columns in reader.read(copy, step.start, step.end):
+            at = int(columns.timestamps.argmax())
+            found = int(columns.timestamps[at]), int(columns.offsets[at])
+            if found[0] != NO_TIMESTAMP and (best is None or (found[0], -found[1]) > (best[0], -best[1])):
+                best = found
+    return best

@@ -78,16 +78,19 @@ class Snapshot:
         return bisect_right(self._starts, offset) - 1
 
     async def stable(self, store: ObjectStore) -> int:
-        """Return the end for `read_committed`.
+        """Return the end for `read_committed`, in `[start, end]`.
+
+        Retention can move the start beyond the beginning of an open transaction. The last stable offset is then the
+        start, as in Kafka (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
 
         Raises:
             as `ts_common.reading.transactions.stable_end`.
         """
         if self.view.last_stable_offset is not None:
-            return min(self.view.last_stable_offset, self.view.end)
+            return max(self.start, min(self.view.last_stable_offset, self.view.end))
         if self._stable is None or _has_failed(self._stable):
             self._stable = asyncio.ensure_future(asyncio.to_thread(stable_end, store, self.view))
-        return await asyncio.shield(self._stable)
+        return max(self.start, await asyncio.shield(self._stable))
 
     async def hidden(self, store: ObjectStore, number: int, stable: int) -> tuple[AbortedTransaction, ...]:
         """Return the transactions with records in a step that `read_committed` does not show, by first offset.

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.endpoint.clients import FetchError, read_all, run, serving
-from tests.made_archive import MadeArchive
+from tests.endpoint.clients import FetchError, fetch, read_all, run, serving
+from tests.made_archive import MadeArchive, batches
 from tests.made_damage import DAMAGES, LOG
 from tests.reader.test_views import CASES, IDS, JAVA, Case
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.factory import open_store
+from ts_endpoint.data import reads
 
 SIZES = (1, 200, 1 << 20)  # bytes of a Fetch: one batch, a few, all
 SHOWN = {
@@ -99,6 +100,41 @@ def test_r04_damage_ends_the_partition_and_an_intact_copy_replaces_it(tmp_path: 
     assert caught.value.error is ErrorCode.corrupt_message
     archive.put_segment("t", 0, LOG, variant=True)
     assert run(read) == list(range(50))
+
+
+def test_r04_damage_in_one_of_several_compacted_copies_costs_no_record(tmp_path: Path) -> None:
+    """Each copy has all records of the other, and none has every offset: both are read."""
+    log = batches((0, 8), (10, 20), (20, 30), (30, 40), (45, 50))
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 0, log, body=DAMAGES["flipped bit"][0](log))
+    archive.put_segment("t", 0, log, variant=True)
+    archive.commit("t", 50)
+
+    async def read() -> list[int]:
+        with serving(archive.store, archive.keys) as served:
+            return [row["offset"] for row in await read_all(served, "t")]
+
+    assert run(read) == [*range(8), *range(10, 40), *range(45, 50)]
+
+
+def test_r04_an_object_that_was_put_back_is_read_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key and size are those of the damaged object, so no listing shows the change."""
+    now = [100.0]
+    monkeypatch.setattr(reads, "monotonic", lambda: now[0])
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 0, LOG, body=DAMAGES["flipped bit"][0](LOG))
+    archive.commit("t", 50)
+
+    async def read() -> list[int]:
+        with serving(archive.store, archive.keys) as served:
+            assert (await fetch(served, "t", 20)).error is ErrorCode.corrupt_message
+            archive.put_segment("t", 0, LOG)
+            now[0] += reads.DAMAGE_SECONDS
+            return [row["offset"] for row in await read_all(served, "t", start=20)]
+
+    assert run(read) == list(range(20, 50))
 
 
 def test_a_bucket_of_the_java_uploader_is_served_up_to_its_commit() -> None:

@@ -1,0 +1,50 @@
+"""What a Fetch without a wait, without least bytes or without bytes returns, as a broker answers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.endpoint.clients import batches_of, fetch, run, serving
+from tests.made_archive import MadeArchive, batches, steps
+from ts_endpoint.requests import fetch as fetch_handler
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
+    """An archive with 50 records in batches of ten; loads are awaited for as long as a slow machine needs."""
+    monkeypatch.setattr(fetch_handler, "LEAST_LOAD_SECONDS", 60.0)
+    made = MadeArchive(tmp_path / "archive")
+    made.put_segment("t", 0, batches(*steps(0, 50)))
+    made.commit("t", 50)
+    return made
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_wait": 0.0}, {"min_bytes": 0}, {"most_bytes": 0}, {"max_wait": 0.0, "min_bytes": 0, "most_bytes": 0}],
+    ids=["no wait", "no least bytes", "no bytes", "nothing"],
+)
+def test_the_first_fetch_of_a_partition_has_records(archive: MadeArchive, options: dict[str, Any]) -> None:
+    """Nothing is in memory yet. A broker reads before it waits, and returns at least one batch (KIP-74)."""
+
+    async def read() -> list[int]:
+        with serving(archive.store, archive.keys) as served:
+            answer = await fetch(served, "t", 25, **options)
+            return [header.base_offset for header, _ in batches_of(answer.records)]
+
+    found = run(read)
+    assert found[0] == 20
+    assert (len(found) == 1) == ("most_bytes" in options)
+
+
+def test_a_client_that_never_waits_gets_the_error_of_a_commit(archive: MadeArchive) -> None:
+    """The view cannot be opened: an empty answer would be repeated in silence for ever."""
+    archive.store.put(archive.partition("t").commit, b"no commit")
+
+    async def read() -> ErrorCode:
+        with serving(archive.store, archive.keys) as served:
+            return (await fetch(served, "t", 25, max_wait=0.0)).error
+
+    assert run(read) is ErrorCode.corrupt_message
