@@ -31,8 +31,12 @@ from ts_common.store.contract import ObjectStore
 LISTING_SECONDS: Final = 60.0
 # Aborted transactions are looked up for so many ranges at once: a lookup plans the whole view.
 _RANGES_AT_ONCE: Final = 16
+# A client that fetches beyond the end has seen a later commit, or is hostile: each such request reads the commit.
+_READS_AT_ONCE: Final = 10
+_READS_PER_SECOND: Final = 5
 
 log = structlog.get_logger()
+_pause = asyncio.sleep
 
 
 @dataclass(eq=False)
@@ -142,6 +146,8 @@ class Partition:
         self._etag: str | None = None  # of the commit of the snapshot
         self._known: dict[StoredSegment, SegmentCopy] = {}
         self._opening: asyncio.Task[Snapshot] | None = None
+        self._reads_left = float(_READS_AT_ONCE)
+        self._reads_counted = 0.0
         self._reading: asyncio.Task[int] | None = None
 
     @property
@@ -191,13 +197,22 @@ class Partition:
         if lists:
             self._listed = 0.0
         if self._opening is None or self._opening.done():
-            self._opening = asyncio.ensure_future(self._renew())
+            self._opening = asyncio.ensure_future(self._renew_in_turn())
         return await asyncio.shield(self._opening)
 
     async def _read_epoch(self) -> int:
         commit, _ = await asyncio.to_thread(read_commit, self.store, self.keys)
         self._epoch, self._epoch_read = _epoch_of(commit), monotonic()
         return self._epoch
+
+    async def _renew_in_turn(self) -> Snapshot:
+        """Renew the snapshot, after a wait if it was renewed very often: all clients together cost few requests."""
+        now = monotonic()
+        refilled = self._reads_left + (now - self._reads_counted) * _READS_PER_SECOND
+        self._reads_counted, self._reads_left = now, min(refilled, _READS_AT_ONCE) - 1
+        if self._reads_left < 0 and self._refresh_seconds:
+            await _pause(-self._reads_left / _READS_PER_SECOND)
+        return await self._renew()
 
     async def _renew(self) -> Snapshot:
         found = await asyncio.to_thread(read_commit, self.store, self.keys)
