@@ -80,7 +80,7 @@ bench: setup
 # Lock files contain versions and hashes, but no address of an index. Several can be installed together, so each begins as a
 # copy of dev.txt: uv keeps the versions that it finds in a file.
 lock: $(READY)
-	for extra in dev agent pyspark spark reader tables endpoint tsctl schemas azure gcs sasl kerberos; do \
+	for extra in dev agent pyspark spark reader tables endpoint consumer tsctl schemas azure gcs sasl kerberos; do \
 	  [ $$extra = dev ] || cp requirements/dev.txt requirements/$$extra.txt; \
 	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header --python-version 3.11 --universal -o requirements/$$extra.txt || exit 1; \

@@ -27,6 +27,7 @@ _ROOMS = (
     "tests",
     "ts_common",
     "ts_endpoint",
+    "ts_consumer",
     "ts_local",
     "ts_reader",
     "ts_spark",

@@ -1,0 +1,193 @@
+"""`TIERED_STORAGE_ONLY` with `assign`: the archive is read, and no broker exists."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+
+from tests.consumer.archives import error_of, in_directory, offsets_of, place, read_until
+from tests.made_archive import MadeArchive, batches, steps
+from ts_consumer import Mode, TieredConsumer
+from ts_local.waiting import wait_for
+
+TOPIC, END = "clicks", 1000
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> MadeArchive:
+    """Two partitions of two segments each."""
+    made = in_directory(tmp_path_factory.mktemp("alone"))
+    for partition in range(2):
+        for base in (0, END // 2):
+            made.put_segment(TOPIC, base, batches(*steps(base, base + END // 2)), partition=partition)
+        made.commit(TOPIC, END, highest_base=END // 2, partition=partition)
+    return made
+
+
+@pytest.fixture
+def consumer(archive: MadeArchive) -> Iterator[TieredConsumer]:
+    """A consumer of the archive alone."""
+    with TieredConsumer(configuration(archive)) as made:
+        yield made
+
+
+def configuration(archive: MadeArchive, **more: str) -> dict[str, str]:
+    """Return a configuration without a broker."""
+    given = {name.replace("_", "."): value for name, value in more.items()}
+    return {**place(archive), "tiered.storage.mode": Mode.TIERED_STORAGE_ONLY, "auto.offset.reset": "earliest", **given}
+
+
+def test_every_record_once_and_in_order(consumer: TieredConsumer) -> None:
+    """Of two partitions that begin at different offsets."""
+    consumer.assign([FIRST, TopicPartition(TOPIC, 1, 300)])
+    found = read_until(consumer, {0: END, 1: END})
+    assert offsets_of(found[0]) == list(range(END))
+    assert offsets_of(found[1]) == list(range(300, END))
+    assert consumer.consume(1, 0.1) == []
+
+
+def test_poll_returns_what_consume_returns(consumer: TieredConsumer) -> None:
+    """One message for each call; the position is the offset after it."""
+    consumer.assign([FIRST])
+    assert consumer.position([FIRST])[0].offset == OFFSET_INVALID
+    messages = [consumer.poll(5) for _ in range(3)]
+    assert [message.offset() for message in messages if message is not None] == [0, 1, 2]
+    assert consumer.position([FIRST])[0].offset == 3
+
+
+def test_a_seek_drops_what_was_read_ahead(consumer: TieredConsumer) -> None:
+    """The next message is the one at the new offset, also of a logical one."""
+    consumer.assign([FIRST])
+    assert len(consumer.consume(10, 5)) == 10
+    for offset, expected in ((990, 990), (5, 5), (OFFSET_BEGINNING, 0), (OFFSET_END - 2000 - 3 + 1, END - 3)):
+        consumer.seek(TopicPartition(TOPIC, 0, offset))
+        assert consumer.position([FIRST])[0].offset == OFFSET_INVALID
+        message = consumer.poll(5)
+        assert message is not None
+        assert message.offset() == expected
+
+
+def test_a_paused_partition_is_silent_and_loses_nothing(consumer: TieredConsumer) -> None:
+    """The other one continues meanwhile."""
+    consumer.assign([FIRST, SECOND])
+    consumer.pause([FIRST])
+    assert offsets_of(read_until(consumer, {1: END})[1]) == list(range(END))
+    consumer.resume([FIRST])
+    assert offsets_of(read_until(consumer, {0: END})[0]) == list(range(END))
+
+
+def test_watermarks_and_times_are_the_archives(consumer: TieredConsumer) -> None:
+    """The first record has time 1000 ms, and each next one a millisecond more."""
+    consumer.assign([FIRST])
+    assert consumer.get_watermark_offsets(FIRST) == (0, END)
+    found = consumer.offsets_for_times([TopicPartition(TOPIC, 0, 1000), TopicPartition(TOPIC, 1, 10_000_000)])
+    assert [each.offset for each in found] == [0, -1]
+
+
+@pytest.mark.parametrize("call", ["commit", "committed", "consumer_group_metadata", "memberid"])
+def test_without_a_subscription_there_is_no_group(consumer: TieredConsumer, call: str) -> None:
+    """The error is the one that librdkafka has for it."""
+    consumer.assign([FIRST])
+    with pytest.raises(KafkaException) as raised:
+        getattr(consumer, call)(*([[FIRST]] if call == "committed" else []))
+    assert raised.value.args[0].code() == KafkaError._UNKNOWN_GROUP
+
+
+def test_new_segments_follow(tmp_path: Path) -> None:
+    """A consumer at the end waits, and gets them after their commit."""
+    archive = in_directory(tmp_path)
+    archive.put_segment(TOPIC, 0, batches((0, 10)))
+    archive.commit(TOPIC, 10, highest_base=0)
+    with TieredConsumer(configuration(archive)) as consumer:
+        consumer.assign([FIRST])
+        found = read_until(consumer, {0: 10})
+        archive.put_segment(TOPIC, 10, batches((10, 20)))
+        archive.commit(TOPIC, 20, highest_base=10)
+        assert offsets_of(read_until(consumer, {0: 20}, found)[0]) == list(range(20))
+
+
+def test_a_partition_without_an_archive_waits_for_it(tmp_path: Path) -> None:
+    """The topic can be one that the agent ships later."""
+    archive = in_directory(tmp_path)
+    archive.put_segment("other", 0, batches((0, 10)))
+    archive.commit("other", 10, highest_base=0)
+    with TieredConsumer(configuration(archive)) as consumer:
+        consumer.assign([FIRST])
+        assert consumer.poll(0.5) is None
+        archive.put_segment(TOPIC, 0, batches((0, 10)))
+        archive.commit(TOPIC, 10, highest_base=0)
+        assert offsets_of(read_until(consumer, {0: 10})[0]) == list(range(10))
+
+
+@pytest.fixture
+def with_hole(tmp_path: Path) -> MadeArchive:
+    """Offsets 10 to 19 are lost."""
+    archive = in_directory(tmp_path)
+    archive.put_segment(TOPIC, 0, batches((0, 10)), end=10)
+    archive.put_segment(TOPIC, 20, batches((20, 30)))
+    archive.commit(TOPIC, 30, highest_base=20)
+    return archive
+
+
+def test_a_hole_is_an_error_and_the_partition_stays_there(with_hole: MadeArchive) -> None:
+    """All records below it are handed out first; a seek leads on."""
+    with TieredConsumer(configuration(with_hole)) as consumer:
+        consumer.assign([FIRST])
+        assert [message.offset() for message in consumer.consume(10, 10)] == list(range(10))
+        events = wait_for(lambda: consumer.consume(1, 0.2), "the error")
+        assert error_of(events[0]).code() == KafkaError._BAD_MSG
+        assert "offsets 10 to 19 are lost" in error_of(events[0]).str()
+        assert "tiered.storage.on.hole=pass" in error_of(events[0]).str()
+        assert consumer.consume(1, 0.5) == []
+        assert consumer.position([FIRST])[0].offset == 10
+        consumer.seek(TopicPartition(TOPIC, 0, 20))
+        assert offsets_of(read_until(consumer, {0: 30})[0]) == list(range(20, 30))
+
+
+def test_by_option_a_hole_is_passed_over(with_hole: MadeArchive) -> None:
+    """The lost offsets are counted."""
+    with TieredConsumer(configuration(with_hole, tiered_storage_on_hole="pass")) as consumer:
+        consumer.assign([FIRST])
+        assert offsets_of(read_until(consumer, {0: 30})[0]) == [*range(10), *range(20, 30)]
+
+
+def test_an_offset_below_the_archive_follows_the_reset_policy(tmp_path: Path) -> None:
+    """`earliest` continues at the archive's start, and `error` is an error of the partition."""
+    archive = in_directory(tmp_path)
+    archive.put_segment(TOPIC, 50, batches((50, 60)))
+    archive.commit(TOPIC, 60, highest_base=50, log_start=50)
+    with TieredConsumer(configuration(archive)) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0, 7)])
+        assert offsets_of(read_until(consumer, {0: 60})[0]) == list(range(50, 60))
+    with TieredConsumer(configuration(archive, auto_offset_reset="error")) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0, 7)])
+        (event,) = wait_for(lambda: consumer.consume(1, 0.2), "the error")
+        assert error_of(event).code() == KafkaError._AUTO_OFFSET_RESET
+        assert "offset 7 was removed" in error_of(event).str()
+
+
+def test_a_store_that_is_away_is_an_event_and_reading_continues(tmp_path: Path) -> None:
+    """The event appears once, and no record is lost or repeated."""
+    archive = in_directory(tmp_path)
+    directory = tmp_path / "archive"
+    archive.put_segment(TOPIC, 0, batches((0, 10)))
+    archive.commit(TOPIC, 10, highest_base=0)
+    away = directory.with_name("away")
+    directory.rename(away)
+    with TieredConsumer(configuration(archive)) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        (event,) = wait_for(lambda: consumer.consume(1, 0.2), "the event")
+        assert event.error() is not None
+        away.rename(directory)
+        assert offsets_of(read_until(consumer, {0: 10})[0]) == list(range(10))
+
+
+def test_a_closed_consumer_refuses_calls(archive: MadeArchive) -> None:
+    """As the plain client; a second close does nothing."""
+    consumer = TieredConsumer(configuration(archive))
+    consumer.close()
+    consumer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.poll(0)

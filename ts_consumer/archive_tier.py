@@ -1,0 +1,171 @@
+"""The archive as a tier: what it has of a partition, and what is read of it. All methods wait for the store."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
+from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
+from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import DataLoss
+from ts_common.model import TopicPartition
+from ts_common.query.losses import Loss
+from ts_common.query.offset_by_time import first_offset_of
+from ts_common.query.plan_query import plan_partition, splits_of
+from ts_common.query.query import Offsets, Query, Subscription, settled
+from ts_common.query.shared_stores import shared_store
+from ts_common.query.split import Split
+from ts_common.query.wording import Wording
+from ts_common.reading.transactions import stable_end
+from ts_common.store.contract import ObjectStore
+from ts_consumer.configuration import CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
+from ts_consumer.modes import Extent
+
+_WORDING = Wording(
+    entropy_bits=f"{CLUSTER_KEY}, prefix.entropy.bits=",
+    despite_loss=f"To read what is left, set {HOLE_KEY}={OnHole.PASS}",
+    despite_corruption="Repair it from another replica: docs/runbook.md",
+)
+
+
+@dataclass(frozen=True)
+class ArchivedPartition:
+    """What the archive has of a partition at one moment.
+
+    Attributes:
+        store: of its objects.
+        query: of the partition.
+        view: of the partition.
+        extent: its offsets; with `read_committed` they end at the last stable offset.
+        topic_id: of the incarnation; None if the archive has none.
+        version: the ETag of its commit.
+    """
+
+    store: ObjectStore
+    query: Query
+    view: PartitionView
+    extent: Extent
+    topic_id: str | None
+    version: str | None
+
+
+@dataclass(frozen=True)
+class HistoryPlan:
+    """What is read of the archive for consecutive offsets.
+
+    Attributes:
+        splits: in the order of offsets.
+        start: the first offset.
+        end: the next offset after it was read.
+        losses: offsets of the range that are passed over.
+        view: of the partition.
+        store: of its objects.
+    """
+
+    splits: tuple[Split, ...]
+    start: int
+    end: int
+    losses: tuple[Loss, ...]
+    view: PartitionView
+    store: ObjectStore
+
+
+class ArchiveTier:
+    """The archive of a consumer; thread-safe.
+
+    Args:
+        configuration: of the consumer.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._lock = threading.Lock()
+        self._settled: dict[str, Query] = {}  # by location
+        self._known: dict[TopicPartition, Mapping[StoredSegment, SegmentCopy]] = {}
+
+    def look(self, partition: TopicPartition) -> ArchivedPartition | None:
+        """Return what the archive has of a partition now; None without a commit.
+
+        Raises:
+            ConfigurationError: the topic has no location.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        query = self._query(partition)
+        store = shared_store(query.location, query.connection)
+        incarnations, _ = read_incarnations(store, query.keys, partition.topic)
+        keys = query.keys.partition(partition, incarnations.newest_directory)
+        found = read_commit(store, keys)
+        if found[0] is None:
+            return None
+        view = open_view(store, read_catalog(store, keys, found), self._known.get(partition, NOTHING_KNOWN))
+        self._known[partition] = {copy.segment: copy for copy in (*view.copies, *view.retired)}
+        end = stable_end(store, view) if query.read_committed else view.end
+        extent = Extent(view.start, max(view.start, end))
+        return ArchivedPartition(store, query, view, extent, incarnations.newest_id, found[1])
+
+    def plan(self, archived: ArchivedPartition, offset: int) -> HistoryPlan:
+        """Return what is read from an offset to the end of the archive, or to the first lost offset.
+
+        Args:
+            archived: the partition.
+            offset: in its extent.
+
+        Raises:
+            DataLoss: the offset itself is lost, and lost offsets are errors.
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+        """
+        plan = self._planned(archived, offset, archived.extent.end)
+        if plan.losses and self._configuration.on_hole is OnHole.ERROR:
+            first = plan.losses[0]
+            if first.start <= offset:
+                raise DataLoss(f"{first}. {_WORDING.despite_loss}")
+            plan = self._planned(archived, offset, first.start)
+        return plan
+
+    def offset_for_time(self, archived: ArchivedPartition, milliseconds: int) -> int | None:
+        """Return the offset of the first record at or after a timestamp; None if the archive has no such record.
+
+        Raises:
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+        """
+        return first_offset_of(archived.store, archived.view, milliseconds, archived.query, after_hole=False)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Free what is known of a partition."""
+        self._known.pop(partition, None)
+
+    def _planned(self, archived: ArchivedPartition, start: int, end: int) -> HistoryPlan:
+        partition = archived.view.partition
+        bound = partial(_at, partition)
+        query = replace(archived.query, start=bound(start), end=bound(end))
+        plan = plan_partition(archived.store, archived.view, query)
+        splits = splits_of(archived.store, [plan.read], query)
+        losses = tuple(sorted(plan.losses, key=lambda loss: loss.start))
+        return HistoryPlan(splits, start, end, losses, archived.view, archived.store)
+
+    def _query(self, partition: TopicPartition) -> Query:
+        configuration = self._configuration
+        endpoint = configuration.endpoint(partition.topic)
+        with self._lock:
+            query = self._settled.get(endpoint.location)
+        if query is None:
+            query = Query(
+                endpoint.location,
+                configuration.cluster,
+                configuration.entropy_bits,
+                Subscription(),
+                fail_on_data_loss=False,
+                read_committed=configuration.read_committed,
+                connection=endpoint.options.connection,
+                wording=_WORDING,
+            )
+            query = settled(shared_store(query.location, query.connection), query)
+            with self._lock:
+                self._settled[endpoint.location] = query
+        return replace(query, subscription=Subscription(assigned={partition.topic: (partition.partition,)}))
+
+
+def _at(partition: TopicPartition, offset: int) -> Offsets:
+    return Offsets({partition.topic: {partition.partition: offset}})

@@ -1,0 +1,119 @@
+"""Requests to brokers: the offsets that they have, those that the group has committed, and topic ids.
+
+They are sent by a client of their own. The binding lets one thread at a time into a client, so a request by the live
+part would wait for the application's `poll`, and the `poll` for the request.
+"""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from time import monotonic
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, without `as`
+
+from ts_consumer.live import Key
+from ts_consumer.modes import Extent
+
+_PREFIXES: Final = ("metadata.", "broker.", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "retry.", "oauth")
+_NAMES: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "client.dns.lookup",
+        "enable.ssl.certificate.verification",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "debug",
+        "log_level",
+    }
+)
+_ID_SECONDS: Final = 5.0  # that a topic id is kept
+_ANSWER_SECONDS: Final = 10.0
+_SPEC: Final[Any] = OffsetSpec
+_EARLIEST, _LATEST = _SPEC.earliest(), _SPEC.latest()
+
+log = structlog.get_logger()
+
+
+class Brokers:
+    """Sends requests to brokers; thread-safe.
+
+    Args:
+        settings: librdkafka's configuration of the consumer.
+        read_committed: whether a log ends at its last stable offset.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], *, read_committed: bool) -> None:
+        own = {key: value for key, value in settings.items() if key.startswith(_PREFIXES) or key in _NAMES}
+        self._group = str(settings.get("group.id", ""))
+        self._client = AdminClient(own)
+        self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._read_committed = read_committed
+        self._lock = threading.Lock()
+        self._ids: dict[str, tuple[float, str | None]] = {}
+        self._has_warned = False
+
+    def extent(self, key: Key) -> Extent:
+        """Return the offsets that brokers have of a partition now.
+
+        Raises:
+            KafkaException: they did not answer in time, or do not have the partition.
+        """
+        place = TopicPartition(*key)
+        options = {"isolation_level": self._isolation, "request_timeout": _ANSWER_SECONDS}
+        first = self._client.list_offsets({place: _EARLIEST}, **options)
+        last = self._client.list_offsets({place: _LATEST}, **options)
+        return Extent(_only(first).offset, _only(last).offset)
+
+    def committed(self, key: Key) -> tuple[int, int | None] | None:
+        """Return the offset that the group has committed and its leader epoch; None without one.
+
+        Raises:
+            KafkaException: the coordinator did not answer in time, or refused.
+        """
+        wanted = [ConsumerGroupTopicPartitions(self._group, [TopicPartition(*key)])]
+        asked = self._client.list_consumer_group_offsets(
+            wanted, require_stable=self._read_committed, request_timeout=_ANSWER_SECONDS
+        )
+        (found,) = _only(asked).topic_partitions
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return (found.offset, found.leader_epoch) if found.offset >= 0 else None
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return the topic id that brokers have now; None if they have no ids (Kafka before 2.8).
+
+        Raises:
+            KafkaException: no broker answered, or the topic does not exist.
+        """
+        with self._lock:
+            known = self._ids.get(topic)
+        if known is not None and monotonic() - known[0] < _ID_SECONDS:
+            return known[1]
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
+        text = str(_only(asked).topic_id)
+        found = None if set(text) <= {"A"} else text
+        with self._lock:
+            self._ids[topic] = monotonic(), found
+            warns, self._has_warned = found is None and not self._has_warned, self._has_warned or found is None
+        if warns:
+            log.warning("topic_ids_unknown", reason="brokers before Kafka 2.8 have none; a new topic is not noticed")
+        return found
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Replace the credentials."""
+        self._client.set_sasl_credentials(username, password)
+
+
+def _only(asked: Mapping[Any, "Future[Any]"]) -> Any:
+    """Return the one answer."""
+    (answer,) = asked.values()
+    return answer.result(2 * _ANSWER_SECONDS)

@@ -1,0 +1,78 @@
+"""From this project's errors to those of confluent-kafka, with the sense that applications expect."""
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    ConfigurationError,
+    CorruptData,
+    DataLoss,
+    ObjectNotFound,
+    OperatorError,
+    PermanentError,
+    TieredStorageError,
+    TransientError,
+)
+
+# librdkafka's own codes, which the binding names with an underscore.
+TRANSPORT: int = KafkaError._TRANSPORT
+NO_OFFSET_LEFT: int = KafkaError._AUTO_OFFSET_RESET
+TRUNCATED: int = KafkaError._LOG_TRUNCATION
+LOST: int = KafkaError._BAD_MSG
+REFUSED: int = KafkaError._AUTHENTICATION
+WRONG_STATE: int = KafkaError._STATE
+WRONG_ARGUMENT: int = KafkaError._INVALID_ARG
+TIMED_OUT: int = KafkaError._TIMED_OUT
+NO_GROUP: int = KafkaError._UNKNOWN_GROUP
+FAILED: int = KafkaError._FAIL
+
+
+class SeamRefused(PermanentError):
+    """Kafka's log does not continue the records that the application has."""
+
+
+class NoOffset(PermanentError):
+    """No tier has the next offset, and `auto.offset.reset` is `error`."""
+
+
+_CODES = (
+    (SeamRefused, TRUNCATED),
+    (NoOffset, NO_OFFSET_LEFT),
+    (DataLoss, LOST),
+    (CorruptData, LOST),
+    (AccessDenied, REFUSED),
+    (ConfigurationError, WRONG_ARGUMENT),
+    (TransientError, TRANSPORT),
+    (OperatorError, FAILED),
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether the same work can succeed later, also after an operator has mended the store's rights."""
+    return isinstance(error, KafkaException | TransientError | ObjectNotFound | AccessDenied | BucketMissing)
+
+
+def kafka_error(error: BaseException) -> KafkaError:
+    """Return the error that an application gets."""
+    if isinstance(error, KafkaException):
+        found: KafkaError = error.args[0]
+        return found
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+    name = "" if isinstance(error, TieredStorageError) else f"{type(error).__name__}: "
+    return KafkaError(code, f"archive: {name}{error}", retriable=may_pass(error))
+
+
+def refusal(code: int, reason: str) -> KafkaException:
+    """Return the exception of a call that is refused.
+
+    Args:
+        code: of `KafkaError`.
+        reason: one sentence.
+    """
+    return KafkaException(KafkaError(code, reason))
+
+
+def event(topic: str, partition: int, offset: int, error: BaseException) -> Message:
+    """Return an error of a partition as the event that `poll` returns."""
+    return Message(topic=topic, partition=partition, offset=offset, error=kafka_error(error))

@@ -1,0 +1,118 @@
+"""The live part: a `confluent_kafka.Consumer` whose partitions are silent until this package lets them read.
+
+librdkafka's and its binding's traps that this module handles:
+
+- `pause` of a partition that the client has not seen does nothing, in silence. `position` adds it to the client.
+- `pause` after an assign can prevent the start of the fetcher for ever: its request gets a later version than that of
+  the start, which is then outdated (`rd_kafka_toppar_op_serve`). So partitions are paused before they are assigned.
+- The flag outlives unassign and assign. So it is set at each assign.
+- `seek` directly after an assign, or after an out-of-range error, fails with `_STATE`. The fetcher starts a little
+  later in the first case. In the second case it has ended, and only another assign starts it.
+- An assign validates no leader epoch; `seek` does.
+- A call that waits for a broker inside a callback makes the binding forget the outer call. The next callback ends the
+  process (`CallState_get`). No call here waits for a broker.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+Key = tuple[str, int]
+
+# Without an offset a request to the group's coordinator would follow. The log's end is never out of range.
+_PARKED: Final = OFFSET_END
+
+
+class LivePart:
+    """Wraps librdkafka's consumer; used on the application's thread, except where a method has another rule.
+
+    Attributes:
+        consumer: librdkafka's.
+
+    Args:
+        settings: librdkafka's configuration.
+        options: further arguments of `confluent_kafka.Consumer`, as `logger`.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self.consumer = Consumer(dict(settings), **options)
+
+    def park(self, partitions: Iterable[Key], assign: Callable[[list[TopicPartition]], None]) -> None:
+        """Assign partitions so that none of them fetches.
+
+        Args:
+            partitions: to assign.
+            assign: librdkafka's `assign` or `incremental_assign`.
+
+        Raises:
+            KafkaException: from the assign.
+        """
+        parked = [TopicPartition(topic, number, _PARKED) for topic, number in partitions]
+        self.consumer.position(parked)
+        self.consumer.pause(parked)
+        assign(parked)
+
+    def join(self, partition: Key, offset: int, epoch: int | None, *, paused: bool) -> bool:
+        """Continue a parked partition at an offset; return False if its fetcher does not run.
+
+        Args:
+            partition: topic and number.
+            offset: the next one.
+            epoch: of the record before the offset, which the broker compares; None if it is unknown.
+            paused: whether the application paused it.
+
+        Raises:
+            KafkaException: of another kind.
+        """
+        topic, number = partition
+        place = TopicPartition(topic, number, offset)
+        if epoch is not None:
+            place = TopicPartition(topic, number, offset, leader_epoch=epoch)
+        if not self._seek(place):
+            return False
+        if not paused:
+            self.consumer.resume([TopicPartition(*partition)])
+        return True
+
+    def silence(self, partition: Key) -> None:
+        """Stop a partition; records that librdkafka has queued are dropped."""
+        self.consumer.pause([TopicPartition(*partition)])
+
+    def revive(self, partition: Key, all_assigned: Iterable[Key], next_of: Callable[[Key], int]) -> None:
+        """Start the fetcher of a partition again, parked.
+
+        An eager group refuses incremental changes. Then all partitions are assigned again, each at its next offset.
+
+        Args:
+            partition: whose fetcher has ended.
+            all_assigned: all partitions of the consumer.
+            next_of: returns the next offset of a partition.
+        """
+        place = TopicPartition(*partition, _PARKED)
+        try:
+            self.consumer.pause([place])
+            self.consumer.incremental_unassign([place])
+            self.consumer.incremental_assign([place])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            self.consumer.assign([TopicPartition(*each, next_of(each)) for each in all_assigned])
+
+    def _seek(self, place: TopicPartition) -> bool:
+        try:
+            self.consumer.seek(place)
+        except KafkaException as error:
+            if error.args[0].code() in {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS}:
+                return False
+            raise
+        return True
+
+    def consume(self, count: int, seconds: float) -> list[Message]:
+        """Return messages and events; callbacks run in this call."""
+        return self.consumer.consume(count, seconds)
+
+
+def is_reset(error: KafkaError) -> bool:
+    """Return whether an error means that brokers do not have the next offset of a partition."""
+    return error.code() == KafkaError._AUTO_OFFSET_RESET

@@ -1,0 +1,63 @@
+"""Archived records as `confluent_kafka.Message`s.
+
+Its constructor is documented as one for tests, and `commit` and `store_offsets` refuse a subclass. So its use is here
+alone, and a contract test compares every field with those of librdkafka's own messages, for each release.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Message
+
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.decode.arrow_schema import HEADERS, MILLISECONDS
+
+COLUMNS: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", HEADERS)
+_NO_EPOCH: Final = -1
+_NO_LATENCY: Final = -1.0
+# Kafka's types in the column, from Spark's schema: create time 0, log append time 1. librdkafka's are one higher.
+_NO_TIMESTAMP: Final = (0, -1)
+
+
+def messages_of(topic: str, partition: int, rows: pa.RecordBatch, epochs: EpochHistory) -> list[Message]:
+    """Return the messages of rows.
+
+    Args:
+        topic: of the rows.
+        partition: of the rows.
+        rows: with the columns of `COLUMNS`.
+        epochs: which leader epoch wrote which offset.
+    """
+    offsets, times, types, keys, values, headers = (column.to_pylist() for column in rows.columns)
+    stamps = [_NO_TIMESTAMP if kind < 0 else (kind + 1, time) for kind, time in zip(types, times, strict=True)]
+    nones: Any = repeat(None)
+    message: Any = Message
+    return list(
+        map(
+            message,
+            repeat(topic),
+            repeat(partition),
+            offsets,
+            keys,
+            values,
+            map(_headers, headers) if any(headers) else nones,
+            nones,
+            stamps,
+            repeat(_NO_LATENCY),
+            _epochs(offsets, epochs),
+        )
+    )
+
+
+def _headers(of_record: "list[dict[str, Any]] | None") -> list[tuple[str, bytes | None]] | None:
+    return [(each["key"], each["value"]) for each in of_record] if of_record else None
+
+
+def _epochs(offsets: Sequence[int], epochs: EpochHistory) -> Any:
+    first, last = epochs.at(offsets[0]), epochs.at(offsets[-1])
+    if first == last:
+        return repeat(_NO_EPOCH if first is None else first)
+    found = map(epochs.at, offsets)
+    return (_NO_EPOCH if epoch is None else epoch for epoch in found)

@@ -1,0 +1,171 @@
+"""The assigned partitions, their states, and what each holds that the application has not got yet."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from enum import Enum, auto
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import OFFSET_INVALID, Message
+
+from ts_consumer.live import Key
+from ts_consumer.messages import messages_of
+from ts_consumer.prefetch import Prefetch, Reading
+from ts_consumer.resolution import Resolution
+
+_LOT: Final = 500  # messages that are made at once: few enough for caches, and for a seek to drop
+
+
+class State(Enum):
+    """The state of an assigned partition. `Transitions` has the arrows between them."""
+
+    RESOLVE = auto()  # its next offset, and the tier that has it, are looked up
+    HISTORY = auto()  # it is read from the archive, and the live part is silent
+    JOIN = auto()  # the live part seeks to the next offset
+    LIVE = auto()  # the live part reads it
+    WAIT = auto()  # no tier has the next offset yet
+    FAILED = auto()  # it stays where it is, until the application seeks
+
+
+class Assigned:
+    """One assigned partition.
+
+    A new object is made at each assign and each seek. So no answer to a request of an earlier one counts.
+
+    Attributes:
+        key: topic and number.
+        wanted: the offset to begin with, or one of librdkafka's logical offsets.
+        next: the first offset that the application has not got; None before it is known.
+        position: what `position()` returns; None before the application got a record.
+        state: of the partition.
+        is_paused: whether the application paused it.
+        resolving: the look-up that is under way.
+        found: what the last look-up returned.
+        reading: of the archive.
+        retry_at: the monotonic time of the next attempt.
+        has_history: whether the application got records of the archive since the assign or the seek.
+        is_dead: whether the live part's fetcher has ended by an error.
+        joins_by: the monotonic time when a fetcher that has not started is started again.
+        is_refused: whether brokers have refused the next offset.
+        reported: the last error that the application got.
+    """
+
+    def __init__(self, key: Key, wanted: int, *, is_paused: bool = False, is_dead: bool = False) -> None:
+        self.key = key
+        self.wanted = wanted
+        self.next: int | None = wanted if wanted >= 0 else None
+        self.position: int | None = None
+        self.state = State.RESOLVE
+        self.is_paused = is_paused
+        self.resolving: Future[Resolution] | None = None
+        self.found: Resolution | None = None
+        self.reading: Reading | None = None
+        self.retry_at = 0.0
+        self.has_history = False
+        self.is_dead = is_dead
+        self.joins_by = 0.0
+        self.is_refused = False
+        self.reported: str | None = None
+        self._rows: pa.RecordBatch | None = None
+        self._row = 0  # of the first one that the application has not got
+        self._lot: list[Message] = []
+        self._at = 0  # of the same in the lot
+
+    @property
+    def offset_wanted(self) -> int:
+        """The next offset, or the logical one that stands for it."""
+        return self.wanted if self.next is None else self.next
+
+    @property
+    def position_or_invalid(self) -> int:
+        """The position as librdkafka returns it."""
+        return OFFSET_INVALID if self.position is None else self.position
+
+    def take(self, prefetch: Prefetch, count: int) -> list[Message]:
+        """Return the next messages of the archive, at most `count`; empty if none has arrived."""
+        if self._at == len(self._lot):
+            rows = self._rows_left(prefetch)
+            if rows is None or self.reading is None:
+                return []
+            lot = rows.slice(self._row, _LOT)
+            self._lot, self._at = messages_of(*self.key, lot, self.reading.plan.view.epochs), 0
+        taken = self._lot[self._at : self._at + count]
+        self._at += len(taken)
+        self._row += len(taken)
+        self.got(_offset_of(taken[-1]) + 1)
+        return taken
+
+    def take_rows(self, prefetch: Prefetch, count: int) -> pa.RecordBatch | None:
+        """Return the next rows of the archive, at most `count`; None if none has arrived."""
+        rows = self._rows_left(prefetch)
+        if rows is None:
+            return None
+        taken = rows.slice(self._row, count)
+        self._lot, self._at = [], 0
+        self._row += taken.num_rows
+        self.got(taken.column("offset")[taken.num_rows - 1].as_py() + 1)
+        return taken
+
+    def got(self, offset: int) -> None:
+        """Note that the application has everything below an offset."""
+        self.next = self.position = offset
+        self.reported = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the application has all that the reading returned, or its error is next."""
+        is_taken = self._rows is None or self._row == self._rows.num_rows
+        return is_taken and self.reading is not None and self.reading.is_over
+
+    def _rows_left(self, prefetch: Prefetch) -> pa.RecordBatch | None:
+        if self._rows is not None and self._row < self._rows.num_rows:
+            return self._rows
+        if self.reading is None:
+            return None
+        self._rows, self._row = prefetch.take(self.reading), 0
+        return self._rows
+
+
+def _offset_of(message: Message) -> int:
+    offset = message.offset()
+    return OFFSET_INVALID if offset is None else offset
+
+
+class Assignment:
+    """All assigned partitions, by topic and number."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Key, Assigned] = {}
+        self._turn = 0
+
+    def __iter__(self) -> Iterator[Assigned]:
+        return iter(list(self._parts.values()))
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def find(self, key: Key) -> Assigned | None:
+        """Return a partition; None if it is not assigned."""
+        return self._parts.get(key)
+
+    def put(self, part: Assigned) -> None:
+        """Add a partition, or replace it."""
+        self._parts[part.key] = part
+
+    def remove(self, key: Key) -> Assigned | None:
+        """Remove a partition, and return it."""
+        return self._parts.pop(key, None)
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """Topic and number of each, in the order of the assigns."""
+        return list(self._parts)
+
+    def in_turn(self, state: State) -> list[Assigned]:
+        """Return the partitions with a state, another one first each time."""
+        found = [part for part in self._parts.values() if part.state is state]
+        if len(found) > 1:
+            self._turn += 1
+            at = self._turn % len(found)
+            found = found[at:] + found[:at]
+        return found

@@ -1,0 +1,204 @@
+"""Looking up a partition: its next offset, and the tier that has it. A look-up runs on a thread of its own."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED
+
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.errors import DataLoss
+from ts_common.model import TopicPartition
+from ts_consumer.archive_tier import ArchivedPartition, ArchiveTier, HistoryPlan
+from ts_consumer.brokers import Brokers
+from ts_consumer.configuration import GAP_KEY, Configuration, OnGap
+from ts_consumer.errors import NoOffset, SeamRefused
+from ts_consumer.live import Key
+from ts_consumer.modes import Extent, Mode, Way, way_of
+
+_TAIL: Final = -2000  # librdkafka's OFFSET_TAIL(n) is this minus n
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a look-up found.
+
+    Attributes:
+        way: where the next offset is read; never `BELOW`.
+        offset: the next one; None if nothing is known yet (an archive without the partition).
+        plan: what is read of the archive, if that is the way.
+        epoch: the leader epoch of the record before the offset; None if it is unknown.
+        skipped: the number of offsets that no tier has and that are passed over by option.
+    """
+
+    way: Way
+    offset: int | None
+    plan: HistoryPlan | None = None
+    epoch: int | None = None
+    skipped: int = 0
+
+
+class Resolver:
+    """Looks partitions up; used on threads.
+
+    Args:
+        configuration: of the consumer.
+        archive: the archive.
+        brokers: returns what sends requests to brokers; None without brokers.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        archive: ArchiveTier,
+        brokers: Callable[[], Brokers | None],
+    ) -> None:
+        self._configuration = configuration
+        self._archive = archive
+        self._brokers = brokers
+
+    def resolve(self, key: Key, wanted: int, *, has_history: bool, is_refused: bool, epoch: int | None) -> Resolution:
+        """Return the next offset and its tier.
+
+        Args:
+            key: of the partition.
+            wanted: an offset, or one of librdkafka's logical offsets.
+            has_history: whether the application got records of the archive before that offset.
+            is_refused: whether brokers have refused that offset.
+            epoch: the leader epoch of the record before the offset, if an earlier look-up has found it.
+
+        Raises:
+            NoOffset: no tier has it, and `auto.offset.reset` is `error`; or the archive ends below Kafka's log start,
+                and that is an error.
+            SeamRefused: Kafka has another topic of that name than the archive; or brokers refused an offset that is not
+                below their log: an election removed records that the application has.
+            DataLoss: the archive lost the offset, and lost offsets are errors.
+            KafkaException: from a broker.
+            TieredStorageError: from the store.
+        """
+        mode = self._configuration.mode
+        committed_epoch: int | None = None
+        if wanted in {OFFSET_STORED, OFFSET_INVALID}:
+            wanted, committed_epoch = self._committed(key)
+        if (
+            mode is Mode.TIERED_STORAGE_PREFERRED and wanted >= 0 and not is_refused
+        ):  # the archive alone suffices up to its end
+            archived = self._archived(key, has_history=has_history)
+            if archived is not None and archived.extent.start <= wanted < archived.extent.end:
+                with contextlib.suppress(DataLoss):
+                    return Resolution(Way.ARCHIVE, wanted, self._archive.plan(archived, wanted))
+        kafka = self._kafka(key)
+        if is_refused and kafka is not None and wanted >= kafka.start:
+            raise SeamRefused(
+                f"{key[0]} [{key[1]}]: brokers refuse offset {wanted}, and their log has {kafka.start} to {kafka.end}: "
+                "an election removed records that the application has. Seek to continue"
+            )
+        if mode is Mode.KAFKA_PREFERRED and kafka is not None and not has_history and wanted != OFFSET_BEGINNING:
+            offset = self._offset(key, wanted, None, kafka)
+            if offset is not None and offset >= kafka.start:  # this needs no request to the store
+                return Resolution(Way.KAFKA, offset, epoch=committed_epoch if epoch is None else epoch)
+        archived = self._archived(key, has_history=has_history)
+        extent = None if archived is None else archived.extent
+        offset = self._offset(key, wanted, extent, kafka)
+        if offset is None:
+            return Resolution(Way.NOWHERE_YET, None)
+        way = way_of(mode, offset, extent, kafka)
+        if way is Way.BELOW:
+            offset = self._reset(key, offset, extent, kafka)
+            way = way_of(mode, offset, extent, kafka)
+        skipped = 0
+        if way is Way.NOWHERE_YET and kafka is not None and self._configuration.on_gap is not OnGap.WAIT:
+            skipped = kafka.start - offset
+            self._skip(key, offset, kafka)
+            offset, way = kafka.start, Way.KAFKA
+        if way is Way.ARCHIVE and archived is not None:
+            try:
+                return Resolution(way, offset, self._archive.plan(archived, offset))
+            except DataLoss:
+                if kafka is None or offset < kafka.start:
+                    raise
+                way = Way.KAFKA  # brokers still have what the archive lost
+        known = None if archived is None else archived.view.epochs.at(offset - 1)
+        if known is None or known == NO_EPOCH:
+            known = epoch if epoch is not None else committed_epoch
+        return Resolution(way, offset, epoch=known, skipped=skipped)
+
+    def extents(self, key: Key) -> tuple[ArchivedPartition | None, Extent | None]:
+        """Return what the archive and what brokers have of a partition; raise as `resolve`."""
+        return self._archived(key, has_history=False), self._kafka(key)
+
+    def _kafka(self, key: Key) -> Extent | None:
+        brokers = self._brokers()
+        return None if brokers is None or not self._configuration.mode.reads_kafka else brokers.extent(key)
+
+    def _committed(self, key: Key) -> tuple[int, int | None]:
+        """Return the committed offset and its leader epoch; a logical offset without one."""
+        brokers = self._brokers()
+        found = None if brokers is None else brokers.committed(key)
+        if found is not None:
+            return found
+        match self._configuration.reset:
+            case "earliest":
+                return OFFSET_BEGINNING, None
+            case "latest":
+                return OFFSET_END, None
+        raise NoOffset(f"{key[0]} [{key[1]}]: the group has no committed offset, and auto.offset.reset is error")
+
+    def _archived(self, key: Key, *, has_history: bool) -> ArchivedPartition | None:
+        archived = self._archive.look(TopicPartition(*key))
+        brokers = self._brokers()
+        is_alone = brokers is None or not self._configuration.mode.reads_kafka
+        if archived is None or archived.topic_id is None or is_alone or brokers is None:
+            return archived
+        theirs = brokers.topic_id(key[0])
+        if theirs is None or theirs == archived.topic_id:
+            return archived
+        if has_history:
+            raise SeamRefused(
+                f"{key[0]} was created again: the records before this offset are of topic id {archived.topic_id}, and "
+                f"brokers have {theirs}. Seek to a start of the new topic"
+            )
+        log.warning("archive_of_another_topic", topic=key[0], archived=archived.topic_id, brokers=theirs)
+        return None
+
+    def _offset(self, key: Key, wanted: int, archive: Extent | None, kafka: Extent | None) -> int | None:
+        """Return an offset for a logical one; None if no tier has the partition."""
+        if wanted >= 0:
+            return wanted
+        known = [extent for extent in (archive, kafka) if extent is not None]
+        if not known:
+            return None
+        if wanted == OFFSET_BEGINNING:
+            return min(extent.start for extent in known)
+        end = kafka.end if kafka is not None else known[0].end
+        if wanted == OFFSET_END:
+            return end
+        if wanted <= _TAIL:
+            return max(end - (_TAIL - wanted), min(extent.start for extent in known))
+        raise NoOffset(f"{key[0]} [{key[1]}]: {wanted} is no offset")
+
+    def _reset(self, key: Key, offset: int, archive: Extent | None, kafka: Extent | None) -> int:
+        """Return where a partition continues whose next offset both tiers have removed."""
+        reset = self._configuration.reset
+        where = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}.get(reset)
+        found = None if where is None else self._offset(key, where, archive, kafka)
+        if found is None:
+            raise NoOffset(
+                f"{key[0]} [{key[1]}]: offset {offset} was removed from Kafka and from the archive, and "
+                "auto.offset.reset is error"
+            )
+        log.warning("offset_reset", topic=key[0], partition=key[1], offset=offset, policy=reset, to=found)
+        return found
+
+    def _skip(self, key: Key, offset: int, kafka: Extent) -> None:
+        topic, partition = key
+        if self._configuration.on_gap is OnGap.ERROR:
+            raise NoOffset(
+                f"{topic} [{partition}]: the archive ends at offset {offset}, and Kafka's log starts at {kafka.start}. "
+                f"The rest is not shipped yet, or lost; {GAP_KEY} decides"
+            )
+        log.warning("gap_skipped", topic=topic, partition=partition, from_offset=offset, to_offset=kafka.start)

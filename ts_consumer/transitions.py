@@ -1,0 +1,206 @@
+"""The arrows between a partition's states. All of them are in calls of the application.
+
+::
+
+    RESOLVE ---> HISTORY ---> RESOLVE     the archive has the next offset; then, its plan is read to the end
+    RESOLVE ---> JOIN ---> LIVE           Kafka has it
+    RESOLVE ---> WAIT ---> RESOLVE        no tier has it yet
+    LIVE ------> RESOLVE                  Kafka removed it: the only way back
+    any -------> FAILED                   an error that only the application can decide about
+
+A seek, an assign and a revocation replace the partition's object, so nothing of the time before them returns.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+
+import structlog
+from confluent_kafka import Message
+
+from ts_consumer.configuration import Configuration
+from ts_consumer.errors import event, may_pass
+from ts_consumer.live import LivePart
+from ts_consumer.modes import Way
+from ts_consumer.partitions import Assigned, Assignment, State
+from ts_consumer.prefetch import Prefetch
+from ts_consumer.resolution import Resolution, Resolver
+
+_RETRY_SECONDS: Final = 1.0
+_START_SECONDS: Final = 2.0  # of a fetcher
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Passages:
+    """How often something happened, since the consumer was made.
+
+    Attributes:
+        to_history: partitions that began to read the archive.
+        to_live: partitions that began to read Kafka.
+        back: partitions whose next offset Kafka had removed.
+        skipped: offsets that no tier has and that were passed over by option.
+        dropped: live messages that a partition did not want.
+    """
+
+    to_history: int = 0
+    to_live: int = 0
+    back: int = 0
+    skipped: int = 0
+    dropped: int = 0
+
+
+@dataclass
+class Transitions:
+    """Moves partitions from state to state.
+
+    Attributes:
+        configuration: of the consumer.
+        assignment: its partitions.
+        prefetch: reads the archive.
+        resolver: looks partitions up.
+        executor: runs look-ups.
+        live: returns the live part; None without one.
+        passages: what happened so far.
+    """
+
+    configuration: Configuration
+    assignment: Assignment
+    prefetch: Prefetch
+    resolver: Resolver
+    executor: Executor
+    live: Callable[[], LivePart | None]
+    passages: Passages = field(default_factory=Passages)
+
+    def advance(self) -> list[Message]:
+        """Move each partition as far as it can without a wait; return errors for the application."""
+        events: list[Message] = []
+        for part in self.assignment:
+            if part.state in {State.LIVE, State.FAILED}:
+                continue
+            try:
+                self._advance(part)
+            except Exception as error:  # noqa: BLE001  (all become the application's errors)
+                events += self._failed(part, error)
+        return events
+
+    def leave_live(self, part: Assigned) -> None:
+        """Handle that brokers do not have the offset of a partition, and that its fetcher has ended."""
+        part.is_dead = True
+        if part.state is not State.LIVE:
+            return
+        part.state, part.is_refused = State.RESOLVE, True
+
+    def drop(self, part: Assigned) -> None:
+        """Free what a partition holds that is revoked or replaced."""
+        if part.resolving is not None:
+            part.resolving.cancel()
+        if part.reading is not None:
+            self.prefetch.cancel(part.reading)
+            part.reading = None
+
+    def _advance(self, part: Assigned) -> None:
+        if part.state is State.HISTORY:
+            if part.is_read:
+                self._end_of_plan(part)
+            return
+        if part.state is State.WAIT and monotonic() >= part.retry_at:
+            part.state = State.RESOLVE
+        if part.state is State.RESOLVE:
+            self._resolve(part)
+        if part.state is State.JOIN:
+            self._join(part)
+
+    def _resolve(self, part: Assigned) -> None:
+        if part.resolving is None:
+            if monotonic() < part.retry_at:
+                return
+            epoch = None if part.found is None else part.found.epoch
+            part.resolving = self.executor.submit(
+                self.resolver.resolve,
+                part.key,
+                part.offset_wanted,
+                has_history=part.has_history,
+                is_refused=part.is_refused,
+                epoch=epoch,
+            )
+            part.resolving.add_done_callback(lambda _: self._wake())
+        if not part.resolving.done():
+            return
+        resolving, part.resolving = part.resolving, None
+        self._apply(part, resolving.result())
+
+    def _apply(self, part: Assigned, found: Resolution) -> None:
+        topic, partition = part.key
+        if part.is_refused:
+            part.is_refused = False
+            self.passages.back += 1
+        part.found = found
+        self.passages.skipped += found.skipped
+        if found.offset is not None:
+            part.next = found.offset
+        if found.way is Way.KAFKA:
+            part.state = State.JOIN
+        elif found.plan is not None:
+            part.reading = self.prefetch.begin(found.plan)
+            part.state = State.HISTORY
+            part.has_history = True
+            self.passages.to_history += 1
+            self.passages.skipped += sum(loss.end - loss.start for loss in found.plan.losses)
+            for loss in found.plan.losses:
+                log.warning("hole_passed_over", partition=str(loss.partition), reason=str(loss))
+            log.info(
+                "reads_archive", topic=topic, partition=partition, from_offset=found.offset, to_offset=found.plan.end
+            )
+        else:
+            part.state = State.WAIT
+            part.retry_at = monotonic() + self.configuration.refresh_seconds
+
+    def _end_of_plan(self, part: Assigned) -> None:
+        reading = part.reading
+        assert reading is not None  # noqa: S101  (a partition in HISTORY has one)
+        part.reading, part.state = None, State.RESOLVE
+        self.prefetch.cancel(reading)
+        if reading.error is not None:
+            raise reading.error
+        part.next = reading.plan.end
+
+    def _join(self, part: Assigned) -> None:
+        live = self.live()
+        if live is None or part.next is None or part.found is None:
+            return
+        now = monotonic()
+        if part.is_dead or now >= part.joins_by > 0:
+            live.revive(part.key, self.assignment.keys, self._next_of)
+            part.is_dead, part.joins_by = False, now + _START_SECONDS
+        if live.join(part.key, part.next, part.found.epoch, paused=part.is_paused):
+            part.state, part.joins_by = State.LIVE, 0.0
+            self.passages.to_live += 1
+            log.info("reads_kafka", topic=part.key[0], partition=part.key[1], from_offset=part.next)
+        elif part.joins_by == 0:
+            part.joins_by = now + _START_SECONDS
+
+    def _next_of(self, key: tuple[str, int]) -> int:
+        part = self.assignment.find(key)
+        return 0 if part is None or part.next is None else part.next
+
+    def _failed(self, part: Assigned, error: BaseException) -> list[Message]:
+        """Return an error for the application, once; try again later if it may pass."""
+        if may_pass(error):
+            part.retry_at = monotonic() + _RETRY_SECONDS
+            part.state = State.RESOLVE if part.state is not State.JOIN else State.JOIN
+        else:
+            part.state = State.FAILED
+        text = f"{type(error).__name__}: {error}"
+        if part.reported == text:
+            return []
+        part.reported = text
+        log.warning("partition_failed", topic=part.key[0], partition=part.key[1], offset=part.next, reason=text)
+        return [event(*part.key, -1 if part.next is None else part.next, error)]
+
+    def _wake(self) -> None:
+        with self.prefetch.arrived:
+            self.prefetch.arrived.notify_all()
