@@ -20,6 +20,7 @@ _ENDINGS = ("", "_total", "_info", "_bucket", "_sum", "_count")
 _RUNNABLE = {"sh", "bash", "python", "sql"}
 # Pages with blocks for a shell or an interpreter: the test that runs them, or the reason why no test does.
 _RUN_BY = {
+    "docs/consumer.md": "tests/consumer/test_page.py",
     "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/endpoint.md": "tests/endpoint/test_page.py",
     "docs/examples.md": "tests/spark/test_examples.py",
