@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
 
 _OWN_BYTES: Final = 350  # of one committed offset in memory, without its texts
@@ -118,7 +119,7 @@ class GroupOffsets:
         """Commit an offset; return by how many bytes the memory grows."""
         former = self.offsets.get(partition)
         after = max(self.deleted_at, former.time if former is not None else 0)
-        committed = Committed(offset, epoch, max(now, after + 1), metadata)
+        committed = Committed(offset, epoch, min(max(now, after + 1), MAX_INT64), metadata)
         grown = size_of(partition, committed) - (size_of(partition, former) if former is not None else 0)
         self.offsets[partition] = committed
         self.changed.add(partition)

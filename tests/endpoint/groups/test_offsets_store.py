@@ -12,7 +12,7 @@ from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_s
 from tests.endpoint.groups.unsteady_store import UnsteadyStore
 from ts_common.errors import CorruptData, NewerFormat, StoreUnavailable
 from ts_common.model import TopicPartition
-from ts_endpoint.groups.offsets import Committed, Unwritten
+from ts_endpoint.groups.offsets import Committed, GroupOffsets, Unwritten
 from ts_endpoint.groups.offsets_store import OffsetsStore, can_be_stored, decode_offsets, encode_offsets
 
 ORDERS = TopicPartition("orders", 0)
@@ -232,3 +232,14 @@ def test_a_check_whose_write_has_no_response_succeeds(store: OffsetsStore, inner
     inner.silent = 1
     store.check()
     assert list(inner.list("")) == []
+
+
+def test_a_stored_time_that_has_no_later_one_does_not_damage_the_group() -> None:
+    """A commit after it can be read again."""
+    found = GroupOffsets("g")
+    found.read({ORDERS: Committed(1, 0, 2**63 - 1, "")}, "etag")
+
+    found.commit(ORDERS, 2, 0, "", BEGAN)
+    data = encode_offsets("g", found.unwritten().merged({ORDERS: Committed(1, 0, 2**63 - 1, "")}), BEGAN)
+
+    assert decode_offsets(data, "g", KEY)[ORDERS].offset == 2
