@@ -43,15 +43,22 @@ def elect(archive: MadeArchive) -> None:
     archive.commit("t", AFTER, epochs=((4, 0), (6, PARTED)))
 
 
+@pytest.mark.parametrize("how", ["assign", "pattern"])
 def test_e03_a_client_reads_again_from_where_an_election_parted_the_log(
-    archive: MadeArchive, endpoint: Running
+    archive: MadeArchive, endpoint: Running, how: str
 ) -> None:
-    """By itself: the new records from there on, each once, and no record that does not count."""
+    """By itself: the new records from there on, each once, and no record that does not count.
+
+    A client that subscribes to a pattern sends Metadata of all topics only.
+    """
     consumer = Consumer(
         {"bootstrap.servers": endpoint.address, "group.id": "g", "auto.offset.reset": "earliest"}
         | {"topic.metadata.refresh.interval.ms": "1000"}
     )
-    consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
+    if how == "assign":
+        consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
+    else:
+        consumer.subscribe(["^t"])
     found: list[tuple[int | None, bytes | None]] = []
 
     def has(offset: int, value: bytes) -> bool:

@@ -47,5 +47,5 @@ class Gate:
         return self._permissions.may_use(session.user, group) and self._owns(group)
 
     def may_read(self, session: Session, topic: str) -> bool:
-        """Return whether a user may commit and fetch offsets of a topic."""
-        return self._permissions.may_read(session.user, topic)
+        """Return whether a user may commit and fetch offsets of a topic, or of an incarnation `topic~id` of it."""
+        return self._permissions.may_read(session.user, topic.partition("~")[0])

@@ -1,11 +1,13 @@
 """Metadata and DescribeConfigs: which topics and partitions there are, and who serves them.
 
-Metadata of all topics reads no partition. A request that names topics gets the leader epoch of each partition, which
-costs one request for a commit that is not in memory: with it clients notice an election that replaced records.
+A request that names topics gets the leader epoch of each partition, which costs one request for a commit that is not
+in memory: with it clients notice an election that replaced records. Metadata of all topics reads no partition. It has
+the epochs that are in memory: consumers that subscribe to a pattern send no other Metadata.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -69,7 +71,7 @@ class MetadataHandler:
         context = self._context
         listed = await context.archive.topics()
         found = [
-            self._topic(name, None, topic.partitions, {})
+            self._topic(name, None, topic.partitions, partial(context.archive.known_epoch, name))
             for name, topic in sorted(listed.items())
             if context.permissions.may_read(session.user, name)
         ]
@@ -101,7 +103,7 @@ class MetadataHandler:
             # Every client repeats Metadata with this error, as it does while a broker elects a leader.
             return _failed(name, ErrorCode.leader_not_available if code is ErrorCode.kafka_storage_error else code)
         epochs = await self._epochs(topic)
-        return self._topic(name, topic.topic_id, topic.partitions, epochs)
+        return self._topic(name, topic.topic_id, topic.partitions, epochs.__getitem__)
 
     async def _epochs(self, topic: UsedTopic) -> dict[int, int]:
         """Return the leader epoch of each partition."""
@@ -118,7 +120,9 @@ class MetadataHandler:
 
         return dict(zip(numbers, await asyncio.gather(*map(epoch, numbers)), strict=True))
 
-    def _topic(self, name: str, topic_id: str | None, partitions: Iterable[int], epochs: dict[int, int]) -> Values:
+    def _topic(
+        self, name: str, topic_id: str | None, partitions: Iterable[int], epoch_of: Callable[[int], int]
+    ) -> Values:
         leader_of = self._context.nodes.leader_of
 
         def partition(number: int) -> dict[str, Any]:
@@ -126,7 +130,7 @@ class MetadataHandler:
             return {
                 "partition_index": number,
                 "leader_id": leader,
-                "leader_epoch": epochs.get(number, NO_EPOCH),
+                "leader_epoch": epoch_of(number),
                 "replica_nodes": [leader],
                 "isr_nodes": [leader],
                 "offline_replicas": [],

@@ -3,7 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
+from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import PartitionKeys
 from ts_endpoint.topics.catalog import Catalog, ListedTopic, Location, UsedTopic
 from ts_endpoint.topics.partitions import Partition
@@ -23,6 +25,7 @@ class ServedArchive:
         self._catalog = catalog
         self._refresh_seconds = refresh_seconds
         self._partitions: OrderedDict[str, Partition] = OrderedDict()  # by location and prefix
+        self._named: WeakValueDictionary[tuple[str, int], Partition] = WeakValueDictionary()  # those of them, as used
 
     @property
     def used(self) -> int:
@@ -45,11 +48,17 @@ class ServedArchive:
         """Return a partition; None if the archive does not have it. Raise as `Catalog.use`."""
         found = await self._catalog.use(topic)
         keys = None if found is None else found.partitions.get(number)
-        return None if found is None or keys is None else self._kept(found.location, keys)
+        return None if found is None or keys is None else self.of(found, number)
 
     def of(self, topic: UsedTopic, number: int) -> Partition:
         """Return a partition of a topic."""
-        return self._kept(topic.location, topic.partitions[number])
+        found = self._named[topic.name, number] = self._kept(topic.location, topic.partitions[number])
+        return found
+
+    def known_epoch(self, topic: str, number: int) -> int:
+        """Return the leader epoch of a partition that clients use, without a request; -1 if it is not in memory."""
+        partition = self._named.get((topic, number))
+        return NO_EPOCH if partition is None else partition.known_epoch
 
     def _kept(self, location: Location, keys: PartitionKeys) -> Partition:
         name = f"{location.store.location} {keys.prefix}"

@@ -31,6 +31,7 @@ from ts_common.store.contract import ObjectStore
 LISTING_SECONDS: Final = 60.0
 # Aborted transactions are looked up for so many ranges at once: a lookup plans the whole view.
 _RANGES_AT_ONCE: Final = 16
+_OLD: Final = 2  # refresh intervals: a partition that clients fetch is renewed once in each
 # A client that fetches beyond the end has seen a later commit, or is hostile: each such request reads the commit.
 _READS_AT_ONCE: Final = 10
 _READS_PER_SECOND: Final = 5
@@ -154,6 +155,12 @@ class Partition:
     def known(self) -> Snapshot | None:
         """The last snapshot, however old; None before the first."""
         return self._snapshot
+
+    @property
+    def known_epoch(self) -> int:
+        """The leader epoch of the last commit as far as it is in memory and not old; -1 without one."""
+        is_old = monotonic() - self._epoch_read > _OLD * self._refresh_seconds
+        return NO_EPOCH if self._epoch is None or is_old else self._epoch
 
     async def epoch(self) -> int:
         """Return the leader epoch of the last commit, not older than the refresh interval; -1 if it is unknown.

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from tests.endpoint.groups.client import room
 from tests.endpoint.groups.test_admin import OnlyTheirs
 from tests.endpoint.groups.virtual_time import in_virtual_time
+from ts_endpoint.contract import EveryonePermitted
 from ts_endpoint.protocol.versions import SERVED, Api
 
 COMMITS = range(SERVED[Api.OFFSET_COMMIT][0], SERVED[Api.OFFSET_COMMIT][1] + 1)
@@ -152,6 +153,24 @@ async def test_topics_that_a_user_may_not_read_are_refused_or_left_out() -> None
         assert [topic.partitions[0].error_code for topic in found.topics] == refused
         assert [topic.partitions[0].committed_offset for topic in found.topics] == [3, -1]
         assert await anonymous.fetched("a") == {"a-0": 3, "b-0": 2}
+
+
+class OneTopic(EveryonePermitted):
+    """Everyone may read `a`, by its exact name."""
+
+    def may_read(self, user: str | None, topic: str) -> bool:
+        del user
+        return topic == "a"
+
+
+@in_virtual_time
+async def test_a_user_of_a_topic_commits_offsets_of_its_incarnations() -> None:
+    """Whoever may read `a` may read `a~id`, and gets its offsets too; those of `ba~id` are refused."""
+    former = "a~AAAAAAAAAAAAAAAAAAAAAQ"
+    async with room(permissions=OneTopic()) as client:
+        refused = [ErrorCode.none, ErrorCode.topic_authorization_failed]
+        assert await client.commit({f"{former}-0": 5, f"b{former}-0": 6}) == refused
+        assert await client.fetched() == {f"{former}-0": 5}
 
 
 @in_virtual_time

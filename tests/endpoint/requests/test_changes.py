@@ -226,6 +226,44 @@ def test_metadata_of_all_topics_reads_no_partition(tmp_path: Path, monkeypatch: 
     run(read)
 
 
+def test_metadata_of_all_topics_has_the_epochs_of_partitions_in_use(archive: MadeArchive) -> None:
+    """A consumer that subscribes to a pattern sends no other Metadata, and would not notice an election."""
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+
+            async def epoch() -> int:
+                (topic,) = (await call(served, Api.METADATA, metadata_of(None)))["topics"]
+                found: int = topic["partitions"][0]["leader_epoch"]
+                return found
+
+            assert await epoch() == -1
+            await fetch(served, "t", 0)
+            assert await epoch() == 4
+            archive.commit("t", 30, highest_base=20, epochs=((4, 0),), epoch=6)
+            await settled(served)
+            assert await epoch() == 6
+
+    run(read)
+
+
+def test_metadata_of_all_topics_leaves_out_an_epoch_that_is_old(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process can serve the partition by now: a client that has its later epoch would ignore the answer."""
+    now = [100.0]
+    monkeypatch.setattr(partitions, "monotonic", lambda: now[0])
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=10.0) as served:
+            await fetch(served, "t", 0)
+            now[0] += 21.0
+            (topic,) = (await call(served, Api.METADATA, metadata_of(None)))["topics"]
+            assert topic["partitions"][0]["leader_epoch"] == -1
+
+    run(read)
+
+
 def test_unknown_topics_and_partitions_have_the_errors_of_a_broker(archive: MadeArchive) -> None:
     """In Metadata, ListOffsets and Fetch."""
 
