@@ -194,6 +194,7 @@ def test_the_probes_and_the_policy_of_the_endpoint_fit_its_ports() -> None:
         assert READS[kind, name]["spec"]["selector"].items() <= labels.items()
     assert SERVERS["terminationGracePeriodSeconds"] > GRACE_SECONDS + CHECK_SECONDS + DEADLINE_SECONDS
     assert mounts(ENDPOINT)["conf"]["readOnly"]
+    assert SERVERS["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER}), (SERVERS, READS)])

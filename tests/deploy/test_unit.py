@@ -79,3 +79,19 @@ def test_the_example_of_the_endpoints_environment_has_options_that_exist_and_fit
     assert not settled.is_open
     assert int(said["TimeoutStopSec"][0]) > GRACE_SECONDS + CHECK_SECONDS + DEADLINE_SECONDS
     assert allowed_calls(said["SystemCallFilter"]).isdisjoint({"chown", "mount", "setuid", "ptrace", "bpf", "reboot"})
+
+
+def test_the_memory_of_an_endpoint_is_above_the_sum_of_the_page(tmp_path: Path) -> None:
+    """The parts are the defaults of the options; unit and pod have the same limit, and their comments the same sum."""
+    page = (CHECKOUT / "docs" / "endpoint.md").read_text().partition("\n### Memory\n")[2]
+    parts = {name: int(number) for name, number in re.findall(r"^\| (.+) \| (\d+) \|$", page, re.MULTILINE)}
+    total = parts.pop("together")
+    assert sum(parts.values()) == total
+    options = settings_of(["--config", "/conf/prod.properties"], tmp_path).options
+    assert (parts["`--cache-mib`"], parts["`--in-flight-mib`"]) == (options.cache_mib, options.in_flight_mib)
+    pod = (CHECKOUT / "deploy" / "kubernetes" / "endpoint.yaml").read_text()
+    assert settings(ENDPOINT)["MemoryMax"] == ["1G"]
+    assert re.findall(r"memory: (\S+)", pod) == ["1Gi", "1Gi"]
+    assert total < 1024
+    for text in (ENDPOINT.read_text(), pod):
+        assert f": {total}." in text.replace("\n", " ")
