@@ -18,8 +18,8 @@ from ts_endpoint.groups.limits import Limits
 from ts_endpoint.groups.members import MEMBER_BYTES, Answer, Member, Protocols, bytes_of, join_error, sync_error
 from ts_endpoint.groups.rounds import Rounds
 
-# A client's name is part of the ids of its members; Kafka keeps all of it.
-_LONGEST_CLIENT_ID: Final = 255
+# A client's name is part of the ids of its members. Kafka keeps all of it; here `MEMBER_BYTES` has room for names.
+_LONGEST_NAME: Final = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +97,9 @@ class Coordinator:
         """Handle a JoinGroup; `answer` is called now or when the next generation begins."""
         if not self._limits.min_session <= request.session <= self._limits.max_session:
             answer(join_error(ErrorCode.invalid_session_timeout, request.member_id))
+            return
+        if max(len(request.instance or ""), len(request.protocol_type)) > _LONGEST_NAME:
+            answer(join_error(ErrorCode.invalid_request, request.member_id[:_LONGEST_NAME]))
             return
         group = self._groups.get(request.group)
         if group is None and request.member_id:
@@ -249,7 +252,7 @@ class Coordinator:
         return group.members.get(member_id or "")
 
     def _join_new(self, group: Group, request: Join, answer: Answer) -> None:
-        prefix = request.client_id[:_LONGEST_CLIENT_ID] if request.instance is None else request.instance
+        prefix = request.client_id[:_LONGEST_NAME] if request.instance is None else request.instance
         member_id = f"{prefix}-{uuid.uuid4()}"
         former = None if request.instance is None else group.member_of_instance(request.instance)
         if former is not None:
@@ -282,7 +285,7 @@ class Coordinator:
         member = Member(
             member_id,
             request.instance,
-            request.client_id,
+            request.client_id[:_LONGEST_NAME],
             request.host,
             request.session,
             request.rebalance,

@@ -12,7 +12,7 @@ from ts_endpoint.protocol.replies import Values
 Answer = Callable[[Values], None]
 Protocols = tuple[tuple[str, bytes], ...]
 
-MEMBER_BYTES: Final = 1024  # of a member without metadata: the objects of Python, and its ids
+MEMBER_BYTES: Final = 2048  # of a member without metadata: the objects of Python, its ids and names
 _PROTOCOL_BYTES: Final = 160
 
 

@@ -19,6 +19,7 @@ _NULL_PROTOCOL_FROM: Final = 7
 _SKIPS_FROM: Final = 9
 _PROTOCOL_IN_SYNC_FROM: Final = 5
 _SEVERAL_LEAVE_FROM: Final = 3
+_LONGEST_REASON: Final = 255  # as Java's clients cut it
 
 
 class MembershipHandlers:
@@ -107,7 +108,7 @@ class MembershipHandlers:
             return {"error_code": self._coordinator.leave(body.group_id, body.member_id, None, "it left")}
         members = []
         for each in body.members:
-            reason = getattr(each, "reason", None) or "it left"
+            reason = (getattr(each, "reason", None) or "it left")[:_LONGEST_REASON]
             error = self._coordinator.leave(body.group_id, each.member_id, each.group_instance_id, reason)
             members.append(
                 {"member_id": each.member_id, "group_instance_id": each.group_instance_id, "error_code": error}

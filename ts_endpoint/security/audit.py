@@ -104,7 +104,7 @@ class Audit:
 
     def refused_topic(self, session: Session, topic: str) -> None:
         """Record that a connection may not read a topic that it named; one line for a topic."""
-        refused = self._connection(session).refused
+        refused, topic = self._connection(session).refused, topic[:_LONGEST_TEXT]
         if topic not in refused and len(refused) < _MOST_REFUSED_TOPICS:
             refused.add(topic)
             self._write("topic_refused", **self._who(session), topic=topic)

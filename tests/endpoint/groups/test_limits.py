@@ -1,6 +1,7 @@
 """Clients cannot make the process keep more than its limits."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -137,3 +138,27 @@ async def test_a_long_client_id_is_cut_in_the_member_id() -> None:
     async with room() as client:
         long = Client(client.groups, client_id="c" * 30_000)
         assert len((await long.join(version=5)).member_id) < 300
+
+
+@pytest.mark.parametrize("long", [{"instance": "i" * 256}, {"protocol_type": "c" * 256}], ids=["instance", "type"])
+@in_virtual_time
+async def test_long_names_of_a_member_are_refused(long: dict[str, Any]) -> None:
+    """No limit counts them, and a request can have a megabyte; Kafka's clients send at most 249 characters."""
+    async with room() as client:
+        refused = await client.join(**long)
+        accepted = await client.joined(**{name: text[:249] for name, text in long.items()})
+        assert client.groups.numbers().members == 1
+
+    assert (refused.error_code, accepted.error_code) == (ErrorCode.invalid_request, ErrorCode.none)
+
+
+@in_virtual_time
+async def test_a_long_name_of_a_client_is_cut() -> None:
+    """In the id of the member, and in what tools show of it."""
+    async with room() as client:
+        long = Client(client.groups, client_id="c" * 30_000)
+        joined = await long.joined()
+        described = await client.describe()
+
+    assert len(joined.member_id) < 300
+    assert described.members[0].client_id == "c" * 255

@@ -205,6 +205,16 @@ def test_text_of_clients_stays_in_its_line(written: Written) -> None:
     assert "\x1b" not in written.file.read_text()
 
 
+def test_a_long_name_of_a_refused_topic_is_cut(written: Written) -> None:
+    """A request can have a megabyte of it, and each connection has 100 such lines."""
+    session = alice()
+    for number in range(3):
+        written.audit.refused_topic(session, "t" * 1000 + str(number))
+
+    (line,) = written.lines()
+    assert line["topic"] == "t" * 300
+
+
 def test_a_renamed_file_is_created_again(written: Written) -> None:
     """logrotate renames it; no signal is needed. Others cannot read the new file either."""
     written.audit.refused_topic(alice(), "a")
