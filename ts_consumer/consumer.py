@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
 import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -94,6 +95,22 @@ class TieredConsumer:
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` messages and events that arrived within `timeout` seconds. Callbacks run here."""
         return self._part.consume(num_messages, timeout)
+
+    def consume_arrow(self, num_rows: int = 100_000, timeout: float = -1) -> pa.Table:
+        """Return up to `num_rows` rows as an Arrow table, as soon as some arrived; empty if none did in time.
+
+        Its columns are those of this project's readers: key, value, topic, partition, offset, timestamp, timestampType
+        and headers. Positions, stored offsets and seams are those of `consume`. An end of a partition is not reported.
+
+        Args:
+            num_rows: at most.
+            timeout: seconds; below 0 without a limit.
+
+        Raises:
+            KafkaException: an error that `consume` returns as an event. The rows before it were returned.
+            NotImplementedError: in `KAFKA_ONLY`.
+        """
+        return self._part.consume_arrow(num_rows, timeout)
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue an assigned partition at another offset."""

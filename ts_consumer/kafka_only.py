@@ -37,6 +37,10 @@ class KafkaOnly:
         """Return the next message or event."""
         return self._consumer.poll() if timeout is None else self._consumer.poll(timeout)
 
+    def consume_arrow(self, num_rows: int, timeout: float) -> Any:
+        """Refuse: the plain client has no such call."""
+        raise NotImplementedError("consume_arrow() needs a mode that reads the archive; KAFKA_ONLY is the plain client")
+
     def commit(
         self, message: Message | None, offsets: list[TopicPartition] | None, asynchronous: bool
     ) -> list[TopicPartition] | None:

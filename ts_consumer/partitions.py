@@ -35,7 +35,7 @@ class Assigned:
     Attributes:
         key: topic and number.
         wanted: the offset to begin with, or one of librdkafka's logical offsets.
-        next: the first offset that the application has not got; None before it is known.
+        next: the first offset that no call has; None before it is known.
         position: what `position()` returns; None before the application got a record.
         state: of the partition.
         is_paused: whether the application paused it.
@@ -92,7 +92,7 @@ class Assigned:
         taken = self._lot[self._at : self._at + count]
         self._at += len(taken)
         self._row += len(taken)
-        self.got(_offset_of(taken[-1]) + 1)
+        self.next = _offset_of(taken[-1]) + 1
         return taken
 
     def take_rows(self, prefetch: Prefetch, count: int) -> pa.RecordBatch | None:
@@ -103,12 +103,12 @@ class Assigned:
         taken = rows.slice(self._row, count)
         self._lot, self._at = [], 0
         self._row += taken.num_rows
-        self.got(taken.column("offset")[taken.num_rows - 1].as_py() + 1)
+        self.next = taken.column("offset")[taken.num_rows - 1].as_py() + 1
         return taken
 
     def got(self, offset: int) -> None:
         """Note that the application has everything below an offset."""
-        self.next = self.position = offset
+        self.position = offset
         self.reported = None
 
     @property

@@ -1,0 +1,194 @@
+"""Subscriptions and assignments, by the application or by the group's protocol.
+
+A callback's first argument is the application's consumer: the binding's own would bypass this package. The binding
+assigns by itself if a callback assigns nothing, so the callbacks here always do.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from ts_common.model import TopicPartition as Partition
+from ts_consumer.errors import WRONG_ARGUMENT, WRONG_STATE, refusal
+from ts_consumer.live import Key
+from ts_consumer.partitions import Assigned, State
+from ts_consumer.parts import Parts
+
+Callback = Callable[[Any, list[TopicPartition]], None]
+
+
+class Assigning:
+    """Changes the assignment; one call at a time.
+
+    Args:
+        owner: what callbacks get as their first argument.
+        parts: of the consumer.
+    """
+
+    def __init__(self, owner: Any, parts: Parts) -> None:
+        self._owner = owner
+        self._parts = parts
+        self._has_assigned = False  # whether a callback of the application has
+        self._is_eager = False
+
+    def subscribe(
+        self, topics: list[str], on_assign: Callback | None, on_revoke: Callback | None, on_lost: Callback | None
+    ) -> None:
+        """Subscribe to topics.
+
+        Raises:
+            TypeError: a callback is not callable.
+            KafkaException: librdkafka refuses the topics.
+        """
+        for name, callback in (("on_assign", on_assign), ("on_revoke", on_revoke), ("on_lost", on_lost)):
+            if callback is not None and not callable(callback):
+                raise TypeError(f"{name} expects a callable")
+
+        def assigned(_: Any, partitions: list[TopicPartition]) -> None:
+            self._has_assigned = False
+            if on_assign is not None:
+                on_assign(self._owner, partitions)
+            if not self._has_assigned:
+                self._assign_by_protocol(partitions)
+
+        def revoked(_: Any, partitions: list[TopicPartition]) -> None:
+            self._revoke(partitions, on_revoke)
+
+        def lost(_: Any, partitions: list[TopicPartition]) -> None:
+            self._revoke(partitions, on_lost or on_revoke)
+
+        self._parts.open_live().consumer.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
+
+    def unsubscribe(self) -> None:
+        """End the subscription."""
+        if self._parts.live is not None:
+            self._parts.live.consumer.unsubscribe()
+        else:
+            self.drop_all()
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Replace the assignment; each partition begins at its offset, or at the group's."""
+        self._has_assigned = True
+        live, assignment = self._parts.live, self._parts.assignment
+        keys = [key_of(each) for each in partitions]
+        self.drop_all()
+        if live is not None:
+            live.park(keys, live.consumer.assign)
+        for each, key in zip(partitions, keys, strict=True):
+            assignment.put(Assigned(key, each.offset))
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Add partitions to the assignment.
+
+        Raises:
+            KafkaException: one of them is assigned, or the group's protocol is eager.
+        """
+        live, assignment = self._parts.live, self._parts.assignment
+        keys = [key_of(each) for each in partitions]
+        if again := [key for key in keys if assignment.find(key) is not None]:
+            raise refusal(WRONG_STATE, f"{again[0][0]} [{again[0][1]}] is already part of the current assignment")
+        if live is not None:
+            live.park(keys, live.consumer.incremental_assign)
+        self._has_assigned = True
+        for each, key in zip(partitions, keys, strict=True):
+            assignment.put(Assigned(key, each.offset))
+
+    def unassign(self) -> None:
+        """End the assignment."""
+        self._has_assigned = True
+        self.drop_all()
+        if self._parts.live is not None:
+            self._parts.live.consumer.unassign()
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Remove partitions from the assignment.
+
+        Raises:
+            KafkaException: one of them is not assigned, or the group's protocol is eager.
+        """
+        live, assignment = self._parts.live, self._parts.assignment
+        if live is not None:
+            live.consumer.incremental_unassign(partitions)
+        elif missing := [each for each in partitions if assignment.find(key_of(each)) is None]:
+            raise refusal(WRONG_ARGUMENT, f"{missing[0].topic} [{missing[0].partition}] is not assigned")
+        self._has_assigned = True
+        self._drop(map(key_of, partitions))
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Continue an assigned partition at another offset.
+
+        Raises:
+            KafkaException: it is not assigned.
+        """
+        part = self._parts.assignment.find(key_of(partition))
+        if part is None:
+            raise refusal(WRONG_STATE, f"{partition.topic} [{partition.partition}] is not assigned")
+        if self._parts.live is not None and part.state is State.LIVE:
+            self._parts.live.silence(part.key)
+        self._parts.transitions.drop(part)
+        again = Assigned(part.key, partition.offset, is_paused=part.is_paused, is_dead=part.is_dead)
+        self._parts.assignment.put(again)
+
+    def set_paused(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
+        """Hand out nothing of partitions, or again; one that is not assigned changes nothing, as in the binding."""
+        live = self._parts.live
+        for each in partitions:
+            part = self._parts.assignment.find(key_of(each))
+            if part is None:
+                continue
+            part.is_paused = is_paused
+            if part.state is State.LIVE and live is not None:
+                change = live.consumer.pause if is_paused else live.consumer.resume
+                change([TopicPartition(*part.key)])
+
+    def drop_all(self) -> None:
+        """Forget all partitions."""
+        self._drop(self._parts.assignment.keys)
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            part = self._parts.assignment.remove(key)
+            if part is not None:
+                self._parts.transitions.drop(part)
+                self._parts.archive.forget(Partition(*key))
+
+    def _assign_by_protocol(self, partitions: list[TopicPartition]) -> None:
+        if not self._is_eager:
+            try:
+                self.incremental_assign(partitions)
+            except KafkaException as error:
+                self._is_eager = _is_refused(error)  # an eager group refuses incremental changes
+            else:
+                return
+        self.assign(partitions)
+
+    def _revoke(self, partitions: list[TopicPartition], callback: Callback | None) -> None:
+        live = self._parts.live
+        self._has_assigned = False
+        if callback is not None:
+            callback(self._owner, partitions)
+        if self._has_assigned or live is None:
+            return
+        if not self._is_eager:
+            try:
+                live.consumer.incremental_unassign(partitions)
+            except KafkaException as error:
+                self._is_eager = _is_refused(error)
+            else:
+                self._drop(map(key_of, partitions))
+                return
+        live.consumer.unassign()
+        self.drop_all()
+
+
+def key_of(partition: TopicPartition) -> Key:
+    """Return the key of a partition of the binding."""
+    return partition.topic, partition.partition
+
+
+def _is_refused(error: KafkaException) -> bool:
+    """Return True for a change that the group's protocol refuses; raise any other error."""
+    if error.args[0].code() != WRONG_STATE:
+        raise error
+    return True

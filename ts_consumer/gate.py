@@ -1,0 +1,40 @@
+"""One call at a time, as the binding lets one thread at a time into a client.
+
+A callback that runs inside of a call may call again. In asyncio that call can be on another thread. So the caller is
+identified as the binding identifies it: by the identity that `AIOConsumer` sets in a context variable, else by its
+thread.
+"""
+
+import threading
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import cimpl
+
+_binding: Any = cimpl  # which has no public name for it
+_identity = _binding._reentry_identity_var
+
+
+class Gate:
+    """A lock that its holder may enter again, on any thread of the same call chain; a context manager."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holder = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        caller = _identity.get() or threading.get_ident()
+        with self._changed:
+            while self._depth and self._holder != caller:
+                self._changed.wait()
+            self._holder = caller
+            self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._depth -= 1
+            if not self._depth:
+                self._changed.notify()

@@ -1,0 +1,252 @@
+"""Handing out: archived records and live messages, in the order of each partition, until a call has enough.
+
+A callback can run in any wait for the live part. It sees the positions of earlier calls. What this call holds already
+of a partition that the callback revokes is dropped: another member of the group reads it again.
+
+Only the application's calls poll the live part. Otherwise a stuck application would stay a member of its group, and
+callbacks would run on another thread.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
+from ts_consumer.live import Key, is_reset
+from ts_consumer.partitions import Assigned, State
+from ts_consumer.parts import Parts
+
+_SLICE_SECONDS: Final = 0.05  # of a wait for one tier while the other may have something
+_LONG_SLICE_SECONDS: Final = 0.5  # of a wait for Kafka alone
+_LIVE_ROWS: Final = 1000  # live messages that become rows at once
+
+
+@dataclass
+class Tally:
+    """What applications got of one tier.
+
+    Attributes:
+        records: their number.
+    """
+
+    records: int = 0
+
+
+@dataclass
+class _Held:
+    """What a call has so far.
+
+    Attributes:
+        messages: with events.
+        tables: of rows.
+        rows: their number.
+        nexts: the offset after what it has of each partition.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    nexts: dict[Assigned, int] = field(default_factory=dict)
+
+
+class HandOut:
+    """Hands records out; one call at a time.
+
+    Attributes:
+        archive: what it got of the archive.
+        kafka: what it got of Kafka.
+
+    Args:
+        parts: of the consumer.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.archive, self.kafka = Tally(), Tally()
+        self._parts = parts
+        self._events: list[Message] = []  # errors that the next call raises
+
+    def messages(self, count: int, timeout: float) -> list[Message]:
+        """Return up to `count` messages and events.
+
+        Args:
+            count: at least 0.
+            timeout: seconds; below 0 without a limit.
+        """
+        held = _Held()
+        deadline, wait = _deadline(timeout), 0.0
+        while True:
+            self._add_messages(held, count, wait)
+            left = deadline - monotonic()
+            if len(held.messages) >= count or left <= 0:
+                break
+            wait = min(left, self._slice())
+        if self._hand_over(held):
+            return held.messages
+        return [each for each in held.messages if each.error() is not None or self._is_assigned(each, held)]
+
+    def rows(self, count: int, timeout: float) -> pa.Table:
+        """Return up to `count` rows, as soon as there are some; an empty table if none arrived in time.
+
+        Args:
+            count: at least 1.
+            timeout: seconds; below 0 without a limit.
+
+        Raises:
+            KafkaException: an error of a partition, which `poll` would return as an event.
+        """
+        held = _Held()
+        deadline, wait = _deadline(timeout), 0.0
+        while True:
+            if not self._events:
+                self._add_rows(held, count, wait)
+            left = deadline - monotonic()
+            if held.rows or self._events or left <= 0:
+                break
+            wait = min(left, self._slice())
+        if not held.rows and self._events:
+            raise KafkaException(self._events.pop(0).error())
+        is_whole = self._hand_over(held)
+        table = pa.concat_tables(held.tables) if held.tables else EMPTY
+        return table if is_whole else self._of_assigned(table, held)
+
+    def _add_messages(self, held: _Held, count: int, wait: float) -> None:
+        """Add what is there, after at most one wait."""
+        parts = self._parts
+        if self._events:
+            held.messages += self._events
+            self._events = []
+        wait -= self._add_live(held, self._share(count - len(held.messages)), wait)
+        held.messages += parts.transitions.advance()
+        before = len(held.messages)
+        for part in parts.assignment.in_turn(State.HISTORY):
+            while len(held.messages) < count and not part.is_paused:
+                taken = part.take(parts.prefetch, count - len(held.messages))
+                if not taken:
+                    break
+                held.messages += taken
+                self.archive.records += len(taken)
+                held.nexts[part] = part.offset_wanted
+        self._wait(wait, has_new=len(held.messages) > before)
+
+    def _add_rows(self, held: _Held, count: int, wait: float) -> None:
+        parts = self._parts
+        wait -= self._add_live(held, min(self._share(count), _LIVE_ROWS), wait)
+        self._events += [each for each in held.messages if each.error() is not None and not _is_end(each)]
+        live = [each for each in held.messages if each.error() is None]
+        if live:
+            held.tables.append(live_rows(live))
+            held.rows += len(live)
+        held.messages = []
+        self._events += parts.transitions.advance()
+        before = held.rows
+        for part in parts.assignment.in_turn(State.HISTORY):
+            while held.rows < count and not part.is_paused:
+                taken = part.take_rows(parts.prefetch, count - held.rows)
+                if taken is None:
+                    break
+                held.tables.append(table_rows(*part.key, taken))
+                held.rows += taken.num_rows
+                self.archive.records += taken.num_rows
+                held.nexts[part] = part.offset_wanted
+        self._wait(wait, has_new=held.rows > before or bool(self._events))
+
+    def _share(self, count: int) -> int:
+        """Return how many live messages a step may add: a busy topic in Kafka does not stop the archive."""
+        return count // 2 if count > 1 and self._parts.assignment.in_turn(State.HISTORY) else count
+
+    def _add_live(self, held: _Held, count: int, wait: float) -> float:
+        """Add live messages and events; return the seconds that the call could wait."""
+        live, assignment = self._parts.live, self._parts.assignment
+        if live is None:
+            return 0.0
+        has_live = any(part.state is State.LIVE for part in assignment)
+        blocks = wait if has_live or not len(assignment) else 0.0
+        self._sort(live.consume(count, blocks), held)
+        return blocks
+
+    def _sort(self, messages: Iterable[Message], held: _Held) -> None:
+        """Keep the live messages that the application may get now."""
+        transitions = self._parts.transitions
+        for message in messages:
+            part, offset = self._part_of(message), message.offset()
+            if (error := message.error()) is not None:
+                if is_reset(error):
+                    if part is not None:
+                        transitions.leave_live(part)
+                elif part is None or part.state is State.LIVE:
+                    held.messages.append(message)
+            elif part is None or part.state is not State.LIVE or offset is None or offset < part.offset_wanted:
+                transitions.passages.dropped += 1
+            else:
+                part.next = held.nexts[part] = offset + 1
+                self.kafka.records += 1
+                held.messages.append(message)
+
+    def _wait(self, seconds: float, *, has_new: bool) -> None:
+        """Wait for the archive, unless something has arrived since the look."""
+        if has_new or seconds <= 0 or self._has_arrived():
+            return
+        with self._parts.prefetch.arrived:
+            self._parts.prefetch.arrived.wait(seconds)
+
+    def _has_arrived(self) -> bool:
+        for part in self._parts.assignment:
+            reading, resolving = part.reading, part.resolving
+            if reading is not None and not part.is_paused and (reading.buffered or reading.is_over):
+                return True
+            if resolving is not None and resolving.done():
+                return True
+        return False
+
+    def _slice(self) -> float:
+        settled = {State.LIVE, State.FAILED}
+        is_live = all(part.state in settled for part in self._parts.assignment)
+        return _LONG_SLICE_SECONDS if is_live else _SLICE_SECONDS
+
+    def _hand_over(self, held: _Held) -> bool:
+        """Move the positions, and store them for the next commit.
+
+        Returns:
+            whether all partitions are still assigned; the records of others are dropped.
+        """
+        parts = self._parts
+        assigned = {part: offset for part, offset in held.nexts.items() if parts.assignment.find(part.key) is part}
+        for part, offset in assigned.items():
+            part.got(offset)
+        if assigned and parts.live is not None and parts.configuration.stores_offsets:
+            stored = [TopicPartition(*part.key, offset) for part, offset in assigned.items()]
+            parts.live.consumer.store_offsets(offsets=stored)
+        return len(assigned) == len(held.nexts)
+
+    def _is_assigned(self, message: Message, held: _Held) -> bool:
+        part = self._part_of(message)
+        return part is not None and part in held.nexts
+
+    def _of_assigned(self, table: pa.Table, held: _Held) -> pa.Table:
+        """Return the rows of partitions that are still assigned."""
+        keys = {part.key for part in held.nexts if self._parts.assignment.find(part.key) is part}
+        places = zip(table.column("topic").to_pylist(), table.column("partition").to_pylist(), strict=True)
+        return table.filter(pa.array([place in keys for place in places], pa.bool_()))
+
+    def _part_of(self, message: Message) -> Assigned | None:
+        topic, number = message.topic(), message.partition()
+        return None if topic is None or number is None else self._parts.assignment.find(_key(topic, number))
+
+
+def _key(topic: str, number: int) -> Key:
+    return topic, number
+
+
+def _deadline(timeout: float) -> float:
+    return inf if timeout < 0 else monotonic() + timeout
+
+
+def _is_end(message: Message) -> bool:
+    """Return whether an event is the end of a partition, which a table does not show."""
+    error = message.error()
+    return error is not None and error.name() == "_PARTITION_EOF"
