@@ -4,6 +4,9 @@ A group is read when it is first used. Commits are accepted at once and written 
 killed loses the commits since then, and its clients read some records again. A store that does not respond delays the
 writes. Clients are not affected, but for a request that needs a group that was not read yet: it gets
 COORDINATOR_LOAD_IN_PROGRESS, and the client repeats it. "No committed offset" would be a wrong answer.
+
+A process may not notice that another one owned a group for a while, because only the other one found it down. So what
+was read from the store is read again after half a minute, when a client fetches offsets.
 """
 
 import asyncio
@@ -109,22 +112,26 @@ class Keeper:
         """
         while True:
             found = self._groups.get(group)
-            if found is not None and found.is_loaded:
-                found.used = self._loop.time()
+            now = self._loop.time()
+            is_loaded = found is not None and found.is_loaded
+            if found is not None and is_loaded and not self._is_old(found):
+                found.used = now
                 return found
             if self._store is None:
                 return found or GroupOffsets(group, is_loaded=True)
             if found is not None:
                 found.is_released = False
             reading = self._reads.get(group)
-            now = self._loop.time()
             if now >= deadline or (reading is None and now < self._paused_until):
+                if found is not None and is_loaded:  # old, and the store is away
+                    found.used = now
+                    return found
                 raise NotReadable(ErrorCode.coordinator_load_in_progress)
             if reading is None:
                 reading = self._reads[group] = self._loop.create_task(self._read(group, self._store))
             await asyncio.wait({reading}, timeout=deadline - now)
             error = reading.result() if reading.done() else None
-            if error is not None:
+            if error is not None and (not is_loaded or error is not ErrorCode.coordinator_load_in_progress):
                 raise NotReadable(error)
 
     def commit(self, group: str, commits: Sequence[tuple[TopicPartition, int, int, str]]) -> list[ErrorCode]:
@@ -234,7 +241,7 @@ class Keeper:
         if found is None:
             found = self._groups[group] = GroupOffsets(group)
         self._adopt(found, lambda: found.read(stored.offsets, stored.etag))
-        found.used = self._loop.time()
+        found.used = found.seen = self._loop.time()
         self._make_room(kept=found)
         return None
 
@@ -281,8 +288,13 @@ class Keeper:
         what = each.unwritten()
         stored = await self._run(lambda: store.write(what))
         self._adopt(each, lambda: each.written(what, stored.offsets, stored.etag))
+        each.seen = self._loop.time()
         if each.is_written and (each.is_released or not each.offsets):
             self._drop(each)
+
+    def _is_old(self, each: GroupOffsets) -> bool:
+        """Return whether another process can have written what this one does not have."""
+        return self._store is not None and each.is_written and self._loop.time() - each.seen >= self._limits.flush
 
     def _adopt(self, each: GroupOffsets, change: Callable[[], None]) -> None:
         before = each.bytes

@@ -92,6 +92,7 @@ class GroupOffsets:
         is_released: whether another process owns the group now.
         bytes: about how many bytes of memory the offsets need.
         used: time of the event loop: last use.
+        seen: time of the event loop: `offsets` had what the store has.
     """
 
     group: str
@@ -104,6 +105,7 @@ class GroupOffsets:
     is_released: bool = False
     bytes: int = 0
     used: float = 0.0
+    seen: float = 0.0
 
     @property
     def is_written(self) -> bool:

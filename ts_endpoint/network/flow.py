@@ -14,8 +14,8 @@ from ts_endpoint.contract import Session
 _BURST_SECONDS: Final = 1.0  # a user who was idle may send the bytes of this time at once
 _LONGEST_MUTE_SECONDS: Final = 30.0
 _MOST_USERS: Final = 10_000
-# Replies that no handler reserved, and single record batches above the limit, may use as much as the reserved ones.
-_MOST_LIMITS: Final = 2
+# Replies that are not reserved, and single record batches above the limit, may use a quarter of it in addition.
+_MOST_LIMITS: Final = 1.25
 _SMALL_REPLY: Final = 64 << 10  # the limit of connections bounds these
 
 
@@ -130,7 +130,7 @@ class BytesInFlight:
         self._set(session, 0)
 
     def in_the_way(self, session: Session, size: int) -> Session | None:
-        """Return the connection with the largest reply, if a further one would exceed twice the limit; else None.
+        """Return the connection with the largest reply, if a further one would exceed 1.25 of the limit; else None.
 
         Args:
             session: of the further reply; it is returned if no other reply is as large.

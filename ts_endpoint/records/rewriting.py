@@ -32,7 +32,7 @@ from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch
 
 BATCH_BYTES: Final = 1 << 20
 _LOT_ROWS: Final = 4096  # of one decoded lot: a client may want few of them
-_MOST_DECODED: Final = 32 << 20  # of one batch; a copy of each record is made for each step
+_MOST_DECODED: Final = 16 << 20  # of one batch; a copy of each record is made for each step
 _COLUMNS: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", HEADERS)
 
 
@@ -92,7 +92,7 @@ def rewrite(
 
     Raises:
         CorruptData: a copy is damaged; with `tolerant` only if no copy holds `start` intact.
-        BatchTooLarge: a stored batch has, or decompresses to, more than 32 MiB.
+        BatchTooLarge: a stored batch has, or decompresses to, more than 16 MiB.
         ObjectNotFound: retention deleted an object since the range was planned.
         StoreUnavailable, AccessDenied: from the store.
     """

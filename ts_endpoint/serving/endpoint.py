@@ -44,7 +44,7 @@ log = structlog.get_logger("ts_endpoint")
 _MIB: Final = 1 << 20
 _SMALL_REQUESTS: Final = 16  # threads for lists, commits and offsets
 _SEGMENT_READS: Final = 32  # threads for bytes of segments
-_REWRITES: Final = 2  # threads that decode batches: a small batch can need much memory
+_REWRITES: Final = 1  # threads that decode batches: a small batch can need much memory
 GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
 _HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
 

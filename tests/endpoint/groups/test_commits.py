@@ -165,7 +165,7 @@ class OneTopic(EveryonePermitted):
 
 @in_virtual_time
 async def test_a_user_of_a_topic_commits_offsets_of_its_incarnations() -> None:
-    """Whoever may read `a` may read `a~id`, and gets its offsets too; those of `ba~id` are refused."""
+    """A user of `a` may read `a~id`, and gets its offsets too; those of `ba~id` are refused."""
     former = "a~AAAAAAAAAAAAAAAAAAAAAQ"
     async with room(permissions=OneTopic()) as client:
         refused = [ErrorCode.none, ErrorCode.topic_authorization_failed]

@@ -254,6 +254,33 @@ async def test_a_group_that_comes_back_is_read_again(store: UnsteadyStore, first
 
 
 @in_virtual_time
+async def test_commits_of_an_owner_that_this_process_did_not_notice_are_read(store: UnsteadyStore) -> None:
+    """Only the other process found this one down. Its clients come back, and do not begin at the older offset."""
+    async with room(store) as client:
+        await client.commit({"orders-0": 50})
+        await client.groups.flush()
+        assert await client.fetched() == {"orders-0": 50}
+        async with room(store) as other:
+            assert await other.fetched() == {"orders-0": 50}
+            await other.commit({"orders-0": 100})
+        await asyncio.sleep(31)
+        assert await client.fetched() == {"orders-0": 100}
+
+
+@in_virtual_time
+async def test_offsets_in_memory_serve_while_the_store_is_away(store: UnsteadyStore) -> None:
+    """Also when they would be read again."""
+    async with room(store) as client:
+        await client.commit({"orders-0": 50})
+        await client.groups.flush()
+        assert await client.fetched() == {"orders-0": 50}
+        await asyncio.sleep(60)
+        store.is_away = True
+        assert await client.fetched() == {"orders-0": 50}
+        store.is_away = False
+
+
+@in_virtual_time
 async def test_a_group_that_returns_during_its_last_write_is_read_again(store: UnsteadyStore) -> None:
     """The write of the loss had not ended, and the other owner has committed since then."""
     owner = Owner()

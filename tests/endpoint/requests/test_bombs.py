@@ -45,7 +45,7 @@ def test_a_batch_that_decompresses_to_very_much_is_not_decoded(tmp_path: Path) -
     assert error is ErrorCode.message_too_large
     assert offsets == [*range(8), *range(10, 20)]
     (line,) = [each for each in logs if each["event"] == "fetch_failed"]
-    assert "the endpoint decodes at most 33554432: read it with `tsctl cat` or Spark" in line["reason"]
+    assert "the endpoint decodes at most 16777216: read it with `tsctl cat` or Spark" in line["reason"]
 
 
 def test_rewritten_batches_have_a_limit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
