@@ -95,6 +95,7 @@ def test_the_pages_of_a_process_tell_what_it_serves(endpoint: Running) -> None:
     assert endpoint.metric('ts_endpoint_store_requests_total{operation="list"}') >= 1
     assert endpoint.metric("ts_endpoint_store_received_bytes_total") > 1000
     assert endpoint.metric("ts_endpoint_fetch_seconds_count") >= 1
+    assert endpoint.metric("ts_endpoint_offset_limit_bytes") == 64 << 20
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class GroupNumbers:
         rebalances: generations that began with a member, since the start.
         commits: offsets that were committed, since the start.
         offset_bytes: about how many bytes of memory committed offsets need.
+        offset_limit_bytes: limit of these bytes.
         unwritten_groups: groups with commits that the store does not have.
         flush_failures: writes of a group that failed, since the start.
         read_failures: reads of a group, or lists of groups, that failed, since the start.
@@ -48,6 +49,7 @@ class GroupNumbers:
     rebalances: int
     commits: int
     offset_bytes: int
+    offset_limit_bytes: int
     unwritten_groups: int
     flush_failures: int
     read_failures: int
@@ -104,6 +106,7 @@ class Groups:
             rebalances=self._coordinator.rebalances,
             commits=self._keeper.commits,
             offset_bytes=self._keeper.bytes,
+            offset_limit_bytes=self._limits.offset_bytes,
             unwritten_groups=self._keeper.unwritten,
             flush_failures=self._keeper.flush_failures,
             read_failures=self._keeper.read_failures,

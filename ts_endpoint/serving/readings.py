@@ -79,6 +79,8 @@ def readings(
         "group_members": lambda: groups().members,
         "group_rebalances": lambda: groups().rebalances,
         "offset_commits": lambda: groups().commits,
+        "offset_bytes": lambda: groups().offset_bytes,
+        "offset_limit_bytes": lambda: groups().offset_limit_bytes,
         "offset_unwritten_groups": lambda: groups().unwritten_groups,
         "offset_flush_failures": lambda: groups().flush_failures,
         "offset_read_failures": lambda: groups().read_failures,

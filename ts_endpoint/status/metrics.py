@@ -100,6 +100,12 @@ FAMILIES: Final = (
     Family("group_members", "gauge", "Members of groups."),
     Family("group_rebalances", "counter", "Generations of groups that began with a member."),
     Family("offset_commits", "counter", "Offsets that groups committed."),
+    Family(
+        "offset_bytes",
+        "gauge",
+        "About how many bytes of memory committed offsets need; at the limit a commit gets INVALID_COMMIT_OFFSET_SIZE.",
+    ),
+    Family("offset_limit_bytes", "gauge", "Limit of the bytes of committed offsets in memory."),
     Family("offset_unwritten_groups", "gauge", "Groups with commits that the store does not have."),
     Family("offset_flush_failures", "counter", "Offsets of a group that could not be written; they are kept."),
     Family(
