@@ -19,22 +19,22 @@ class Gate:
     """A lock that its holder may enter again, on any thread of the same call chain; a context manager."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # which another thread of the chain may release
         self._holder = 0
         self._depth = 0
 
     def __enter__(self) -> None:
         caller = _identity.get() or threading.get_ident()
-        with self._changed:
-            while self._depth and self._holder != caller:
-                self._changed.wait()
-            self._holder = caller
+        if self._holder == caller:  # no other caller can make this true
             self._depth += 1
+            return
+        self._lock.acquire()
+        self._holder, self._depth = caller, 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._changed:
-            self._depth -= 1
-            if not self._depth:
-                self._changed.notify()
+        self._depth -= 1
+        if not self._depth:
+            self._holder = 0
+            self._lock.release()

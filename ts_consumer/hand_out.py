@@ -7,7 +7,6 @@ Only the application's calls poll the live part. Otherwise a stuck application w
 callbacks would run on another thread.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
@@ -17,7 +16,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
-from ts_consumer.live import Key, is_reset
+from ts_consumer.live import is_reset
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
 
@@ -69,6 +68,9 @@ class HandOut:
         self.archive, self.kafka = Tally(), Tally()
         self._parts = parts
         self._events: list[Message] = []  # errors that the next call raises
+        self._unstored: dict[Assigned, int] = {}
+        self._current: Assigned | None = None  # the partition of the last message of the archive
+        self._looked_at = 0.0  # when the live part was polled
 
     def messages(self, count: int, timeout: float) -> list[Message]:
         """Return up to `count` messages and events.
@@ -88,6 +90,27 @@ class HandOut:
         if self._hand_over(held):
             return held.messages
         return [each for each in held.messages if each.error() is not None or self._is_assigned(each, held)]
+
+    def message(self, timeout: float) -> Message | None:
+        """Return the next message or event; None if no one arrived in time.
+
+        Args:
+            timeout: seconds; below 0 without a limit.
+        """
+        part = self._current
+        if part is not None and monotonic() < self._looked_at + _SLICE_SECONDS:
+            is_same = (
+                part.state is State.HISTORY and not part.is_paused and self._parts.assignment.find(part.key) is part
+            )
+            message = part.take_one() if is_same else None
+            if message is not None:
+                self._unstored[part] = offset = part.offset_wanted
+                part.got(offset)
+                self.archive.records += 1
+                return message
+        found = self.messages(1, timeout)
+        self._current = self._part_of(found[0]) if found else None
+        return found[0] if found else None
 
     def rows(self, count: int, timeout: float) -> pa.Table:
         """Return up to `count` rows, as soon as there are some; an empty table if none arrived in time.
@@ -162,30 +185,69 @@ class HandOut:
     def _add_live(self, held: _Held, count: int, wait: float) -> float:
         """Add live messages and events; return the seconds that the call could wait."""
         live, assignment = self._parts.live, self._parts.assignment
+        self._looked_at = monotonic()
         if live is None:
             return 0.0
         has_live = any(part.state is State.LIVE for part in assignment)
         blocks = wait if has_live or not len(assignment) else 0.0
+        if self._unstored:
+            self.store()
         self._sort(live.consume(count, blocks), held)
         return blocks
 
-    def _sort(self, messages: Iterable[Message], held: _Held) -> None:
-        """Keep the live messages that the application may get now."""
+    def _sort(self, messages: list[Message], held: _Held) -> None:
+        """Keep the live messages that the application may get now.
+
+        A message of a partition that is not live is dropped, and one below the next offset. Neither can be there once a
+        message of each partition has passed this check, so whole lots are accepted then.
+        """
+        if messages and not self._accept_all(messages, held):
+            for message in messages:
+                self._sort_one(message, held)
+
+    def _accept_all(self, messages: list[Message], held: _Held) -> bool:
+        """Accept a lot if it has nothing but records of partitions that are live for a while."""
+        if any(map(Message.error, messages)):
+            return False
+        assignment, keys = self._parts.assignment, list(map(Message.partition, messages))
+        topics = list(map(Message.topic, messages)) if len(assignment.topics) > 1 else [messages[0].topic()]
+        places = set(zip(topics, keys, strict=True)) if len(topics) > 1 else {(topics[0], key) for key in set(keys)}
+        parts = [self._find(*place) for place in places]
+        if not all(part is not None and part.state is State.LIVE and not part.is_fresh for part in parts):
+            return False
+        backwards = messages[::-1] if len(parts) > 1 else messages[-1:]
+        for message in backwards:
+            part = self._part_of(message)
+            if part in parts:
+                parts.remove(part)
+                self._note(part, message, held)
+                if not parts:
+                    break
+        self.kafka.records += len(messages)
+        held.messages += messages
+        return True
+
+    def _sort_one(self, message: Message, held: _Held) -> None:
         transitions = self._parts.transitions
-        for message in messages:
-            part, offset = self._part_of(message), message.offset()
-            if (error := message.error()) is not None:
-                if is_reset(error):
-                    if part is not None:
-                        transitions.leave_live(part)
-                elif part is None or part.state is State.LIVE:
-                    held.messages.append(message)
-            elif part is None or part.state is not State.LIVE or offset is None or offset < part.offset_wanted:
-                transitions.passages.dropped += 1
-            else:
-                part.next = held.nexts[part] = offset + 1
-                self.kafka.records += 1
+        part, offset = self._part_of(message), message.offset()
+        if (error := message.error()) is not None:
+            if is_reset(error):
+                if part is not None:
+                    transitions.leave_live(part)
+            elif part is None or part.state is State.LIVE:
                 held.messages.append(message)
+        elif part is None or part.state is not State.LIVE or offset is None or offset < part.offset_wanted:
+            transitions.passages.dropped += 1
+        else:
+            part.is_fresh = False
+            self._note(part, message, held)
+            self.kafka.records += 1
+            held.messages.append(message)
+
+    def _note(self, part: Assigned | None, message: Message, held: _Held) -> None:
+        offset = message.offset()
+        if part is not None and offset is not None:
+            part.next = held.nexts[part] = offset + 1
 
     def _wait(self, seconds: float, *, has_new: bool) -> None:
         """Wait for the archive, unless something has arrived since the look."""
@@ -209,7 +271,7 @@ class HandOut:
         return _LONG_SLICE_SECONDS if is_live else _SLICE_SECONDS
 
     def _hand_over(self, held: _Held) -> bool:
-        """Move the positions, and store them for the next commit.
+        """Move the positions; `store` stores them for the next commit.
 
         Returns:
             whether all partitions are still assigned; the records of others are dropped.
@@ -218,10 +280,18 @@ class HandOut:
         assigned = {part: offset for part, offset in held.nexts.items() if parts.assignment.find(part.key) is part}
         for part, offset in assigned.items():
             part.got(offset)
-        if assigned and parts.live is not None and parts.configuration.stores_offsets:
-            stored = [TopicPartition(*part.key, offset) for part, offset in assigned.items()]
-            parts.live.consumer.store_offsets(offsets=stored)
+        self._unstored |= assigned
         return len(assigned) == len(held.nexts)
+
+    def store(self) -> None:
+        """Store the positions for the next commit: before what can commit, and before the next look at Kafka."""
+        unstored, self._unstored = self._unstored, {}
+        live, assignment = self._parts.live, self._parts.assignment
+        if live is None or not self._parts.configuration.stores_offsets:
+            return
+        stored = [TopicPartition(*part.key, at) for part, at in unstored.items() if assignment.find(part.key) is part]
+        if stored:
+            live.consumer.store_offsets(offsets=stored)
 
     def _is_assigned(self, message: Message, held: _Held) -> bool:
         part = self._part_of(message)
@@ -234,12 +304,10 @@ class HandOut:
         return table.filter(pa.array([place in keys for place in places], pa.bool_()))
 
     def _part_of(self, message: Message) -> Assigned | None:
-        topic, number = message.topic(), message.partition()
-        return None if topic is None or number is None else self._parts.assignment.find(_key(topic, number))
+        return self._find(message.topic(), message.partition())
 
-
-def _key(topic: str, number: int) -> Key:
-    return topic, number
+    def _find(self, topic: str | None, number: int | None) -> Assigned | None:
+        return None if topic is None or number is None else self._parts.assignment.find((topic, number))
 
 
 def _deadline(timeout: float) -> float:

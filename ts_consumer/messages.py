@@ -5,9 +5,10 @@ alone, and a contract test compares every field with those of librdkafka's own m
 """
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
@@ -15,6 +16,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.decode.arrow_schema import HEADERS, MILLISECONDS
 
 COLUMNS: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", HEADERS)
+_OFFSET_BYTES: Final = 4  # of Arrow's binary columns
 _NO_EPOCH: Final = -1
 _NO_LATENCY: Final = -1.0
 # Kafka's types in the column, from Spark's schema: create time 0, log append time 1. librdkafka's are one higher.
@@ -30,8 +32,12 @@ def messages_of(topic: str, partition: int, rows: pa.RecordBatch, epochs: EpochH
         rows: with the columns of `COLUMNS`.
         epochs: which leader epoch wrote which offset.
     """
-    offsets, times, types, keys, values, headers = (column.to_pylist() for column in rows.columns)
-    stamps = [_NO_TIMESTAMP if kind < 0 else (kind + 1, time) for kind, time in zip(types, times, strict=True)]
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    offsets = columns["offset"].to_numpy().tolist()
+    times = columns[MILLISECONDS].to_numpy().tolist()
+    kinds = columns["timestampType"].to_numpy().tolist()
+    headers = columns[HEADERS]
+    stamps = [(kind + 1, time) if kind >= 0 else _NO_TIMESTAMP for kind, time in zip(kinds, times, strict=True)]
     nones: Any = repeat(None)
     message: Any = Message
     return list(
@@ -40,15 +46,28 @@ def messages_of(topic: str, partition: int, rows: pa.RecordBatch, epochs: EpochH
             repeat(topic),
             repeat(partition),
             offsets,
-            keys,
-            values,
-            map(_headers, headers) if any(headers) else nones,
+            _texts(columns["key"]),
+            _texts(columns["value"]),
+            nones if headers.null_count == len(headers) else map(_headers, headers.to_pylist()),
             nones,
             stamps,
             repeat(_NO_LATENCY),
             _epochs(offsets, epochs),
         )
     )
+
+
+def _texts(column: Any) -> list[bytes | None]:
+    """Return the values of a binary column: by slices, which are four times as fast as `to_pylist`."""
+    ends = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * _OFFSET_BYTES).tolist()
+    data = column.buffers()[2]
+    first = ends[0]
+    text = data.slice(first, ends[-1] - first).to_pybytes() if data is not None else b""
+    found: list[bytes | None] = [text[start - first : end - first] for start, end in pairwise(ends)]
+    if column.null_count:
+        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+            found[row] = None
+    return found
 
 
 def _headers(of_record: "list[dict[str, Any]] | None") -> list[tuple[str, bytes | None]] | None:

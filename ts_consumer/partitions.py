@@ -44,6 +44,7 @@ class Assigned:
         reading: of the archive.
         retry_at: the monotonic time of the next attempt.
         has_history: whether the application got records of the archive since the assign or the seek.
+        is_fresh: whether no live message was accepted since the live part joined.
         is_dead: whether the live part's fetcher has ended by an error.
         joins_by: the monotonic time when a fetcher that has not started is started again.
         is_refused: whether brokers have refused the next offset.
@@ -64,6 +65,7 @@ class Assigned:
         self.has_history = False
         self.is_dead = is_dead
         self.joins_by = 0.0
+        self.is_fresh = True
         self.is_refused = False
         self.reported: str | None = None
         self._rows: pa.RecordBatch | None = None
@@ -111,6 +113,16 @@ class Assigned:
         self.position = offset
         self.reported = None
 
+    def take_one(self) -> Message | None:
+        """Return the next message of the archive if it is there at once."""
+        if self._at == len(self._lot):
+            return None
+        message = self._lot[self._at]
+        self._at += 1
+        self._row += 1
+        self.next = _offset_of(message) + 1
+        return message
+
     @property
     def is_read(self) -> bool:
         """Whether the application has all that the reading returned, or its error is next."""
@@ -132,11 +144,16 @@ def _offset_of(message: Message) -> int:
 
 
 class Assignment:
-    """All assigned partitions, by topic and number."""
+    """All assigned partitions, by topic and number.
+
+    Attributes:
+        topics: of the partitions.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[Key, Assigned] = {}
         self._turn = 0
+        self.topics: set[str] = set()
 
     def __iter__(self) -> Iterator[Assigned]:
         return iter(list(self._parts.values()))
@@ -151,10 +168,13 @@ class Assignment:
     def put(self, part: Assigned) -> None:
         """Add a partition, or replace it."""
         self._parts[part.key] = part
+        self.topics.add(part.key[0])
 
     def remove(self, key: Key) -> Assigned | None:
         """Remove a partition, and return it."""
-        return self._parts.pop(key, None)
+        part = self._parts.pop(key, None)
+        self.topics = {topic for topic, _ in self._parts}
+        return part
 
     @property
     def keys(self) -> Sequence[Key]:

@@ -44,8 +44,7 @@ class Tiers:
         """Return the next message or event; None if no one arrived in time."""
         with self._gate:
             self._check_open()
-            found = self.hand_out.messages(1, -1.0 if timeout is None else timeout)
-        return found[0] if found else None
+            return self.hand_out.message(-1.0 if timeout is None else timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` messages and events that arrived in time."""
@@ -175,7 +174,10 @@ class Tiers:
             given["message"] = message
         if offsets is not None:
             given["offsets"] = offsets
-        found: list[TopicPartition] | None = self.of_group().commit(**given)
+        consumer = self.of_group()
+        with self._gate:
+            self.hand_out.store()
+        found: list[TopicPartition] | None = consumer.commit(**given)
         return found
 
     def get_watermark_offsets(
@@ -218,6 +220,7 @@ class Tiers:
                 return
             try:
                 if self.parts.live is not None:
+                    self.hand_out.store()
                     self.parts.live.consumer.close()  # callbacks run, and stored offsets are committed
             finally:
                 self._is_closed = True

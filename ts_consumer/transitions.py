@@ -177,7 +177,7 @@ class Transitions:
             live.revive(part.key, self.assignment.keys, self._next_of)
             part.is_dead, part.joins_by = False, now + _START_SECONDS
         if live.join(part.key, part.next, part.found.epoch, paused=part.is_paused):
-            part.state, part.joins_by = State.LIVE, 0.0
+            part.state, part.joins_by, part.is_fresh = State.LIVE, 0.0, True
             self.passages.to_live += 1
             log.info("reads_kafka", topic=part.key[0], partition=part.key[1], from_offset=part.next)
         elif part.joins_by == 0:

@@ -43,7 +43,7 @@ def test_the_constructor_sets_what_that_of_the_plain_client_sets() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, pytest.param(Mode.TIERED_STORAGE_ONLY, marks=pytest.mark.full)])
 def test_a_callback_may_call_the_consumer(both: Both, mode: Mode) -> None:
-    """It assigns with offsets of its own, on another thread than the call that waits for it. Other calls run meanwhile."""
+    """It assigns at an offset of its own, on another thread than the call that waits for it."""
     fill(both.cluster, f"{TOPIC}-{mode}", partitions=1)
     (shipped,) = ship(both.archive, both.cluster, f"{TOPIC}-{mode}", 1)
     both.cluster.delete_records(f"{TOPIC}-{mode}", {0: shipped // 2})
