@@ -78,11 +78,17 @@ def test_e03_a_client_reads_again_from_where_an_election_parted_the_log(
     assert found[BEFORE:] == [(offset, b"after") for offset in range(PARTED, AFTER)]
 
 
+HOW = {
+    "partition": ["--topic", "t", "--partition", "0", "--offset", "earliest"],
+    "pattern": ["--include", "t", "--from-beginning"],
+}
+
+
 @contextmanager
-def console(line: Line, bootstrap: str, directory: Path) -> Iterator[Path]:
+def console(line: Line, bootstrap: str, directory: Path, how: str) -> Iterator[Path]:
     """Run Kafka's console consumer, and yield the file that it writes."""
     out = directory / "out.txt"
-    arguments = ["--bootstrap-server", bootstrap, "--topic", "t", "--partition", "0", "--offset", "earliest"]
+    arguments = ["--bootstrap-server", bootstrap, *HOW[how]]
     arguments += ["--property", "print.offset=true", "--consumer-property", "metadata.max.age.ms=1000"]
     command = java_command(line, "org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)
     with out.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL) as process:
@@ -92,12 +98,13 @@ def console(line: Line, bootstrap: str, directory: Path) -> Iterator[Path]:
             process.kill()
 
 
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("line", cases(["3.9", "4"], quick=[]))
 def test_e03_javas_consumer_reads_again_from_there_too(
-    archive: MadeArchive, endpoint: Running, tmp_path: Path, line: Line
+    archive: MadeArchive, endpoint: Running, tmp_path: Path, line: Line, how: str
 ) -> None:
     """Its own log names the truncation; the application gets the new records."""
-    with console(line, endpoint.address, tmp_path) as out:
+    with console(line, endpoint.address, tmp_path, how) as out:
 
         def ends_with(offset: int, value: str) -> bool:
             return out.read_text().endswith(f"Offset:{offset}\t{value}\n")
