@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from ts_common.model import TopicPartition as Partition
-from ts_consumer.errors import WRONG_ARGUMENT, WRONG_STATE, refusal
+from ts_consumer.errors import CONFLICT, WRONG_ARGUMENT, WRONG_STATE, refusal
 from ts_consumer.live import Key
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
@@ -71,7 +71,7 @@ class Assigning:
         """Replace the assignment; each partition begins at its offset, or at the group's."""
         self._has_assigned = True
         live, assignment = self._parts.live, self._parts.assignment
-        keys = [key_of(each) for each in partitions]
+        keys = _keys_of(partitions)
         self.drop_all()
         if live is not None:
             live.park(keys, live.consumer.assign)
@@ -85,9 +85,9 @@ class Assigning:
             KafkaException: one of them is assigned, or the group's protocol is eager.
         """
         live, assignment = self._parts.live, self._parts.assignment
-        keys = [key_of(each) for each in partitions]
+        keys = _keys_of(partitions)
         if again := [key for key in keys if assignment.find(key) is not None]:
-            raise refusal(WRONG_STATE, f"{again[0][0]} [{again[0][1]}] is already part of the current assignment")
+            raise refusal(CONFLICT, f"{again[0][0]} [{again[0][1]}] is already part of the current assignment")
         if live is not None:
             live.park(keys, live.consumer.incremental_assign)
         self._has_assigned = True
@@ -185,6 +185,12 @@ class Assigning:
 def key_of(partition: TopicPartition) -> Key:
     """Return the key of a partition of the binding."""
     return partition.topic, partition.partition
+
+
+def _keys_of(partitions: Any) -> list[Key]:
+    if not isinstance(partitions, list) or not all(isinstance(each, TopicPartition) for each in partitions):
+        raise TypeError("expected list of TopicPartition")
+    return [key_of(each) for each in partitions]
 
 
 def _is_refused(error: KafkaException) -> bool:

@@ -23,6 +23,7 @@ LOST: int = KafkaError._BAD_MSG
 REFUSED: int = KafkaError._AUTHENTICATION
 WRONG_STATE: int = KafkaError._STATE
 WRONG_ARGUMENT: int = KafkaError._INVALID_ARG
+CONFLICT: int = KafkaError._CONFLICT
 TIMED_OUT: int = KafkaError._TIMED_OUT
 NO_GROUP: int = KafkaError._UNKNOWN_GROUP
 FAILED: int = KafkaError._FAIL
