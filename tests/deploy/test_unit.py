@@ -90,8 +90,8 @@ def test_the_memory_of_an_endpoint_is_above_the_sum_of_the_page(tmp_path: Path) 
     options = settings_of(["--config", "/conf/prod.properties"], tmp_path).options
     assert (parts["`--cache-mib`"], parts["`--in-flight-mib`"]) == (options.cache_mib, options.in_flight_mib)
     pod = (CHECKOUT / "deploy" / "kubernetes" / "endpoint.yaml").read_text()
-    assert settings(ENDPOINT)["MemoryMax"] == ["1G"]
-    assert re.findall(r"memory: (\S+)", pod) == ["1Gi", "1Gi"]
-    assert total < 1024
+    assert settings(ENDPOINT)["MemoryMax"] == ["2G"]
+    assert re.findall(r"memory: (\S+)", pod) == ["2Gi", "2Gi"]
+    assert total < 2048
     for text in (ENDPOINT.read_text(), pod):
         assert f": {total}." in text.replace("\n", " ")

@@ -37,7 +37,7 @@ from ts_endpoint.topics.partitions import Partition, Snapshot
 _KEPT_REWRITTEN: Final = 64
 _REWRITTEN_BYTES: Final = 1 << 20
 _KEPT_BYTES: Final = 16 << 20  # one record can exceed what is wanted
-_WORTH_KEEPING: Final = 4  # a view of less than this part of its chunk is copied
+_WORTH_KEEPING: Final = 2  # a view of less than this part of its chunk is copied
 _MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged
 DAMAGE_SECONDS: Final = 60.0  # that damage is remembered
 

@@ -24,6 +24,7 @@ from ts_endpoint.groups.offsets_store import OffsetsStore
 log = structlog.get_logger("ts_endpoint")
 
 _IDLE: Final = 600.0  # seconds: offsets that were not used for this long are read from the store again
+_LAST_PAUSES: Final = (0.0, 0.5, 1.5)  # seconds before each attempt to write offsets at a stop
 _STANDARD: Final = Limits()
 
 
@@ -137,8 +138,12 @@ class Groups:
             self._coordinator.remove(name, ErrorCode.coordinator_not_available)
         if self._flush_now is not None:
             await asyncio.wait({self._flush_now})
-        await self._keeper.flush()
-        if self._keeper.unwritten:
+        for pause in _LAST_PAUSES:
+            await asyncio.sleep(pause)
+            await self._keeper.flush()
+            if not self._keeper.unwritten:
+                break
+        else:
             log.error("group_offsets_lost", groups=self._keeper.unwritten)
         await self._keeper.close()
 

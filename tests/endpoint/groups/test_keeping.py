@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_store, room
 from tests.endpoint.groups.unsteady_store import UnsteadyStore
 from tests.endpoint.groups.virtual_time import current, in_virtual_time
+from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_endpoint.groups.limits import Limits
 from ts_endpoint.groups.offsets import Committed, Unwritten
@@ -154,6 +155,23 @@ async def test_offsets_that_are_lost_at_the_end_are_logged(store: UnsteadyStore)
     assert [each["groups"] for each in logs if each["event"] == "group_offsets_lost"] == [1]
 
 
+@in_virtual_time
+async def test_a_short_outage_at_the_end_loses_no_offsets(store: UnsteadyStore) -> None:
+    """The last flush is tried again, also for the groups that the first failure had stopped."""
+
+    def fail_once() -> None:
+        store.before_put = lambda: None
+        raise StoreUnavailable("the store is away for a moment")
+
+    async with room(store) as client:
+        for number in range(9):
+            await client.commit({"orders-0": 1}, group=f"g{number}")
+        store.before_put = fail_once
+    async with room(store) as client:
+        for number in range(9):
+            assert await client.fetched(group=f"g{number}") == {"orders-0": 1}
+
+
 class Owner:
     """One of two processes owns all groups."""
 
@@ -255,7 +273,7 @@ async def test_a_group_that_comes_back_is_read_again(store: UnsteadyStore, first
 
 @in_virtual_time
 async def test_commits_of_an_owner_that_this_process_did_not_notice_are_read(store: UnsteadyStore) -> None:
-    """Only the other process found this one down. Its clients come back, and do not begin at the older offset."""
+    """Only the other process found this one down. Its clients return, and do not begin at the older offset."""
     async with room(store) as client:
         await client.commit({"orders-0": 50})
         await client.groups.flush()
