@@ -13,6 +13,7 @@ from ts_common.logs import LogFormat, configure_structlog
 from ts_consumer.configuration import parse_configuration
 from ts_consumer.kafka_only import KafkaOnly
 from ts_consumer.modes import Mode
+from ts_consumer.statistics import TierStatistics
 from ts_consumer.tiers import Tiers
 
 Callback = Callable[[Any, list[TopicPartition]], None]
@@ -172,6 +173,10 @@ class TieredConsumer:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Replace the credentials for brokers."""
         self._part.set_sasl_credentials(username, password)
+
+    def tier_statistics(self) -> TierStatistics | None:
+        """Return what was done per tier, from any thread; None in `KAFKA_ONLY`. `stats_cb` gets it as `tiers`."""
+        return self._part.tier_statistics()
 
     def close(self) -> None:
         """Leave the group and free everything."""

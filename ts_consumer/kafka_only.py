@@ -72,6 +72,9 @@ class KafkaOnly:
         )
         return found
 
+    def tier_statistics(self) -> None:
+        """Return nothing: there is one tier."""
+
     def of_group(self) -> Consumer:
         """Return the plain client."""
         return self._consumer

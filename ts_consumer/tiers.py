@@ -1,6 +1,7 @@
 """The consumer over both tiers: every method of the interface, one call at a time."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from ts_consumer.hand_out import HandOut
 from ts_consumer.live import Key
 from ts_consumer.modes import Extent, Mode
 from ts_consumer.parts import Parts
+from ts_consumer.statistics import TierStatistics, statistics_of, with_tiers
 
 _MOST_MESSAGES: Final = 1_000_000  # of one call, as in the binding
 _ANSWER_SECONDS: Final = 30.0  # of a call without a timeout of its own
@@ -34,6 +36,9 @@ class Tiers:
     """
 
     def __init__(self, owner: Any, configuration: Configuration, options: Mapping[str, Any]) -> None:
+        if callable(stats := configuration.live.get("stats_cb")):
+            own = {**configuration.live, "stats_cb": with_tiers(stats, self.tier_statistics)}
+            configuration = replace(configuration, live=own)
         self.parts = Parts(configuration, options)
         self.hand_out = HandOut(self.parts)
         self._assigning = Assigning(owner, self.parts)
@@ -212,6 +217,10 @@ class Tiers:
             TopicPartition(each.topic, each.partition, by_kafka.get(key_of(each), -1) if offset is None else offset)
             for each, offset in zip(partitions, found, strict=True)
         ]
+
+    def tier_statistics(self) -> TierStatistics:
+        """Return what was done per tier."""
+        return statistics_of(self.parts, self.hand_out)
 
     def close(self) -> None:
         """Leave the group, and free everything; a second call does nothing."""

@@ -29,6 +29,11 @@ def run_tool(line: Line, main: str, arguments: Sequence[str]) -> str:
     return _run(line, main, arguments).decode()
 
 
+def run_tool_raw(line: Line, main: str, arguments: Sequence[str]) -> bytes:
+    """Return the standard output of a tool, as bytes; raise as `run_tool`."""
+    return _run(line, main, arguments)
+
+
 def consumer(line: Line) -> ReadSeveral:
     """Return a way to read with Kafka's consumer: `assign`, and the end offsets of the start."""
 

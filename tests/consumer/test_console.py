@@ -1,0 +1,115 @@
+"""`tsctl consume` prints what `kafka-console-consumer` prints, from the archive and from Kafka."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.consumer.archives import Both, fill, ship
+from tests.docs.commands import CHECKOUT
+from tests.endpoint.kafka_clients.java_tools import run_tool_raw
+from tests.made_archive import CLUSTER, MadeArchive, batches
+
+TOPIC = "console"
+# Without the leader epoch: Kafka's tool drops it before it prints.
+PARTS = [f"print.{name}=true" for name in ("timestamp", "partition", "offset", "headers", "key", "value")]
+SHOWN = [word for part in (*PARTS, "null.literal=NULL", "key.separator=|") for word in ("--property", part)]
+
+
+def printed(archive: MadeArchive, *arguments: str, code: int = 0) -> tuple[str, str]:
+    """Return standard output and standard error of `tsctl consume`."""
+    command = [sys.executable, "-m", "tsctl.cli", "consume", *arguments]
+    command += ["--url", archive.location, "--cluster", CLUSTER]
+    ended = subprocess.run(command, cwd=CHECKOUT, capture_output=True, timeout=120, check=False)
+    assert ended.returncode == code, ended.stderr.decode()
+    return ended.stdout.decode("utf-8", "surrogateescape"), ended.stderr.decode()
+
+
+def test_each_line_is_that_of_kafkas_tool(both: Both) -> None:
+    """All parts of a line, with nulls and headers; the first half of the records is in the archive alone."""
+    fill(both.cluster, TOPIC, partitions=1, rounds=2)
+    end = both.cluster.latest(TOPIC, 0)
+    arguments = ["--bootstrap-server", both.cluster.bootstrap, "--topic", TOPIC, "--partition", "0"]
+    arguments += ["--offset", "earliest", "--max-messages", str(end), "--timeout-ms", "60000", *SHOWN]
+    expected = run_tool_raw("4", "org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)
+    (shipped,) = ship(both.archive, both.cluster, TOPIC, 1)
+    both.cluster.delete_records(TOPIC, {0: shipped // 2})
+    out, said = printed(both.archive, *arguments)
+    assert out.encode("utf-8", "surrogateescape") == expected
+    assert f"Processed a total of {end} messages" in said
+
+
+def test_a_group_continues_where_it_was(both: Both) -> None:
+    """With `--group` the position is committed, and `--from-beginning` is for a group without one."""
+    topic = "console-group"
+    fill(both.cluster, topic, partitions=1, rounds=1)
+    arguments = [
+        "--bootstrap-server",
+        both.cluster.bootstrap,
+        "--topic",
+        topic,
+        "--from-beginning",
+        "--group",
+        "console",
+    ]
+    arguments += ["--property", "print.offset=true", "--property", "print.value=false", "--timeout-ms", "60000"]
+    first, _ = printed(both.archive, *arguments, "--max-messages", "5")
+    second, _ = printed(both.archive, *arguments, "--max-messages", "3")
+    assert first.split() == [f"Offset:{number}" for number in range(5)]
+    assert second.split() == [f"Offset:{number}" for number in range(5, 8)]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    """Two partitions of ten records; no broker exists."""
+    made = MadeArchive(tmp_path / "archive")
+    for partition in range(2):
+        made.put_segment(TOPIC, 0, batches((0, 10)), partition=partition)
+        made.commit(TOPIC, 10, partition=partition)
+    return made
+
+
+def test_the_archive_alone_needs_no_broker(archive: MadeArchive) -> None:
+    """All partitions, or one from an offset on; it ends after a time without a record."""
+    alone = ["--mode", "tiered_storage_only", "--topic", TOPIC]
+    out, said = printed(archive, *alone, "--from-beginning", "--max-messages", "20")
+    assert out == "v\n" * 20
+    assert "Processed a total of 20 messages" in said
+    one = ["--partition", "1", "--offset", "7", "--timeout-ms", "1000", "--property", "print.key=true"]
+    assert printed(archive, *alone, *one)[0] == "7\tv\n8\tv\n9\tv\n"
+
+
+def test_json_lines_are_those_of_cat(archive: MadeArchive) -> None:
+    """Of each partition."""
+    out, _ = printed(
+        archive, "--mode", "TIERED_STORAGE_ONLY", "--topic", TOPIC, "--from-beginning", "--max-messages", "20", "--json"
+    )
+    command = [sys.executable, "-m", "tsctl.cli", "cat", TOPIC, "--url", archive.location, "--cluster", CLUSTER]
+    expected = subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True, timeout=120).stdout.decode()
+    assert sorted(out.splitlines()) == sorted(expected.splitlines())
+
+
+def test_every_mistake_of_a_command_line_is_named_at_once(archive: MadeArchive) -> None:
+    """Exit code 2, and nothing is printed as a record."""
+    out, said = printed(
+        archive, "--include", "a.*", "--offset", "x", "--property", "print.kee=true", "--isolation-level", "any", code=2
+    )
+    assert out == ""
+    for part in (
+        "--bootstrap-server is missing",
+        "--offset x: --partition is needed",
+        "--property print.kee=true: unknown; accepted are print.timestamp, print.key",
+        "--isolation-level any: accepted are read_committed, read_uncommitted",
+    ):
+        assert part in said
+
+
+def test_a_hole_ends_the_command_with_findings(archive: MadeArchive) -> None:
+    """The records before it are printed."""
+    archive.put_segment(TOPIC, 20, batches((20, 30)))
+    archive.commit(TOPIC, 30, highest_base=20)
+    alone = ["--mode", "TIERED_STORAGE_ONLY", "--topic", TOPIC, "--partition", "0", "--offset", "earliest"]
+    out, said = printed(archive, *alone, code=1)
+    assert out == "v\n" * 10
+    assert "offsets 10 to 19 are lost" in said

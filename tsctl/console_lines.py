@@ -1,0 +1,95 @@
+"""Lines as `kafka-console-consumer` prints them.
+
+Source of the format: Kafka's `org.apache.kafka.tools.consumer.DefaultMessageFormatter`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+_TIMES: Final = {1: "CreateTime", 2: "LogAppendTime"}  # librdkafka's numbers
+_FLAGS: Final = ("timestamp", "key", "offset", "epoch", "partition", "headers", "value")
+_TEXTS: Final = ("key.separator", "line.separator", "headers.separator", "null.literal")
+
+
+class Message(Protocol):
+    """What a line needs of a record; `confluent_kafka.Message` has it."""
+
+    def partition(self) -> int | None: ...  # noqa: D102
+    def offset(self) -> int | None: ...  # noqa: D102
+    def key(self) -> bytes | None: ...  # noqa: D102
+    def value(self) -> bytes | None: ...  # noqa: D102
+    def headers(self) -> Any: ...  # noqa: D102
+    def timestamp(self) -> tuple[int, int]: ...  # noqa: D102
+    def leader_epoch(self) -> int | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Prints records.
+
+    Attributes:
+        shown: the parts of a line, without `print.` before them.
+        key_separator: between the parts of a line.
+        line_separator: after a line.
+        headers_separator: between headers.
+        null: for a missing key, value or header value.
+    """
+
+    shown: frozenset[str] = frozenset({"value"})
+    key_separator: bytes = b"\t"
+    line_separator: bytes = b"\n"
+    headers_separator: bytes = b","
+    null: bytes = b"null"
+
+    def line(self, message: Message) -> bytes:
+        """Return the line of a record, with its separator."""
+        parts: list[bytes] = []
+        shown = self.shown
+        if "timestamp" in shown:
+            kind, time = message.timestamp()
+            parts.append(f"{_TIMES[kind]}:{time}".encode() if kind in _TIMES else b"NO_TIMESTAMP")
+        if "partition" in shown:
+            parts.append(b"Partition:%d" % (message.partition() or 0))
+        if "offset" in shown:
+            parts.append(b"Offset:%d" % (message.offset() or 0))
+        if "epoch" in shown:
+            epoch = message.leader_epoch()
+            parts.append(b"Epoch:NOT_PRESENT" if epoch is None else b"Epoch:%d" % epoch)
+        if "headers" in shown:
+            headers = [name.encode() + b":" + self._text(value) for name, value in message.headers() or ()]
+            parts.append(self.headers_separator.join(headers) if headers else b"NO_HEADERS")
+        if "key" in shown:
+            parts.append(self._text(message.key()))
+        if "value" in shown:
+            parts.append(self._text(message.value()))
+        return self.key_separator.join(parts) + self.line_separator if parts else b""
+
+    def _text(self, value: bytes | None) -> bytes:
+        return self.null if value is None else value
+
+
+def lines_of(properties: Mapping[str, str], problems: list[str]) -> Lines:
+    """Return what prints lines by `--property`.
+
+    Args:
+        properties: names and values, as `print.key` and `true`.
+        problems: one sentence is appended for each mistake.
+    """
+    shown, texts = {"value"}, {}
+    for name, value in properties.items():
+        part = name.removeprefix("print.")
+        if name.startswith("print.") and part in _FLAGS:
+            (shown.add if value.strip().lower() == "true" else shown.discard)(part)
+        elif name in _TEXTS:
+            texts[name] = value.encode()
+        else:
+            known = ", ".join([*(f"print.{flag}" for flag in _FLAGS), *_TEXTS])
+            problems.append(f"--property {name}={value}: unknown; accepted are {known}")
+    return Lines(
+        frozenset(shown),
+        texts.get("key.separator", b"\t"),
+        texts.get("line.separator", b"\n"),
+        texts.get("headers.separator", b","),
+        texts.get("null.literal", b"null"),
+    )
