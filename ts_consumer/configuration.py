@@ -9,6 +9,7 @@
 `tiered.storage.on.hole`            `error` or `pass`: offsets that the archive lost
 `tiered.storage.max.buffered.bytes` of records that were read ahead from the archive
 `tiered.storage.refresh.ms`         between two looks at a partition of the archive, where a consumer waits for it
+`tiered.storage.report.after.ms`    an error that may pass becomes an event after this time
 =================================== ===================================================================================
 """
 
@@ -36,7 +37,18 @@ GAP_KEY: Final = "tiered.storage.on.gap"
 HOLE_KEY: Final = "tiered.storage.on.hole"
 BYTES_KEY: Final = "tiered.storage.max.buffered.bytes"
 REFRESH_KEY: Final = "tiered.storage.refresh.ms"
-_OWN: Final = (MODE_KEY, CLUSTER_KEY, CONFIG_KEY, GAP_KEY, HOLE_KEY, BYTES_KEY, REFRESH_KEY, ENTROPY_BITS_KEY)
+REPORT_KEY: Final = "tiered.storage.report.after.ms"
+_OWN: Final = (
+    MODE_KEY,
+    CLUSTER_KEY,
+    CONFIG_KEY,
+    GAP_KEY,
+    HOLE_KEY,
+    BYTES_KEY,
+    REFRESH_KEY,
+    REPORT_KEY,
+    ENTROPY_BITS_KEY,
+)
 _PREFIX: Final = "tiered.storage."
 _STORE_PREFIX: Final = "storage.service."
 _SOURCE: Final = "configuration of TieredConsumer"
@@ -44,7 +56,8 @@ _LEAST_BYTES: Final = 1 << 20
 _BYTES: Final = 32 << 20
 _MOST_BYTES: Final = 1 << 40
 _REFRESH_MS: Final = 5000
-_LEAST_REFRESH_MS, _MOST_REFRESH_MS = 100, 3_600_000
+_REPORT_MS: Final = 30_000
+_LEAST_REFRESH_MS, _MOST_MS = 100, 3_600_000
 E = TypeVar("E", bound=StrEnum)
 _TRUE: Final = frozenset({"true", "t", "1"})  # as librdkafka parses it
 _FALSE: Final = frozenset({"false", "f", "0"})
@@ -88,6 +101,7 @@ class Configuration:
         on_hole: see `OnHole`.
         buffered_bytes: the limit of what is read ahead.
         refresh_seconds: between two looks at a partition that waits for the archive.
+        report_seconds: how long an error that may pass is only logged.
         reset: what happens without an offset: "earliest", "latest" or "error".
         stores_offsets: whether a record's offset is stored for the next commit when the application gets the record.
         read_committed: whether aborted transactions are hidden.
@@ -102,6 +116,7 @@ class Configuration:
     on_hole: OnHole
     buffered_bytes: int
     refresh_seconds: float
+    report_seconds: float
     reset: str
     stores_offsets: bool
     read_committed: bool
@@ -134,9 +149,8 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     is_plain = mode is Mode.KAFKA_ONLY
     cluster, bits, endpoint = ("", None, _nowhere) if is_plain else _place(texts, problems)
     buffered = _number(BYTES_KEY, texts.get(BYTES_KEY, str(_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
-    refresh = _number(
-        REFRESH_KEY, texts.get(REFRESH_KEY, str(_REFRESH_MS)), _LEAST_REFRESH_MS, _MOST_REFRESH_MS, problems
-    )
+    refresh = _number(REFRESH_KEY, texts.get(REFRESH_KEY, str(_REFRESH_MS)), _LEAST_REFRESH_MS, _MOST_MS, problems)
+    report = _number(REPORT_KEY, texts.get(REPORT_KEY, str(_REPORT_MS)), 0, _MOST_MS, problems)
     on_gap = _one_of(OnGap, GAP_KEY, texts.get(GAP_KEY, OnGap.WAIT).lower(), problems)
     on_hole = _one_of(OnHole, HOLE_KEY, texts.get(HOLE_KEY, OnHole.ERROR).lower(), problems)
     reset = _reset(live, problems)
@@ -145,7 +159,19 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     if problems or mode is None or on_gap is None or on_hole is None:
         raise ConfigurationError(_SOURCE, problems)
     return Configuration(
-        mode, live, cluster, bits, endpoint, on_gap, on_hole, buffered, refresh / 1000, reset, stores, committed
+        mode=mode,
+        live=live,
+        cluster=cluster,
+        entropy_bits=bits,
+        endpoint=endpoint,
+        on_gap=on_gap,
+        on_hole=on_hole,
+        buffered_bytes=buffered,
+        refresh_seconds=refresh / 1000,
+        report_seconds=report / 1000,
+        reset=reset,
+        stores_offsets=stores,
+        read_committed=committed,
     )
 
 

@@ -48,6 +48,8 @@ class Assigned:
         is_dead: whether the live part's fetcher has ended by an error.
         joins_by: the monotonic time when a fetcher that has not started is started again.
         is_refused: whether brokers have refused the next offset.
+        failing_since: the monotonic time of the first of the last failures; None after a success.
+        logged: the last error that was logged.
         reported: the last error that the application got.
     """
 
@@ -67,6 +69,8 @@ class Assigned:
         self.joins_by = 0.0
         self.is_fresh = True
         self.is_refused = False
+        self.failing_since: float | None = None
+        self.logged: str | None = None
         self.reported: str | None = None
         self._rows: pa.RecordBatch | None = None
         self._row = 0  # of the first one that the application has not got
@@ -111,7 +115,7 @@ class Assigned:
     def got(self, offset: int) -> None:
         """Note that the application has everything below an offset."""
         self.position = offset
-        self.reported = None
+        self.failing_since = self.logged = self.reported = None
 
     def take_one(self) -> Message | None:
         """Return the next message of the archive if it is there at once."""

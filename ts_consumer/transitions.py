@@ -138,7 +138,7 @@ class Transitions:
         if part.is_refused:
             part.is_refused = False
             self.passages.back += 1
-        part.found = found
+        part.found, part.failing_since = found, None
         self.passages.skipped += found.skipped
         if found.offset is not None:
             part.next = found.offset
@@ -188,17 +188,25 @@ class Transitions:
         return 0 if part is None or part.next is None else part.next
 
     def _failed(self, part: Assigned, error: BaseException) -> list[Message]:
-        """Return an error for the application, once; try again later if it may pass."""
-        if may_pass(error):
-            part.retry_at = monotonic() + _RETRY_SECONDS
+        """Return an error for the application, once; try again later if it may pass.
+
+        The plain client tries again in silence too, while a coordinator moves or a broker is away.
+        """
+        now, text, is_passing = monotonic(), f"{type(error).__name__}: {error}", may_pass(error)
+        if part.logged != text:
+            part.logged = text
+            log.warning("partition_failed", topic=part.key[0], partition=part.key[1], offset=part.next, reason=text)
+        if is_passing:
+            part.failing_since = now if part.failing_since is None else part.failing_since
+            part.retry_at = now + _RETRY_SECONDS
             part.state = State.RESOLVE if part.state is not State.JOIN else State.JOIN
+            if now - part.failing_since < self.configuration.report_seconds:
+                return []
         else:
             part.state = State.FAILED
-        text = f"{type(error).__name__}: {error}"
         if part.reported == text:
             return []
         part.reported = text
-        log.warning("partition_failed", topic=part.key[0], partition=part.key[1], offset=part.next, reason=text)
         return [event(*part.key, -1 if part.next is None else part.next, error)]
 
     def _wake(self) -> None:

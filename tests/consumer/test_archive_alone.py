@@ -169,14 +169,14 @@ def test_an_offset_below_the_archive_follows_the_reset_policy(tmp_path: Path) ->
 
 
 def test_a_store_that_is_away_is_an_event_and_reading_continues(tmp_path: Path) -> None:
-    """The event appears once, and no record is lost or repeated."""
+    """The event appears once, after the time that is configured, and no record is lost or repeated."""
     archive = in_directory(tmp_path)
     directory = tmp_path / "archive"
     archive.put_segment(TOPIC, 0, batches((0, 10)))
     archive.commit(TOPIC, 10, highest_base=0)
     away = directory.with_name("away")
     directory.rename(away)
-    with TieredConsumer(configuration(archive)) as consumer:
+    with TieredConsumer(configuration(archive) | {"tiered.storage.report.after.ms": "2500"}) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         (event,) = wait_for(lambda: consumer.consume(1, 0.2), "the event")
         assert event.error() is not None

@@ -39,7 +39,7 @@ from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
 
 FULL = (pytest.mark.full, pytest.mark.timeout(3600))
 MIB = 1 << 20
-LONG = 240.0
+LONG = 900.0
 
 
 @dataclass(frozen=True)
