@@ -32,8 +32,8 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True)
 # In this order: the slowest folders start first, so that no process works alone at the end. In `make test-full` the
 # histories need the longest time, 40 minutes.
 _FIRST = ("histories", "spark", "faults", "uploader", "endpoint", "test_demo.py", "local_cluster", "common")
-# One process runs all tests of this folder: a second one would start another Spark session and broker, a minute each.
-_TOGETHER = "tests/spark/session"
+# One process runs all tests of such a folder: a second one would start another Spark session or broker, a minute each.
+_TOGETHER = ("tests/spark/session", "tests/consumer")
 _SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
 
 
@@ -62,10 +62,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
-    """Send the tests of one file to one process, and all of `_TOGETHER` to one process."""
+    """Send the tests of one file to one process, and all of a folder of `_TOGETHER`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _TOGETHER if nodeid.startswith(_TOGETHER) else super()._split_scope(nodeid)
+        together = next((folder for folder in _TOGETHER if nodeid.startswith(f"{folder}/")), None)
+        return super()._split_scope(nodeid) if together is None else together
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:

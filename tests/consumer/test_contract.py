@@ -190,6 +190,8 @@ def raised_or(call: Callable[[], Any]) -> Any:
 
 
 ENDS: list[int] = []
+IN_FULL = (Mode.KAFKA_ONLY, Mode.TIERED_STORAGE_PREFERRED)
+MODES = [pytest.param(mode, marks=pytest.mark.full) if mode in IN_FULL else mode for mode in Mode]
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ def config_of(both: Both, mode: Mode, group: str) -> dict[str, Any]:
     return both.config(mode, group, enable_partition_eof=True, enable_auto_commit=False)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_mode_behaves_as_the_plain_client(ready: Ready, name: str, mode: Mode) -> None:
     """Or as the table has it, where it has no group."""
