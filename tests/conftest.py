@@ -31,7 +31,7 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
 # In this order: the slowest folders start first, so that no process works alone at the end. In `make test-full` the
 # histories need the longest time, 40 minutes.
-_FIRST = ("histories", "spark", "faults", "uploader", "endpoint", "test_demo.py", "local_cluster", "common")
+_FIRST = ("histories", "spark", "faults", "consumer", "uploader", "endpoint", "test_demo.py", "local_cluster", "common")
 # One process runs all tests of such a folder: a second one would start another Spark session or broker, a minute each.
 _TOGETHER = ("tests/spark/session", "tests/consumer")
 _SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
