@@ -4,6 +4,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
+from typing import Final
 
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
@@ -23,6 +25,8 @@ from ts_common.store.contract import ObjectStore
 from ts_consumer.configuration import CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
 from ts_consumer.modes import Extent
 
+# A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
+_LISTING_SECONDS: Final = 60.0
 _WORDING = Wording(
     entropy_bits=f"{CLUSTER_KEY}, prefix.entropy.bits=",
     despite_loss=f"To read what is left, set {HOLE_KEY}={OnHole.PASS}",
@@ -72,6 +76,25 @@ class HistoryPlan:
     store: ObjectStore
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What the last look at a partition found.
+
+    Attributes:
+        archived: the partition.
+        listed: the monotonic time of the look.
+    """
+
+    archived: ArchivedPartition
+    listed: float
+
+    @property
+    def copies(self) -> Mapping[StoredSegment, SegmentCopy]:
+        """The copies whose metadata is known."""
+        view = self.archived.view
+        return {copy.segment: copy for copy in (*view.copies, *view.retired)}
+
+
 class ArchiveTier:
     """The archive of a consumer; thread-safe.
 
@@ -83,7 +106,7 @@ class ArchiveTier:
         self._configuration = configuration
         self._lock = threading.Lock()
         self._settled: dict[str, Query] = {}  # by location
-        self._known: dict[TopicPartition, Mapping[StoredSegment, SegmentCopy]] = {}
+        self._known: dict[TopicPartition, _Known] = {}
 
     def look(self, partition: TopicPartition) -> ArchivedPartition | None:
         """Return what the archive has of a partition now; None without a commit.
@@ -92,6 +115,13 @@ class ArchiveTier:
             ConfigurationError: the topic has no location.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
+        known = self._known.get(partition)
+        now = monotonic()
+        if known is not None and now - known.listed < _LISTING_SECONDS:
+            former = known.archived
+            found = read_commit(former.store, former.view.keys)
+            if found[1] is not None and found[1] == former.version:
+                return former  # a partition that waits for the archive costs this one request
         query = self._query(partition)
         store = shared_store(query.location, query.connection)
         incarnations, _ = read_incarnations(store, query.keys, partition.topic)
@@ -99,11 +129,12 @@ class ArchiveTier:
         found = read_commit(store, keys)
         if found[0] is None:
             return None
-        view = open_view(store, read_catalog(store, keys, found), self._known.get(partition, NOTHING_KNOWN))
-        self._known[partition] = {copy.segment: copy for copy in (*view.copies, *view.retired)}
+        view = open_view(store, read_catalog(store, keys, found), NOTHING_KNOWN if known is None else known.copies)
         end = stable_end(store, view) if query.read_committed else view.end
         extent = Extent(view.start, max(view.start, end))
-        return ArchivedPartition(store, query, view, extent, incarnations.newest_id, found[1])
+        archived = ArchivedPartition(store, query, view, extent, incarnations.newest_id, found[1])
+        self._known[partition] = _Known(archived, now)
+        return archived
 
     def plan(self, archived: ArchivedPartition, offset: int) -> HistoryPlan:
         """Return what is read from an offset to the end of the archive, or to the first lost offset.
@@ -133,7 +164,7 @@ class ArchiveTier:
         return first_offset_of(archived.store, archived.view, milliseconds, archived.query, after_hole=False)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Free what is known of a partition."""
+        """Forget a partition: it is no longer assigned, or an object of it has disappeared."""
         self._known.pop(partition, None)
 
     def _planned(self, archived: ArchivedPartition, start: int, end: int) -> HistoryPlan:

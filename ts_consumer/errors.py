@@ -29,6 +29,17 @@ NO_GROUP: int = KafkaError._UNKNOWN_GROUP
 FAILED: int = KafkaError._FAIL
 
 
+_REFUSALS = frozenset(
+    {
+        REFUSED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+
+
 class SeamRefused(PermanentError):
     """Kafka's log does not continue the records that the application has."""
 
@@ -52,6 +63,13 @@ _CODES = (
 def may_pass(error: BaseException) -> bool:
     """Return whether the same work can succeed later, also after an operator has mended the store's rights."""
     return isinstance(error, KafkaException | TransientError | ObjectNotFound | AccessDenied | BucketMissing)
+
+
+def needs_an_operator(error: BaseException) -> bool:
+    """Return whether an error that may pass is reported at once: nothing but a change of rights mends it."""
+    if isinstance(error, KafkaException):
+        return error.args[0].code() in _REFUSALS
+    return isinstance(error, AccessDenied | BucketMissing)
 
 
 def kafka_error(error: BaseException) -> KafkaError:

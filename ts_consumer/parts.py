@@ -51,7 +51,13 @@ class Parts:
         self.executor = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-ups")
         self.resolver = Resolver(configuration, self.archive, lambda: self.brokers)
         self.transitions = Transitions(
-            configuration, self.assignment, self.prefetch, self.resolver, self.executor, lambda: self.live
+            configuration,
+            self.assignment,
+            self.prefetch,
+            self.resolver,
+            self.executor,
+            lambda: self.live,
+            self.archive.forget,
         )
 
     def open_live(self) -> LivePart:

@@ -20,8 +20,10 @@ from typing import Final
 import structlog
 from confluent_kafka import Message
 
+from ts_common.errors import ObjectNotFound
+from ts_common.model import TopicPartition as Partition
 from ts_consumer.configuration import Configuration
-from ts_consumer.errors import event, may_pass
+from ts_consumer.errors import event, may_pass, needs_an_operator
 from ts_consumer.live import LivePart
 from ts_consumer.modes import Way
 from ts_consumer.partitions import Assigned, Assignment, State
@@ -64,6 +66,7 @@ class Transitions:
         resolver: looks partitions up.
         executor: runs look-ups.
         live: returns the live part; None without one.
+        forget: makes the archive's next look read everything again.
         passages: what happened so far.
     """
 
@@ -73,6 +76,7 @@ class Transitions:
     resolver: Resolver
     executor: Executor
     live: Callable[[], LivePart | None]
+    forget: Callable[[Partition], None]
     passages: Passages = field(default_factory=Passages)
 
     def advance(self) -> list[Message]:
@@ -196,11 +200,13 @@ class Transitions:
         if part.logged != text:
             part.logged = text
             log.warning("partition_failed", topic=part.key[0], partition=part.key[1], offset=part.next, reason=text)
+        if isinstance(error, ObjectNotFound):  # retention removed an object of the plan
+            self.forget(Partition(*part.key))
         if is_passing:
             part.failing_since = now if part.failing_since is None else part.failing_since
             part.retry_at = now + _RETRY_SECONDS
             part.state = State.RESOLVE if part.state is not State.JOIN else State.JOIN
-            if now - part.failing_since < self.configuration.report_seconds:
+            if now - part.failing_since < self.configuration.report_seconds and not needs_an_operator(error):
                 return []
         else:
             part.state = State.FAILED
