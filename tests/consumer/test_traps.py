@@ -1,6 +1,14 @@
 """What librdkafka and its binding do otherwise than one expects, and what the consumer does about it.
 
-A trap that another test of this folder springs is named in the table of docs/consumer.md.
+Other tests of this folder spring the rest of these traps:
+
+- `auto.offset.reset` skips records behind retention: `test_seams.py`, a committed offset that Kafka removed.
+- The fetcher has ended after an out-of-range error: `test_seams.py`, retention that passes a slow reader.
+- `seek` right after `assign` is refused: `test_seams.py`, seeks from tier to tier.
+- Stored offsets, positions and calls that are refused: `test_contract.py`.
+- A `consume` waits for all it wants: `test_contract.py`, up to a number.
+- The client cannot be woken, and calls inside of callbacks: `test_asyncio.py`.
+- Topic ids: `test_seams.py`, the archive of a former topic of that name.
 """
 
 import json
