@@ -40,6 +40,7 @@ def test_each_line_is_that_of_kafkas_tool(both: Both) -> None:
     assert f"Processed a total of {end} messages" in said
 
 
+@pytest.mark.full
 def test_a_group_continues_where_it_was(both: Both) -> None:
     """With `--group` the position is committed, and `--from-beginning` is for a group without one."""
     topic = "console-group"
