@@ -1,10 +1,10 @@
 """`python -m bench.consumer`: `TieredConsumer` next to `confluent_kafka.Consumer` and a broker with the same records.
 
-A topic of two partitions, uncompressed, produced by a real broker, all segments closed and shipped by the agent to S3.
-Each round consumes it from its beginning:
+A topic of two partitions, uncompressed, produced by a real broker, all segments closed and shipped by the agent to a
+directory and to S3. Broker, S3 server and consumer share two cores. Each round consumes it from its beginning:
 
 - by the plain client from the broker, `consume(500)`;
-- from the archive alone, by `consume(500)` and by `consume_arrow()`;
+- from each archive alone, by `consume(500)` and by `consume_arrow()`;
 - from the broker by `KAFKA_PREFERRED`, which is the cost of the seam on live data.
 
 A rate counts from the first record to the last whole lot: the plain client waits for the rest of an incomplete one.
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -36,26 +36,22 @@ from ts_consumer import Mode, TieredConsumer
 from ts_local.kafka.cluster import LocalCluster
 
 TOPIC: Final = "bench-none"
-PLAIN, ARCHIVE, ARROW, LIVE = (
-    "plain client",
-    "archive, consume(500)",
-    "archive, consume_arrow()",
-    "KAFKA_PREFERRED, live",
-)
+PLAIN, LIVE = "plain client", "KAFKA_PREFERRED, live"
+BY_MESSAGES, BY_ARROW = "consume(500)", "consume_arrow()"
 LEAST_ARCHIVE, LEAST_ARROW, LEAST_LIVE, MOST_MB = 0.8, 5.0, 0.9, 100.0
 _LOT: Final = 500
 _ROWS: Final = 100_000
 _MEMORY: Final = "--memory-of"
 
 
-def config_of(bootstrap: str, mode: Mode | None) -> dict[str, Any]:
+def config_of(bootstrap: str, mode: Mode | None, location: str = ARCHIVE_URL) -> dict[str, Any]:
     """Return a configuration; without a mode, that of the plain client."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
     if mode is not None:
         config |= {
             "tiered.storage.mode": mode,
             "kafka.cluster.id": CLUSTER,
-            "storage.service.endpoint.url": ARCHIVE_URL,
+            "storage.service.endpoint.url": location,
         }
     return config
 
@@ -125,20 +121,22 @@ def main() -> int:
         directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="bench.", dir=cluster.directory)))
         ends = [part.end for part in fill_and_ship(cluster, TOPIC, "none", options.records, directory)]
         bootstrap = cluster.bootstrap
-        alone = partial(TieredConsumer, config_of(bootstrap, Mode.TIERED_STORAGE_ONLY))
-        things: Mapping[str, Callable[[], float]] = {
+        things: dict[str, Callable[[], float]] = {
             PLAIN: partial(consume, partial(Consumer, config_of(bootstrap, None)), ends),
-            ARCHIVE: partial(consume, alone, ends),
-            ARROW: partial(consume, alone, ends, by_arrow=True),
             LIVE: partial(consume, partial(TieredConsumer, config_of(bootstrap, Mode.KAFKA_PREFERRED)), ends),
         }
+        for name, location in (("directory", directory.as_uri()), ("S3", ARCHIVE_URL)):
+            alone = partial(TieredConsumer, config_of(bootstrap, Mode.TIERED_STORAGE_ONLY, location))
+            things[f"{name}, {BY_MESSAGES}"] = partial(consume, alone, ends)
+            things[f"{name}, {BY_ARROW}"] = partial(consume, alone, ends, by_arrow=True)
         found = rounds(things, options.repeat, warm_up=1)
         used = memory(ends)
     print_table(("M records/s", *things), [("", *(statistics.median(found[name]) for name in things))])
     print()
     goals = [
         Goal(f"{name} / {PLAIN}", median_ratio(found[name], found[PLAIN]), least, at_least=True)
-        for name, least in ((ARCHIVE, LEAST_ARCHIVE), (ARROW, LEAST_ARROW), (LIVE, LEAST_LIVE))
+        for name, least in zip(things, (1.0, LEAST_LIVE, *(LEAST_ARCHIVE, LEAST_ARROW) * 2), strict=True)
+        if name != PLAIN
     ]
     goals.append(Goal("memory above an idle consumer", used, MOST_MB, at_least=False, unit=" MB"))
     return exit_code(print_goals(goals), options)
