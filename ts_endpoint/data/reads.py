@@ -37,7 +37,8 @@ from ts_endpoint.topics.partitions import Partition, Snapshot
 _KEPT_REWRITTEN: Final = 64
 _REWRITTEN_BYTES: Final = 1 << 20
 _KEPT_BYTES: Final = 16 << 20  # one record can exceed what is wanted
-_WORTH_KEEPING: Final = 2  # a view of less than this part of its chunk is copied
+# A view of less than this part of its chunk is copied. Most clients read 1 MiB, about half of a chunk.
+_WORTH_KEEPING: Final = 3
 _MOST_REMEMBERED: Final = 10_000  # segments that end early or are damaged
 DAMAGE_SECONDS: Final = 60.0  # that damage is remembered
 
