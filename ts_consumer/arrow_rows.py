@@ -12,7 +12,6 @@ from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, HEADERS, MILLISE
 SCHEMA: Final = arrow_schema(COLUMNS_WITH_HEADERS)
 EMPTY: Final = SCHEMA.empty_table()
 _LATEST_MILLISECONDS: Final = (1 << 63) // 1000 - 1  # in microseconds, a column has no later time
-_NO_TYPE: Final = -1
 
 
 def table_rows(topic: str, partition: int, rows: pa.RecordBatch) -> pa.Table:

@@ -4,18 +4,16 @@ A callback's first argument is the application's consumer: the binding's own wou
 assigns by itself if a callback assigns nothing, so the callbacks here always do.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from ts_common.model import TopicPartition as Partition
 from ts_consumer.errors import CONFLICT, WRONG_ARGUMENT, WRONG_STATE, refusal
-from ts_consumer.live import Key
+from ts_consumer.live import Callback, Key
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
-
-Callback = Callable[[Any, list[TopicPartition]], None]
 
 
 class Assigning:

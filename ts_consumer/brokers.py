@@ -2,6 +2,9 @@
 
 They are sent by a client of their own. The binding lets one thread at a time into a client, so a request by the live
 part would wait for the application's `poll`, and the `poll` for the request.
+
+Committed offsets are read by a consumer that never joins the group: `AdminClient.list_consumer_group_offsets` ends the
+process if the coordinator is not ready (`rd_kafka_handle_OffsetFetch` uses the group that an admin client lacks).
 """
 
 import threading
@@ -12,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
+    Consumer,
     IsolationLevel,
     KafkaException,
     TopicCollection,
@@ -53,10 +56,10 @@ class Brokers:
 
     def __init__(self, settings: Mapping[str, Any], *, read_committed: bool) -> None:
         own = {key: value for key, value in settings.items() if key.startswith(_PREFIXES) or key in _NAMES}
-        self._group = str(settings.get("group.id", ""))
         self._client = AdminClient(own)
+        level = "read_committed" if read_committed else "read_uncommitted"
+        self._member = Consumer({**own, "group.id": settings.get("group.id", ""), "isolation.level": level})
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        self._read_committed = read_committed
         self._lock = threading.Lock()
         self._ids: dict[str, tuple[float, str | None]] = {}
         self._has_warned = False
@@ -79,11 +82,7 @@ class Brokers:
         Raises:
             KafkaException: the coordinator did not answer in time, or refused.
         """
-        wanted = [ConsumerGroupTopicPartitions(self._group, [TopicPartition(*key)])]
-        asked = self._client.list_consumer_group_offsets(
-            wanted, require_stable=self._read_committed, request_timeout=_ANSWER_SECONDS
-        )
-        (found,) = _only(asked).topic_partitions
+        (found,) = self._member.committed([TopicPartition(*key)], _ANSWER_SECONDS)
         if found.error is not None:
             raise KafkaException(found.error)
         return (found.offset, found.leader_epoch) if found.offset >= 0 else None
@@ -111,6 +110,7 @@ class Brokers:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Replace the credentials."""
         self._client.set_sasl_credentials(username, password)
+        self._member.set_sasl_credentials(username, password)
 
 
 def _only(asked: Mapping[Any, "Future[Any]"]) -> Any:

@@ -1,7 +1,7 @@
 """`TieredConsumer`: the interface of `confluent_kafka.Consumer`, over Kafka and the archive."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,11 +12,10 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from ts_common.logs import LogFormat, configure_structlog
 from ts_consumer.configuration import parse_configuration
 from ts_consumer.kafka_only import KafkaOnly
+from ts_consumer.live import Callback
 from ts_consumer.modes import Mode
 from ts_consumer.statistics import TierStatistics
 from ts_consumer.tiers import Tiers
-
-Callback = Callable[[Any, list[TopicPartition]], None]
 
 
 class TieredConsumer:

@@ -26,17 +26,6 @@ _LIVE_ROWS: Final = 1000  # live messages that become rows at once
 
 
 @dataclass
-class Tally:
-    """What applications got of one tier.
-
-    Attributes:
-        records: their number.
-    """
-
-    records: int = 0
-
-
-@dataclass
 class _Held:
     """What a call has so far.
 
@@ -57,15 +46,15 @@ class HandOut:
     """Hands records out; one call at a time.
 
     Attributes:
-        archive: what it got of the archive.
-        kafka: what it got of Kafka.
+        archive_records: that applications got from the archive.
+        kafka_records: that they got from Kafka.
 
     Args:
         parts: of the consumer.
     """
 
     def __init__(self, parts: Parts) -> None:
-        self.archive, self.kafka = Tally(), Tally()
+        self.archive_records, self.kafka_records = 0, 0
         self._parts = parts
         self._events: list[Message] = []  # errors that the next call raises
         self._unstored: dict[Assigned, int] = {}
@@ -106,7 +95,7 @@ class HandOut:
             if message is not None:
                 self._unstored[part] = offset = part.offset_wanted
                 part.got(offset)
-                self.archive.records += 1
+                self.archive_records += 1
                 return message
         found = self.messages(1, timeout)
         self._current = self._part_of(found[0]) if found else None
@@ -152,7 +141,7 @@ class HandOut:
                 if not taken:
                     break
                 held.messages += taken
-                self.archive.records += len(taken)
+                self.archive_records += len(taken)
                 held.nexts[part] = part.offset_wanted
         self._wait(wait, has_new=len(held.messages) > before)
 
@@ -174,7 +163,7 @@ class HandOut:
                     break
                 held.tables.append(table_rows(*part.key, taken))
                 held.rows += taken.num_rows
-                self.archive.records += taken.num_rows
+                self.archive_records += taken.num_rows
                 held.nexts[part] = part.offset_wanted
         self._wait(wait, has_new=held.rows > before or bool(self._events))
 
@@ -223,7 +212,7 @@ class HandOut:
                 self._note(part, message, held)
                 if not parts:
                     break
-        self.kafka.records += len(messages)
+        self.kafka_records += len(messages)
         held.messages += messages
         return True
 
@@ -241,7 +230,7 @@ class HandOut:
         else:
             part.is_fresh = False
             self._note(part, message, held)
-            self.kafka.records += 1
+            self.kafka_records += 1
             held.messages.append(message)
 
     def _note(self, part: Assigned | None, message: Message, held: _Held) -> None:

@@ -1,11 +1,11 @@
 """`KAFKA_ONLY`: the plain client, whose callbacks get the wrapper."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-Callback = Callable[[Any, list[TopicPartition]], None]
+from ts_consumer.live import Callback
 
 
 class KafkaOnly:

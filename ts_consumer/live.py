@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-Key = tuple[str, int]
+Key = tuple[str, int]  # topic and number of a partition
+Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
 
 # Without an offset a request to the group's coordinator would follow. The log's end is never out of range.
 _PARKED: Final = OFFSET_END

@@ -43,8 +43,8 @@ def statistics_of(parts: Parts, hand_out: HandOut) -> TierStatistics:
     states = Counter(part.state for part in parts.assignment)
     passages = parts.transitions.passages
     return TierStatistics(
-        archive_records=hand_out.archive.records,
-        kafka_records=hand_out.kafka.records,
+        archive_records=hand_out.archive_records,
+        kafka_records=hand_out.kafka_records,
         partitions={state.name.lower(): states[state] for state in State},
         buffered_bytes=parts.prefetch.nbytes,
         to_history=passages.to_history,

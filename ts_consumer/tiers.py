@@ -8,12 +8,12 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, KafkaException, Message, TopicPartition
 
 from ts_common.errors import TieredStorageError
-from ts_consumer.assigning import Assigning, Callback, key_of
+from ts_consumer.assigning import Assigning, key_of
 from ts_consumer.configuration import Configuration
 from ts_consumer.errors import NO_GROUP, TIMED_OUT, WRONG_ARGUMENT, kafka_error, refusal
 from ts_consumer.gate import Gate
 from ts_consumer.hand_out import HandOut
-from ts_consumer.live import Key
+from ts_consumer.live import Callback, Key
 from ts_consumer.modes import Extent, Mode
 from ts_consumer.parts import Parts
 from ts_consumer.statistics import TierStatistics, statistics_of, with_tiers

@@ -4,7 +4,6 @@ Each case is a function of a consumer that returns what it saw. It runs over the
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -194,20 +193,13 @@ IN_FULL = (Mode.KAFKA_ONLY, Mode.TIERED_STORAGE_PREFERRED)
 MODES = [pytest.param(mode, marks=pytest.mark.full) if mode in IN_FULL else mode for mode in Mode]
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A topic that both tiers have whole, apart from the end."""
-
-    both: Both
-
-
 @pytest.fixture(scope="module")
-def ready(both: Both) -> Iterator[Ready]:
+def ready(both: Both) -> Iterator[Both]:
     """Kafka has all of it; the archive has all but the last segment."""
     fill(both.cluster, TOPIC)
     ship(both.archive, both.cluster, TOPIC)
     ENDS[:] = [both.cluster.latest(TOPIC, partition) for partition in range(2)]
-    yield Ready(both)
+    yield both
     ENDS.clear()
 
 
@@ -218,13 +210,13 @@ def config_of(both: Both, mode: Mode, group: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
-def test_a_mode_behaves_as_the_plain_client(ready: Ready, name: str, mode: Mode) -> None:
+def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: Mode) -> None:
     """Or as the table has it, where it has no group."""
-    config = config_of(ready.both, mode, f"{name}-{mode}")
+    config = config_of(ready, mode, f"{name}-{mode}")
     plain = Consumer(
         {
             key: value
-            for key, value in config_of(ready.both, Mode.KAFKA_ONLY, f"plain-{name}-{mode}").items()
+            for key, value in config_of(ready, Mode.KAFKA_ONLY, f"plain-{name}-{mode}").items()
             if "tiered" not in key
         }
     )
@@ -238,10 +230,10 @@ def test_a_mode_behaves_as_the_plain_client(ready: Ready, name: str, mode: Mode)
         assert CASES[name](consumer) == expected
 
 
-def test_offsets_are_stored_by_hand_if_the_application_wants_it(ready: Ready) -> None:
+def test_offsets_are_stored_by_hand_if_the_application_wants_it(ready: Both) -> None:
     """A message and offsets, as with the plain client; nothing else is committed."""
     for kind, place in ((Consumer, "plain"), (TieredConsumer, "tiered")):
-        config = config_of(ready.both, Mode.KAFKA_PREFERRED, f"by-hand-{place}") | {"enable.auto.offset.store": False}
+        config = config_of(ready, Mode.KAFKA_PREFERRED, f"by-hand-{place}") | {"enable.auto.offset.store": False}
         if kind is Consumer:
             config = {key: value for key, value in config.items() if not key.startswith(("tiered", "kafka", "storage"))}
         consumer: Any = kind(config)
