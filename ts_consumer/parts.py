@@ -72,3 +72,5 @@ class Parts:
         """End all threads of the parts; the live part is closed before."""
         self.prefetch.close()
         self.executor.shutdown(wait=False, cancel_futures=True)
+        if self.brokers is not None:
+            self.brokers.close()
