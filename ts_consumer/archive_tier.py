@@ -66,6 +66,7 @@ class HistoryPlan:
         losses: offsets of the range that are passed over.
         view: of the partition.
         store: of its objects.
+        topic_id: of the incarnation; None if the archive has none.
     """
 
     splits: tuple[Split, ...]
@@ -74,6 +75,7 @@ class HistoryPlan:
     losses: tuple[Loss, ...]
     view: PartitionView
     store: ObjectStore
+    topic_id: str | None
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class ArchiveTier:
         plan = plan_partition(archived.store, archived.view, query)
         splits = splits_of(archived.store, [plan.read], query)
         losses = tuple(sorted(plan.losses, key=lambda loss: loss.start))
-        return HistoryPlan(splits, start, end, losses, archived.view, archived.store)
+        return HistoryPlan(splits, start, end, losses, archived.view, archived.store, archived.topic_id)
 
     def _query(self, partition: TopicPartition) -> Query:
         configuration = self._configuration

@@ -7,7 +7,7 @@ assigns by itself if a callback assigns nothing, so the callbacks here always do
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
 from ts_common.model import TopicPartition as Partition
 from ts_consumer.errors import CONFLICT, WRONG_ARGUMENT, WRONG_STATE, refusal
@@ -28,7 +28,7 @@ class Assigning:
         self._owner = owner
         self._parts = parts
         self._has_assigned = False  # whether a callback of the application has
-        self._is_eager = False
+        self._is_eager = parts.configuration.is_eager
 
     def subscribe(
         self, topics: list[str], on_assign: Callback | None, on_revoke: Callback | None, on_lost: Callback | None
@@ -74,7 +74,7 @@ class Assigning:
         if live is not None:
             live.park(keys, live.consumer.assign)
         for each, key in zip(partitions, keys, strict=True):
-            assignment.put(Assigned(key, each.offset))
+            assignment.put(Assigned(key, each.offset, each.leader_epoch))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Add partitions to the assignment.
@@ -90,7 +90,7 @@ class Assigning:
             live.park(keys, live.consumer.incremental_assign)
         self._has_assigned = True
         for each, key in zip(partitions, keys, strict=True):
-            assignment.put(Assigned(key, each.offset))
+            assignment.put(Assigned(key, each.offset, each.leader_epoch))
 
     def unassign(self) -> None:
         """End the assignment."""
@@ -125,7 +125,9 @@ class Assigning:
         if self._parts.live is not None and part.state is State.LIVE:
             self._parts.live.silence(part.key)
         self._parts.transitions.drop(part)
-        again = Assigned(part.key, partition.offset, is_paused=part.is_paused, is_dead=part.is_dead)
+        again = Assigned(
+            part.key, partition.offset, partition.leader_epoch, is_paused=part.is_paused, is_dead=part.is_dead
+        )
         self._parts.assignment.put(again)
 
     def set_paused(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
@@ -152,14 +154,10 @@ class Assigning:
                 self._parts.archive.forget(Partition(*key))
 
     def _assign_by_protocol(self, partitions: list[TopicPartition]) -> None:
-        if not self._is_eager:
-            try:
-                self.incremental_assign(partitions)
-            except KafkaException as error:
-                self._is_eager = _is_refused(error)  # an eager group refuses incremental changes
-            else:
-                return
-        self.assign(partitions)
+        if self._is_eager:  # it refuses incremental changes
+            self.assign(partitions)
+        else:
+            self.incremental_assign(partitions)
 
     def _revoke(self, partitions: list[TopicPartition], callback: Callback | None) -> None:
         live = self._parts.live
@@ -168,16 +166,12 @@ class Assigning:
             callback(self._owner, partitions)
         if self._has_assigned or live is None:
             return
-        if not self._is_eager:
-            try:
-                live.consumer.incremental_unassign(partitions)
-            except KafkaException as error:
-                self._is_eager = _is_refused(error)
-            else:
-                self._drop(map(key_of, partitions))
-                return
-        live.consumer.unassign()
-        self.drop_all()
+        if self._is_eager:
+            live.consumer.unassign()
+            self.drop_all()
+        else:
+            live.consumer.incremental_unassign(partitions)
+            self._drop(map(key_of, partitions))
 
 
 def key_of(partition: TopicPartition) -> Key:
@@ -189,10 +183,3 @@ def _keys_of(partitions: Any) -> list[Key]:
     if not isinstance(partitions, list) or not all(isinstance(each, TopicPartition) for each in partitions):
         raise TypeError("expected list of TopicPartition")
     return [key_of(each) for each in partitions]
-
-
-def _is_refused(error: KafkaException) -> bool:
-    """Return True for a change that the group's protocol refuses; raise any other error."""
-    if error.args[0].code() != WRONG_STATE:
-        raise error
-    return True

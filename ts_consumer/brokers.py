@@ -7,6 +7,8 @@ Committed offsets are read by a consumer that never joins the group: `AdminClien
 process if the coordinator is not ready (`rd_kafka_handle_OffsetFetch` uses the group that an admin client lacks).
 """
 
+import base64
+import struct
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -17,9 +19,11 @@ import structlog
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
+    Uuid,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, without `as`
 
@@ -36,6 +40,14 @@ _NAMES: Final = frozenset(
         "enable.sasl.oauthbearer.unsecure.jwt",
         "debug",
         "log_level",
+    }
+)
+_OUTDATED: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
 _ID_SECONDS: Final = 5.0  # that a topic id is kept
@@ -56,7 +68,7 @@ class Brokers:
 
     def __init__(self, settings: Mapping[str, Any], *, read_committed: bool) -> None:
         own = {key: value for key, value in settings.items() if key.startswith(_PREFIXES) or key in _NAMES}
-        self._client = AdminClient(own)
+        self._client: Any = AdminClient(own)
         level = "read_committed" if read_committed else "read_uncommitted"
         self._member = Consumer({**own, "group.id": settings.get("group.id", ""), "isolation.level": level})
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
@@ -70,6 +82,15 @@ class Brokers:
         Raises:
             KafkaException: they did not answer in time, or do not have the partition.
         """
+        try:
+            return self._extent(key)
+        except KafkaException as error:
+            if error.args[0].code() not in _OUTDATED:
+                raise
+        self._client.list_topics(key[0], timeout=_ANSWER_SECONDS)  # an admin client keeps its metadata for ever
+        return self._extent(key)
+
+    def _extent(self, key: Key) -> Extent:
         place = TopicPartition(*key)
         options = {"isolation_level": self._isolation, "request_timeout": _ANSWER_SECONDS}
         first = self._client.list_offsets({place: _EARLIEST}, **options)
@@ -98,8 +119,7 @@ class Brokers:
         if known is not None and monotonic() - known[0] < _ID_SECONDS:
             return known[1]
         asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
-        text = str(_only(asked).topic_id)
-        found = None if set(text) <= {"A"} else text
+        found = id_of(_only(asked).topic_id)
         with self._lock:
             self._ids[topic] = monotonic(), found
             warns, self._has_warned = found is None and not self._has_warned, self._has_warned or found is None
@@ -115,6 +135,19 @@ class Brokers:
     def close(self) -> None:
         """End the connections; a request in progress ends first."""
         self._member.close()
+        self._client = None  # an admin client has no close(): its threads end with its last reference
+
+
+def id_of(topic_id: Uuid) -> str | None:
+    """Return a topic id as Kafka's tools and the archive write it; None for zero, which brokers without ids return.
+
+    librdkafka's text has `+` and `/` where Kafka's `Uuid.toString` has `-` and `_`.
+    """
+    known: Any = topic_id  # the binding has no types for its methods
+    bits = known.get_most_significant_bits(), known.get_least_significant_bits()
+    if bits == (0, 0):
+        return None
+    return base64.urlsafe_b64encode(struct.pack(">qq", *bits)).rstrip(b"=").decode()
 
 
 def _only(asked: Mapping[Any, "Future[Any]"]) -> Any:

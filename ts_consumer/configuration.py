@@ -130,6 +130,13 @@ class Configuration:
         """
         return {**self.live, "auto.offset.reset": "error", "enable.auto.offset.store": False}
 
+    @property
+    def is_eager(self) -> bool:
+        """Whether the group gives up all partitions at each rebalance. librdkafka refuses a mix of strategies."""
+        if str(self.live.get("group.protocol", "classic")).lower() == "consumer":
+            return False
+        return "cooperative" not in str(self.live.get("partition.assignment.strategy", "range"))
+
 
 def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     """Return a configuration.

@@ -222,7 +222,7 @@ class HandOut:
         if (error := message.error()) is not None:
             if is_reset(error):
                 if part is not None:
-                    transitions.leave_live(part)
+                    transitions.leave_live(part, error.str())
             elif part is None or part.state is State.LIVE:
                 held.messages.append(message)
         elif part is None or part.state is not State.LIVE or offset is None or offset < part.offset_wanted:
@@ -237,6 +237,7 @@ class HandOut:
         offset = message.offset()
         if part is not None and offset is not None:
             part.next = held.nexts[part] = offset + 1
+            part.epoch = message.leader_epoch()
 
     def _wait(self, seconds: float, *, has_new: bool) -> None:
         """Wait for the archive, unless something has arrived since the look."""
@@ -278,7 +279,7 @@ class HandOut:
         live, assignment = self._parts.live, self._parts.assignment
         if live is None or not self._parts.configuration.stores_offsets:
             return
-        stored = [TopicPartition(*part.key, at) for part, at in unstored.items() if assignment.find(part.key) is part]
+        stored = [_place(part, at) for part, at in unstored.items() if assignment.find(part.key) is part]
         if stored:
             live.consumer.store_offsets(offsets=stored)
 
@@ -297,6 +298,12 @@ class HandOut:
 
     def _find(self, topic: str | None, number: int | None) -> Assigned | None:
         return None if topic is None or number is None else self._parts.assignment.find((topic, number))
+
+
+def _place(part: Assigned, offset: int) -> TopicPartition:
+    """Return what is committed: with the leader epoch, so that the next member of the group notices a truncation."""
+    epoch = part.epoch_before(offset)
+    return TopicPartition(*part.key, offset) if epoch is None else TopicPartition(*part.key, offset, leader_epoch=epoch)
 
 
 def _deadline(timeout: float) -> float:

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Message
 
+from ts_consumer.archive_tier import HistoryPlan
 from ts_consumer.live import Key
 from ts_consumer.messages import messages_of
 from ts_consumer.prefetch import Prefetch, Reading
@@ -40,20 +41,22 @@ class Assigned:
         state: of the partition.
         is_paused: whether the application paused it.
         resolving: the look-up that is under way.
-        found: what the last look-up returned.
         reading: of the archive.
         retry_at: the monotonic time of the next attempt.
-        has_history: whether the application got records of the archive since the assign or the seek.
+        history: what was read last of the archive since the assign or the seek; None if nothing was.
         is_fresh: whether no live message was accepted since the live part joined.
         is_dead: whether the live part's fetcher has ended by an error.
         joins_by: the monotonic time when a fetcher that has not started is started again.
-        is_refused: whether brokers have refused the next offset.
+        refusal: what brokers said when they refused the next offset; None if they did not.
+        epoch: the leader epoch of the record before `next` that the application has; None if it is unknown.
         failing_since: the monotonic time of the first of the last failures; None after a success.
         logged: the last error that was logged.
         reported: the last error that the application got.
     """
 
-    def __init__(self, key: Key, wanted: int, *, is_paused: bool = False, is_dead: bool = False) -> None:
+    def __init__(
+        self, key: Key, wanted: int, epoch: int | None = None, *, is_paused: bool = False, is_dead: bool = False
+    ) -> None:
         self.key = key
         self.wanted = wanted
         self.next: int | None = wanted if wanted >= 0 else None
@@ -61,14 +64,14 @@ class Assigned:
         self.state = State.RESOLVE
         self.is_paused = is_paused
         self.resolving: Future[Resolution] | None = None
-        self.found: Resolution | None = None
         self.reading: Reading | None = None
         self.retry_at = 0.0
-        self.has_history = False
+        self.history: HistoryPlan | None = None
         self.is_dead = is_dead
         self.joins_by = 0.0
         self.is_fresh = True
-        self.is_refused = False
+        self.refusal: str | None = None
+        self.epoch = epoch
         self.failing_since: float | None = None
         self.logged: str | None = None
         self.reported: str | None = None
@@ -111,6 +114,21 @@ class Assigned:
         self._row += taken.num_rows
         self.next = taken.column("offset")[taken.num_rows - 1].as_py() + 1
         return taken
+
+    def end_reading(self) -> Reading:
+        """Give up the reading, and return it. What follows it is compared with the leader epoch of its last offset."""
+        reading = self.reading
+        assert reading is not None  # noqa: S101  (a partition in HISTORY has one)
+        if reading.error is None:
+            self.next = reading.plan.end
+        if self.next is not None and self.next > reading.plan.start:
+            self.epoch = self.epoch_before(self.next)
+        self.reading = None
+        return reading
+
+    def epoch_before(self, offset: int) -> int | None:
+        """Return the leader epoch of the record before an offset that the application has; None if it is unknown."""
+        return self.epoch if self.reading is None else self.reading.plan.view.epochs.at(offset - 1)
 
     def got(self, offset: int) -> None:
         """Note that the application has everything below an offset."""

@@ -31,7 +31,8 @@ class Resolution:
         way: where the next offset is read; never `BELOW`.
         offset: the next one; None if nothing is known yet (an archive without the partition).
         plan: what is read of the archive, if that is the way.
-        epoch: the leader epoch of the record before the offset; None if it is unknown.
+        epoch: the leader epoch of the record before the offset that the application, or its group, has; None if it is
+            unknown.
         skipped: the number of offsets that no tier has and that are passed over by option.
     """
 
@@ -60,76 +61,74 @@ class Resolver:
         self._configuration = configuration
         self._archive = archive
         self._brokers = brokers
+        self._warned: set[tuple[str, str, str]] = set()  # topic and ids
 
-    def resolve(self, key: Key, wanted: int, *, has_history: bool, is_refused: bool, epoch: int | None) -> Resolution:
+    def resolve(
+        self, key: Key, wanted: int, *, history: HistoryPlan | None, refusal: str | None, epoch: int | None
+    ) -> Resolution:
         """Return the next offset and its tier.
 
         Args:
             key: of the partition.
             wanted: an offset, or one of librdkafka's logical offsets.
-            has_history: whether the application got records of the archive before that offset.
-            is_refused: whether brokers have refused that offset.
-            epoch: the leader epoch of the record before the offset, if an earlier look-up has found it.
+            history: what the application read last of the archive; None if it read nothing there.
+            refusal: what brokers said when they refused that offset; None if they did not.
+            epoch: the leader epoch of the record before the offset that the application has; None if it is unknown.
 
         Raises:
             NoOffset: no tier has it, and `auto.offset.reset` is `error`; or the archive ends below Kafka's log start,
                 and that is an error.
-            SeamRefused: Kafka has another topic of that name than the archive; or brokers refused an offset that is not
-                below their log: an election removed records that the application has.
+            SeamRefused: Kafka has another topic of that name than the archive; or the archive, or the brokers' log,
+                does not continue the records that the application has.
             DataLoss: the archive lost the offset, and lost offsets are errors.
             KafkaException: from a broker.
             TieredStorageError: from the store.
         """
         mode = self._configuration.mode
-        committed_epoch: int | None = None
         if wanted in {OFFSET_STORED, OFFSET_INVALID}:
-            wanted, committed_epoch = self._committed(key)
-        if (
-            mode is Mode.TIERED_STORAGE_PREFERRED and wanted >= 0 and not is_refused
-        ):  # the archive alone suffices up to its end
-            archived = self._archived(key, has_history=has_history)
+            wanted, epoch = self._committed(key)
+        if mode is Mode.TIERED_STORAGE_PREFERRED and wanted >= 0 and refusal is None:  # the archive may suffice
+            archived = self._archived(key, wanted, epoch, history)
             if archived is not None and archived.extent.start <= wanted < archived.extent.end:
                 with contextlib.suppress(DataLoss):
-                    return Resolution(Way.ARCHIVE, wanted, self._archive.plan(archived, wanted))
+                    return Resolution(Way.ARCHIVE, wanted, self._archive.plan(archived, wanted), epoch)
         kafka = self._kafka(key)
-        if is_refused and kafka is not None and wanted >= kafka.start:
+        if refusal is not None and kafka is not None and wanted >= kafka.start:
             raise SeamRefused(
-                f"{key[0]} [{key[1]}]: brokers refuse offset {wanted}, and their log has {kafka.start} to {kafka.end}: "
-                "an election removed records that the application has. Seek to continue"
+                f"{key[0]} [{key[1]}]: brokers refuse offset {wanted}, and their log has {kafka.start} to {kafka.end}. "
+                "An election removed records that the application has, or the topic was created again. Seek to "
+                f"continue ({refusal})"
             )
-        if mode is Mode.KAFKA_PREFERRED and kafka is not None and not has_history and wanted != OFFSET_BEGINNING:
+        if mode is Mode.KAFKA_PREFERRED and kafka is not None and history is None and wanted != OFFSET_BEGINNING:
             offset = self._offset(key, wanted, None, kafka)
             if offset is not None and offset >= kafka.start:  # this needs no request to the store
-                return Resolution(Way.KAFKA, offset, epoch=committed_epoch if epoch is None else epoch)
-        archived = self._archived(key, has_history=has_history)
+                return Resolution(Way.KAFKA, offset, epoch=epoch)
+        archived = self._archived(key, wanted, epoch, history)
         extent = None if archived is None else archived.extent
         offset = self._offset(key, wanted, extent, kafka)
         if offset is None:
             return Resolution(Way.NOWHERE_YET, None)
         way = way_of(mode, offset, extent, kafka)
         if way is Way.BELOW:
-            offset = self._reset(key, offset, extent, kafka)
+            offset, epoch = self._reset(key, offset, extent, kafka), None
             way = way_of(mode, offset, extent, kafka)
         skipped = 0
         if way is Way.NOWHERE_YET and kafka is not None and self._configuration.on_gap is not OnGap.WAIT:
             skipped = kafka.start - offset
             self._skip(key, offset, kafka)
-            offset, way = kafka.start, Way.KAFKA
+            offset, epoch, way = kafka.start, None, Way.KAFKA
         if way is Way.ARCHIVE and archived is not None:
             try:
-                return Resolution(way, offset, self._archive.plan(archived, offset))
+                return Resolution(way, offset, self._archive.plan(archived, offset), epoch)
             except DataLoss:
                 if kafka is None or offset < kafka.start:
                     raise
                 way = Way.KAFKA  # brokers still have what the archive lost
-        known = None if archived is None else archived.view.epochs.at(offset - 1)
-        if known is None or known == NO_EPOCH:
-            known = epoch if epoch is not None else committed_epoch
-        return Resolution(way, offset, epoch=known, skipped=skipped)
+        return Resolution(way, offset, epoch=epoch, skipped=skipped)
 
     def extents(self, key: Key) -> tuple[ArchivedPartition | None, Extent | None]:
         """Return what the archive and what brokers have of a partition; raise as `resolve`."""
-        return self._archived(key, has_history=False), self._kafka(key)
+        return self._archived(key, OFFSET_BEGINNING, None, None), self._kafka(key)
 
     def _kafka(self, key: Key) -> Extent | None:
         brokers = self._brokers()
@@ -148,21 +147,30 @@ class Resolver:
                 return OFFSET_END, None
         raise NoOffset(f"{key[0]} [{key[1]}]: the group has no committed offset, and auto.offset.reset is error")
 
-    def _archived(self, key: Key, *, has_history: bool) -> ArchivedPartition | None:
-        archived = self._archive.look(TopicPartition(*key))
-        brokers = self._brokers()
-        is_alone = brokers is None or not self._configuration.mode.reads_kafka
-        if archived is None or archived.topic_id is None or is_alone or brokers is None:
+    def _archived(
+        self, key: Key, wanted: int, epoch: int | None, history: HistoryPlan | None
+    ) -> ArchivedPartition | None:
+        """Return what the archive has, if it continues the records that the application has; raise as `resolve`."""
+        archived = self._archived_topic(key, history)
+        return None if archived is None or _is_behind(archived, wanted, epoch) else archived
+
+    def _archived_topic(self, key: Key, history: HistoryPlan | None) -> ArchivedPartition | None:
+        """Return what the archive has of the topic of that name that brokers have."""
+        topic, archived, brokers = key[0], self._archive.look(TopicPartition(*key)), self._brokers()
+        if archived is None or archived.topic_id is None:
             return archived
-        theirs = brokers.topic_id(key[0])
-        if theirs is None or theirs == archived.topic_id:
-            return archived
-        if has_history:
+        theirs = None if brokers is None else brokers.topic_id(topic)
+        present = archived.topic_id if theirs is None else theirs
+        if history is not None and history.topic_id not in {None, present}:
             raise SeamRefused(
-                f"{key[0]} was created again: the records before this offset are of topic id {archived.topic_id}, and "
-                f"brokers have {theirs}. Seek to a start of the new topic"
+                f"{topic} was created again: the records before this offset are of topic id {history.topic_id}, and "
+                f"now it has {present}. Seek to a start of the new topic"
             )
-        log.warning("archive_of_another_topic", topic=key[0], archived=archived.topic_id, brokers=theirs)
+        if present == archived.topic_id:
+            return archived
+        if (warned := (topic, archived.topic_id, present)) not in self._warned:
+            self._warned.add(warned)
+            log.warning("archive_of_another_topic", topic=topic, archived=archived.topic_id, brokers=present)
         return None
 
     def _offset(self, key: Key, wanted: int, archive: Extent | None, kafka: Extent | None) -> int | None:
@@ -202,3 +210,31 @@ class Resolver:
                 f"The rest is not shipped yet, or lost; {GAP_KEY} decides"
             )
         log.warning("gap_skipped", topic=topic, partition=partition, from_offset=offset, to_offset=kafka.start)
+
+
+def _is_behind(archived: ArchivedPartition, offset: int, epoch: int | None) -> bool:
+    """Return whether the archive still has an earlier leader's records where the application has a later one's.
+
+    Args:
+        archived: the partition.
+        offset: the next one.
+        epoch: the leader epoch of the record before it that the application has; None if it is unknown.
+
+    Raises:
+        SeamRefused: the archive follows a later leader, which never had the application's last records; as a consumer
+            of Kafka validates its position (KIP-320).
+    """
+    epochs, end = archived.view.epochs, archived.view.end
+    if epoch is None or epoch == NO_EPOCH or not epochs.pairs or offset < archived.extent.start:
+        return False
+    last, _ = epochs.pairs[-1]
+    if epoch >= last:
+        return epoch > last and offset < end
+    _, shared = epochs.end_of(epoch, end)
+    if shared < offset:
+        raise SeamRefused(
+            f"{archived.view.partition}: an election removed records that the application has. The archive follows the "
+            f"later leader from offset {shared} on, and the application has everything below {offset}. "
+            f"Seek to {shared} or below"
+        )
+    return False

@@ -91,12 +91,16 @@ class Transitions:
                 events += self._failed(part, error)
         return events
 
-    def leave_live(self, part: Assigned) -> None:
-        """Handle that brokers do not have the offset of a partition, and that its fetcher has ended."""
+    def leave_live(self, part: Assigned, reason: str) -> None:
+        """Handle that brokers refused the offset of a partition, and that its fetcher has ended.
+
+        Args:
+            part: the partition.
+            reason: what brokers said.
+        """
         part.is_dead = True
-        if part.state is not State.LIVE:
-            return
-        part.state, part.is_refused = State.RESOLVE, True
+        if part.state is State.LIVE:
+            part.state, part.refusal = State.RESOLVE, reason
 
     def drop(self, part: Assigned) -> None:
         """Free what a partition holds that is revoked or replaced."""
@@ -122,14 +126,13 @@ class Transitions:
         if part.resolving is None:
             if monotonic() < part.retry_at:
                 return
-            epoch = None if part.found is None else part.found.epoch
             part.resolving = self.executor.submit(
                 self.resolver.resolve,
                 part.key,
                 part.offset_wanted,
-                has_history=part.has_history,
-                is_refused=part.is_refused,
-                epoch=epoch,
+                history=part.history,
+                refusal=part.refusal,
+                epoch=part.epoch,
             )
             part.resolving.add_done_callback(lambda _: self._wake())
         if not part.resolving.done():
@@ -139,10 +142,10 @@ class Transitions:
 
     def _apply(self, part: Assigned, found: Resolution) -> None:
         topic, partition = part.key
-        if part.is_refused:
-            part.is_refused = False
+        if part.refusal is not None:
+            part.refusal = None
             self.passages.back += 1
-        part.found, part.failing_since = found, None
+        part.failing_since, part.epoch = None, found.epoch
         self.passages.skipped += found.skipped
         if found.offset is not None:
             part.next = found.offset
@@ -151,7 +154,7 @@ class Transitions:
         elif found.plan is not None:
             part.reading = self.prefetch.begin(found.plan)
             part.state = State.HISTORY
-            part.has_history = True
+            part.history = found.plan
             self.passages.to_history += 1
             self.passages.skipped += sum(loss.end - loss.start for loss in found.plan.losses)
             for loss in found.plan.losses:
@@ -164,23 +167,21 @@ class Transitions:
             part.retry_at = monotonic() + self.configuration.refresh_seconds
 
     def _end_of_plan(self, part: Assigned) -> None:
-        reading = part.reading
-        assert reading is not None  # noqa: S101  (a partition in HISTORY has one)
-        part.reading, part.state = None, State.RESOLVE
+        reading = part.end_reading()
+        part.state = State.RESOLVE
         self.prefetch.cancel(reading)
         if reading.error is not None:
             raise reading.error
-        part.next = reading.plan.end
 
     def _join(self, part: Assigned) -> None:
         live = self.live()
-        if live is None or part.next is None or part.found is None:
+        if live is None or part.next is None:
             return
         now = monotonic()
         if part.is_dead or now >= part.joins_by > 0:
             live.revive(part.key, self.assignment.keys, self._next_of)
             part.is_dead, part.joins_by = False, now + _START_SECONDS
-        if live.join(part.key, part.next, part.found.epoch, paused=part.is_paused):
+        if live.join(part.key, part.next, part.epoch, paused=part.is_paused):
             part.state, part.joins_by, part.is_fresh = State.LIVE, 0.0, True
             self.passages.to_live += 1
             log.info("reads_kafka", topic=part.key[0], partition=part.key[1], from_offset=part.next)

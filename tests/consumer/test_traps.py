@@ -11,7 +11,9 @@ Other tests of this folder spring the rest of these traps:
 - Topic ids: `test_seams.py`, the archive of a former topic of that name.
 """
 
+import gc
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,3 +166,22 @@ def test_offsets_of_a_transaction_are_those_that_were_handed_out(both: Both, end
     committed = plain.committed([TopicPartition(TOPIC, 0)], 30)
     plain.close()
     assert [each.offset for each in committed] == [ends[1]]
+
+
+def test_a_closed_consumer_leaves_no_thread(both: Both, ends: tuple[int, int]) -> None:
+    """An admin client has no `close()`, so what refers to it decides when its threads and connections end."""
+    gc.collect()
+    before = _threads()
+    gc.disable()
+    try:
+        with both.consumer(KAFKA_FIRST, "threads") as consumer:
+            consumer.subscribe([TOPIC])
+            assert read_until(consumer, {0: 5})[0]
+            assert len(_threads()) > len(before)
+        wait_for(lambda: _threads() <= before, "the consumer's threads to end", 30, state=lambda: _threads() - before)
+    finally:
+        gc.enable()
+
+
+def _threads() -> set[str]:
+    return {path.name for path in Path("/proc/self/task").iterdir()}

@@ -1,0 +1,244 @@
+"""Three members of a group, and every fault at once: what the application stores is what producers got acknowledged.
+
+Brokers are killed and elect, the store is cut off, retention passes positions, members leave and return, and the
+topic is created again. Real agents ship.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.consumer.archives import PROTOCOLS
+from tests.consumer.group import PATIENCE, Member, Results, Writer
+from tests.uploader.beside import BUCKET, SMALL_FETCHES, Archive, archives
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.incarnations import read_incarnations
+from ts_common.model import TopicPartition as Partition
+from ts_consumer import Mode
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.proxy.link import LinkProxy
+from ts_local.waiting import wait_for
+
+PARTITIONS = 4
+SEGMENT = 200_000
+VALUE = 2000
+ROUNDS = 700  # before the group begins: a few segments of each partition
+IN_TEST = (Mode.KAFKA_PREFERRED, "cooperative")
+CASES = [
+    pytest.param(mode, protocol, marks=() if (mode, protocol) == IN_TEST else pytest.mark.full, id=f"{mode}-{protocol}")
+    for mode in Mode
+    for protocol in PROTOCOLS
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two brokers, of which one at a time may be away."""
+    properties = {
+        **SMALL_FETCHES,
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.num.partitions": "1",
+    }
+    with LocalCluster(
+        brokers=2, mode="kraft", own_controller=True, s3=True, buckets=[BUCKET], properties=properties, name="group"
+    ) as cluster:
+        yield cluster
+
+
+@dataclass
+class Field:
+    """A topic with agents of its brokers, a link to the store, and a group.
+
+    Attributes:
+        cluster: the brokers.
+        archive: of the topic.
+        link: between the consumers and the store.
+        config: of the consumers.
+        results: of the application.
+        writer: of the topic.
+    """
+
+    cluster: LocalCluster
+    archive: Archive
+    link: LinkProxy
+    config: dict[str, Any]
+    results: Results
+    writer: Writer
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.archive.topic
+
+    def member(self, name: str) -> Member:
+        """Add a member to the group."""
+        return Member(name, {**self.config, "client.id": name}, self.topic, self.results)
+
+    def wait_for_progress(self, more: int = 100) -> None:
+        """Wait until some more records are stored."""
+        wanted = self.results.count() + more
+        wait_for(lambda: self.results.count() >= wanted, f"{wanted} records", PATIENCE, state=self.state)
+
+    def wait_for_owners(self, *members: Member) -> None:
+        """Wait until these members own all partitions, each of them at least one."""
+        wanted = {*members}
+
+        def shared() -> bool:
+            owners = self.results.owners()
+            return len(owners) == PARTITIONS and {*owners.values()} == wanted
+
+        wait_for(shared, "the partitions of these members", PATIENCE, state=self.state)
+
+    def ends(self) -> dict[int, int]:
+        """The next offset of each partition in the archive's newest incarnation."""
+        store, found = self.archive.store, {}
+        incarnations, _ = read_incarnations(store, self.archive.keys, self.topic)
+        for number in range(PARTITIONS):
+            partition = Partition(self.topic, number)
+            commit, _ = read_commit(store, self.archive.keys.partition(partition, incarnations.newest_directory))
+            found[number] = commit.next_offset if isinstance(commit, Commit) else 0
+        return found
+
+    def wait_shipped(self, rounds: int) -> dict[int, int]:
+        """Wait until the archive has some records of each partition; return its ends."""
+        wait_for(lambda: min(self.ends().values()) >= rounds, f"{rounds} records shipped", PATIENCE, state=self.ends)
+        return self.ends()
+
+    def wait_stored(self, life: str, ends: dict[int, int]) -> None:
+        """Wait until everything below these offsets is stored."""
+
+        def stored() -> bool:
+            rows = self.results.rows
+            return all(rows[life, number] and rows[life, number][-1][0] >= end - 1 for number, end in ends.items())
+
+        wait_for(stored, f"everything below {ends}", PATIENCE, state=self.state)
+
+    def state(self) -> object:
+        """What was stored, for a failed wait."""
+        rows = self.results.rows
+        return {place: (len(each), each[-1][0] if each else -1) for place, each in rows.items()}, self.results.problems
+
+    def check(self, life: str, writer: Writer, ends: dict[int, int]) -> None:
+        """Compare what was stored with what producers got acknowledged."""
+        assert self.results.problems == []
+        for number, end in ends.items():
+            wanted = [row for row in sorted(writer.acknowledged[number]) if row[0] < end]
+            assert self.results.rows[life, number] == wanted
+
+
+@pytest.fixture
+def field(
+    mode: Mode, protocol: str, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Field]:
+    """A topic of which the archive has a part, and Kafka too; no member yet."""
+    topic = f"{mode}-{protocol}".lower()
+    assert cluster.s3 is not None
+    cluster.create_topic(topic, PARTITIONS, 2, {"segment.bytes": str(SEGMENT), "min.insync.replicas": "1"})
+    with archives(cluster, tmp_path) as archive_of, LinkProxy("consumers:s3", cluster.s3.port) as link:
+        archive = archive_of(topic)
+        for broker in cluster.brokers:
+            archive.agent(broker)
+        for name, value in {**cluster.s3.environment(), "AWS_ENDPOINT_URL": f"http://{link.address}"}.items():
+            monkeypatch.setenv(name, value)
+        config = {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "topic.metadata.refresh.interval.ms": 1000,
+            # Else librdkafka keeps the leader epochs of the former topic, and refuses the lower ones of the new topic.
+            "topic.metadata.propagation.max.ms": 0,
+            "log_level": 0,
+            "tiered.storage.mode": mode,
+            **PROTOCOLS[protocol],
+        }
+        if protocol == "consumer":
+            del config["session.timeout.ms"]  # the broker decides it
+        if mode is not Mode.KAFKA_ONLY:
+            config |= {
+                "kafka.cluster.id": archive.keys.cluster,
+                "storage.service.endpoint.url": archive.location,
+                "tiered.storage.refresh.ms": 200,
+                "tiered.storage.max.buffered.bytes": 1 << 20,
+            }
+        writer = Writer(cluster, topic, PARTITIONS, VALUE, 0.02)
+        writer.write(ROUNDS)
+        yield Field(cluster, archive, link, config, Results(), writer)
+        writer.stop()
+
+
+@pytest.mark.parametrize(("mode", "protocol"), CASES)
+def test_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) -> None:
+    """Whatever the group, brokers, store and retention do; then all of the topic that was created again."""
+    cluster, results, writer, topic = field.cluster, field.results, field.writer, field.topic
+    reads_archive = mode is not Mode.KAFKA_ONLY
+    shipped = field.wait_shipped(ROUNDS // 2)
+    if reads_archive:  # the plain client would begin above the lost records
+        cluster.delete_records(topic, {number: end // 2 for number, end in shipped.items()})
+    writer.start()
+    first, second, third = (field.member(name) for name in ("first", "second", "third"))
+    try:
+        field.wait_for_owners(first, second, third)
+        field.wait_for_progress()
+
+        field.link.cut()  # a member leaves while the archive is away: membership needs brokers alone
+        third.close()
+        field.wait_for_owners(first, second)
+        field.link.heal()
+        field.wait_for_progress()
+
+        cluster.brokers[1].kill()
+        wait_for(
+            lambda: all(cluster.leader(topic, number) == 2 for number in range(PARTITIONS)), "the election", PATIENCE
+        )
+        third = field.member("third")
+        field.wait_for_owners(first, second, third)
+        field.wait_for_progress()
+        cluster.brokers[1].start()
+        wait_for(
+            lambda: all(cluster.in_sync(topic, number) == {1, 2} for number in range(PARTITIONS)), "replicas", PATIENCE
+        )
+
+        if reads_archive:
+            field.wait_stored("first", field.ends())
+            first.hold()
+            shipped = field.wait_shipped(max(field.ends().values()) + SEGMENT // VALUE)
+            cluster.delete_records(topic, shipped)
+            first.resume()
+        writer.stop()
+        ends = {number: rows[-1][0] + 1 for number, rows in writer.acknowledged.items()}
+        if mode is Mode.TIERED_STORAGE_ONLY:
+            ends = field.ends()
+        field.wait_stored("first", ends)
+        field.check("first", writer, ends)
+
+        cluster.delete_topic(topic)
+        wait_for(lambda: not results.owners(), "the topic's end to be noticed", PATIENCE, state=field.state)
+        results.begin_life("second")
+        cluster.create_topic(topic, PARTITIONS, 2, {"segment.bytes": str(SEGMENT), "min.insync.replicas": "1"})
+        again = Writer(cluster, topic, PARTITIONS, VALUE, 0.02)
+        again.write(ROUNDS // 2)
+        again.stop()
+        field.wait_for_owners(first, second, third)
+        ends = {number: rows[-1][0] + 1 for number, rows in again.acknowledged.items()}
+        if mode is Mode.TIERED_STORAGE_ONLY:
+            ends = field.wait_shipped(ROUNDS // 4)
+        field.wait_stored("second", ends)
+        field.check("second", again, ends)
+    finally:
+        field.link.heal()
+        for member in (first, second, third):
+            member.close()
+    assert results.problems == []
