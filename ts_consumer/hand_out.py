@@ -227,8 +227,11 @@ class HandOut:
                 held.messages.append(message)
         elif part is None or part.state is not State.LIVE or offset is None or offset < part.offset_wanted:
             transitions.passages.dropped += 1
+        elif part.is_fresh and offset not in {part.next, part.jumped_to}:
+            transitions.passages.dropped += 1
+            transitions.seek_again(part, offset)
         else:
-            part.is_fresh = False
+            part.is_fresh, part.jumped_to = False, None
             self._note(part, message, held)
             self.kafka_records += 1
             held.messages.append(message)

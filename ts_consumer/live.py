@@ -9,6 +9,8 @@ librdkafka's and its binding's traps that this module handles:
 - `seek` directly after an assign, or after an out-of-range error, fails with `_STATE`. The fetcher starts a little
   later in the first case. In the second case it has ended, and only another assign starts it.
 - An assign validates no leader epoch; `seek` does.
+- A logical offset is looked up after the assign. A `seek` meanwhile is accepted, and undone when the answer arrives
+  (`rd_kafka_toppar_handle_Offset`): the partition continues at the log's end. So partitions are parked at a number.
 - A call that waits for a broker inside a callback makes the binding forget the outer call. The next callback ends the
   process (`CallState_get`). No call here waits for a broker.
 """
@@ -16,13 +18,13 @@ librdkafka's and its binding's traps that this module handles:
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 Key = tuple[str, int]  # topic and number of a partition
 Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
 
-# Without an offset a request to the group's coordinator would follow. The log's end is never out of range.
-_PARKED: Final = OFFSET_END
+# Nothing is fetched there: a paused partition is assigned, and the next offset is sought before it is resumed.
+_PARKED: Final = 0
 
 
 class LivePart:

@@ -45,9 +45,10 @@ class Assigned:
         retry_at: the monotonic time of the next attempt.
         history: what was read last of the archive since the assign or the seek; None if nothing was.
         is_fresh: whether no live message was accepted since the live part joined.
+        jumped_to: the offset of a first live message that was not the next one, until a second seek has confirmed it.
         is_dead: whether the live part's fetcher has ended by an error.
         joins_by: the monotonic time when a fetcher that has not started is started again.
-        refusal: what brokers said when they refused the next offset; None if they did not.
+        refusal: the brokers' reason, if they refused the next offset.
         epoch: the leader epoch of the record before `next` that the application has; None if it is unknown.
         failing_since: the monotonic time of the first of the last failures; None after a success.
         logged: the last error that was logged.
@@ -70,6 +71,7 @@ class Assigned:
         self.is_dead = is_dead
         self.joins_by = 0.0
         self.is_fresh = True
+        self.jumped_to: int | None = None
         self.refusal: str | None = None
         self.epoch = epoch
         self.failing_since: float | None = None

@@ -72,7 +72,7 @@ class Resolver:
             key: of the partition.
             wanted: an offset, or one of librdkafka's logical offsets.
             history: what the application read last of the archive; None if it read nothing there.
-            refusal: what brokers said when they refused that offset; None if they did not.
+            refusal: the brokers' reason, if they refused that offset.
             epoch: the leader epoch of the record before the offset that the application has; None if it is unknown.
 
         Raises:

@@ -96,11 +96,22 @@ class Transitions:
 
         Args:
             part: the partition.
-            reason: what brokers said.
+            reason: of the brokers.
         """
         part.is_dead = True
         if part.state is State.LIVE:
             part.state, part.refusal = State.RESOLVE, reason
+
+    def seek_again(self, part: Assigned, offset: int) -> None:
+        """Handle that the first message after a seek has a later offset than the next one.
+
+        Compaction, an aborted transaction or a marker explains that, and so does a seek that librdkafka has undone. The
+        second seek gives the same message in the first case.
+        """
+        live = self.live()
+        assert live is not None  # noqa: S101  (it has just returned a message)
+        live.silence(part.key)
+        part.jumped_to, part.state = offset, State.JOIN
 
     def drop(self, part: Assigned) -> None:
         """Free what a partition holds that is revoked or replaced."""
@@ -183,8 +194,9 @@ class Transitions:
             part.is_dead, part.joins_by = False, now + _START_SECONDS
         if live.join(part.key, part.next, part.epoch, paused=part.is_paused):
             part.state, part.joins_by, part.is_fresh = State.LIVE, 0.0, True
-            self.passages.to_live += 1
-            log.info("reads_kafka", topic=part.key[0], partition=part.key[1], from_offset=part.next)
+            if part.jumped_to is None:
+                self.passages.to_live += 1
+                log.info("reads_kafka", topic=part.key[0], partition=part.key[1], from_offset=part.next)
         elif part.joins_by == 0:
             part.joins_by = now + _START_SECONDS
 

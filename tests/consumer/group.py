@@ -1,7 +1,7 @@
 """A group of consumers whose application stores results together with their offsets, and what they must have stored.
 
 The application is the one that the field calls exactly-once by storage: `on_assign` continues at the stored offsets,
-and whatever is stored comes from the partition's present owner.
+and only the partition's present owner can store.
 """
 
 import threading
@@ -119,7 +119,7 @@ class Member:
         return {number for number, owner in self._results.owners().items() if owner is self}
 
     def hold(self) -> None:
-        """Let the application pause its partitions, and go on to poll; return when it does."""
+        """Let the application pause its partitions while it polls; return when it does."""
         self._is_held.clear()
         self._holds.set()
         wait_for(self._is_held.is_set, f"{self.name} to pause", PATIENCE)

@@ -37,7 +37,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Two brokers, of which one at a time may be away."""
+    """Two brokers: one at a time may be away."""
     properties = {
         **SMALL_FETCHES,
         "broker.session.timeout.ms": "3000",
@@ -142,7 +142,7 @@ class Field:
 def field(
     mode: Mode, protocol: str, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Field]:
-    """A topic of which the archive has a part, and Kafka too; no member yet."""
+    """A topic with a part in the archive and a part in Kafka; no member yet."""
     topic = f"{mode}-{protocol}".lower()
     assert cluster.s3 is not None
     cluster.create_topic(topic, PARTITIONS, 2, {"segment.bytes": str(SEGMENT), "min.insync.replicas": "1"})

@@ -13,6 +13,7 @@ Other tests of this folder spring the rest of these traps:
 
 import gc
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from tests.consumer.archives import Both, error_of, fill, offsets_of, read_until, ship
 from tests.made_archive import batches
 from ts_consumer import Mode, TieredConsumer
+from ts_consumer.live import LivePart
 from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
 
@@ -83,6 +85,46 @@ def test_a_partition_that_is_assigned_fetches_nothing_from_brokers(both: Both, e
 
         partition = wait_for(known, "statistics of the partition")
         assert (partition["rxmsgs"], partition["rxbytes"]) == (0, 0)
+
+
+def test_a_seek_directly_after_a_park_is_not_undone(both: Both) -> None:
+    """librdkafka looks a logical offset up after the assign, and its answer would undo the seek."""
+    topic = "traps-park"
+    both.cluster.create_topic(topic)
+    both.cluster.produce(topic, [Record(b"x")] * 20, partition=0)
+    live = LivePart(
+        {"bootstrap.servers": both.cluster.bootstrap, "group.id": "park", "auto.offset.reset": "error"}
+        | {"isolation.level": "read_uncommitted"},
+        {},
+    )
+    place, found = (topic, 0), []
+    wanted = range(5, 15)
+    for offset in wanted:
+        live.park([place], live.consumer.assign)
+        wait_for(partial(live.join, place, offset, 0, paused=False), "the fetcher")
+        (message,) = wait_for(lambda: live.consume(1, 0.5), f"offset {offset}")
+        found.append(message.offset())
+        live.consumer.unassign()
+    live.consumer.close()
+    assert found == [*wanted]
+
+
+def test_a_jump_behind_a_seek_is_believed_after_a_second_seek(both: Both) -> None:
+    """The archive ends with a transaction's records, and Kafka continues with its marker, which no client shows."""
+    topic = "traps-jump"
+    both.cluster.create_topic(topic)
+    producer = both.cluster.producer({"transactional.id": topic})
+    producer.init_transactions(30)
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, b"x", partition=0)
+        producer.commit_transaction(30)
+    with both.consumer(KAFKA_FIRST, "jump") as consumer:
+        consumer.assign([TopicPartition(topic, 0, 1)])
+        assert offsets_of(read_until(consumer, {0: 5})[0]) == [2, 4]
+        statistics = consumer.tier_statistics()
+        assert statistics is not None
+        assert statistics.dropped_messages >= 1
 
 
 def test_the_flag_of_a_pause_does_not_outlive_the_assignment(both: Both, ends: tuple[int, int]) -> None:
