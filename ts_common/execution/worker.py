@@ -94,12 +94,12 @@ class _Worker:
     def _receive(self) -> object:
         """Wait for a message, and read releases meanwhile."""
         while not self._is_pending():
-            select.select([self._channel.fileno(), self._releases], [], [])
+            _wait_readable(self._channel.fileno(), self._releases)
             self._take_releases()
         return self._channel.receive()[0]
 
     def _is_pending(self) -> bool:
-        return bool(select.select([self._channel.fileno()], [], [], 0)[0])
+        return _wait_readable(self._channel.fileno(), milliseconds=0)
 
     def _send_blocks(self) -> None:
         for added, descriptors, dropped in self._memory.take_changes():
@@ -110,7 +110,7 @@ class _Worker:
                     os.close(descriptor)
 
     def _take_releases(self) -> None:
-        while select.select([self._releases], [], [], 0)[0]:
+        while _wait_readable(self._releases, milliseconds=0):
             data = os.read(self._releases, 1 << 12)
             if not data:
                 raise PeerGone
@@ -142,6 +142,14 @@ def main() -> None:
         _Worker(channel, releases).run()
     except PeerGone:
         os._exit(0)  # nothing to clean up; threads of the store may still wait
+
+
+def _wait_readable(*descriptors: int, milliseconds: int | None = None) -> bool:
+    """Return whether one of the descriptors can be read, or was closed; `select` refuses numbers above 1023."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(milliseconds))
 
 
 if __name__ == "__main__":

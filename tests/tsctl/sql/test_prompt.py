@@ -46,10 +46,12 @@ class Terminal:
     def until(self, pattern: str) -> str:
         """Return what is printed until a pattern appears, without the terminal's escapes."""
         seen, deadline = "", time.monotonic() + SECONDS
+        poll = select.poll()  # `select` refuses numbers above 1023, which a long run has
+        poll.register(self._master, select.POLLIN)
         while not re.search(pattern, _ESCAPES.sub("", seen)):
             left = deadline - time.monotonic()
             assert left > 0, f"{pattern!r} did not appear in {seen!r}"
-            if select.select([self._master], [], [], left)[0]:
+            if poll.poll(1000 * left):
                 seen += os.read(self._master, 1 << 16).decode(errors="replace")
                 if "\x1b[6n" in seen:  # the library queries the place of the cursor
                     self.type("\x1b[1;1R")
