@@ -1,10 +1,11 @@
-"""One broker and one archive for all tests of this folder that need them."""
+"""Clusters for all tests of this folder that need them: one broker with an archive, and two brokers that elect."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.consumer.archives import Both, in_directory
+from tests.uploader.beside import BUCKET, SMALL_FETCHES
 from ts_local.kafka.cluster import LocalCluster
 
 
@@ -13,3 +14,25 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """A broker in KRaft mode, so that topics have ids and all protocols of groups exist."""
     with LocalCluster(mode="kraft", name="consumer") as cluster:
         yield Both(cluster, in_directory(tmp_path_factory.mktemp("consumer")))
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[LocalCluster]:
+    """Two brokers: one at a time may be away."""
+    properties = {
+        **SMALL_FETCHES,
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.num.partitions": "1",
+    }
+    with LocalCluster(
+        brokers=2, mode="kraft", own_controller=True, s3=True, buckets=[BUCKET], properties=properties, name="group"
+    ) as cluster:
+        yield cluster

@@ -13,7 +13,7 @@ import pytest
 
 from tests.consumer.archives import PROTOCOLS
 from tests.consumer.group import PATIENCE, Member, Results, Writer
-from tests.uploader.beside import BUCKET, SMALL_FETCHES, Archive, archives
+from tests.uploader.beside import Archive, archives
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
@@ -33,28 +33,6 @@ CASES = [
     for mode in Mode
     for protocol in PROTOCOLS
 ]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Two brokers: one at a time may be away."""
-    properties = {
-        **SMALL_FETCHES,
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "group.min.session.timeout.ms": "1000",
-        "group.consumer.min.session.timeout.ms": "1000",
-        "group.consumer.session.timeout.ms": "6000",
-        "group.consumer.min.heartbeat.interval.ms": "500",
-        "group.consumer.heartbeat.interval.ms": "500",
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.replication.factor": "2",
-        "offsets.topic.num.partitions": "1",
-    }
-    with LocalCluster(
-        brokers=2, mode="kraft", own_controller=True, s3=True, buckets=[BUCKET], properties=properties, name="group"
-    ) as cluster:
-        yield cluster
 
 
 @dataclass
@@ -140,10 +118,10 @@ class Field:
 
 @pytest.fixture
 def field(
-    mode: Mode, protocol: str, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: Mode, protocol: str, pair: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Field]:
     """A topic with a part in the archive and a part in Kafka; no member yet."""
-    topic = f"{mode}-{protocol}".lower()
+    topic, cluster = f"{mode}-{protocol}".lower(), pair
     assert cluster.s3 is not None
     cluster.create_topic(topic, PARTITIONS, 2, {"segment.bytes": str(SEGMENT), "min.insync.replicas": "1"})
     with archives(cluster, tmp_path) as archive_of, LinkProxy("consumers:s3", cluster.s3.port) as link:
@@ -180,7 +158,7 @@ def field(
 
 
 @pytest.mark.parametrize(("mode", "protocol"), CASES)
-def test_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) -> None:
+def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) -> None:
     """Whatever the group, brokers, store and retention do; then all of the topic that was created again."""
     cluster, results, writer, topic = field.cluster, field.results, field.writer, field.topic
     reads_archive = mode is not Mode.KAFKA_ONLY
