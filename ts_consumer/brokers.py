@@ -19,7 +19,6 @@ import structlog
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -40,14 +39,6 @@ _NAMES: Final = frozenset(
         "enable.sasl.oauthbearer.unsecure.jwt",
         "debug",
         "log_level",
-    }
-)
-_OUTDATED: Final = frozenset(
-    {
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
 _ID_SECONDS: Final = 5.0  # that a topic id is kept
@@ -84,10 +75,9 @@ class Brokers:
         """
         try:
             return self._extent(key)
-        except KafkaException as error:
-            if error.args[0].code() not in _OUTDATED:
-                raise
-        self._client.list_topics(key[0], timeout=_ANSWER_SECONDS)  # an admin client keeps its metadata for ever
+        except KafkaException:
+            # An admin client keeps its metadata for ever: also that a partition has no leader, or a former one.
+            self._client.list_topics(key[0], timeout=_ANSWER_SECONDS)
         return self._extent(key)
 
     def _extent(self, key: Key) -> Extent:

@@ -44,7 +44,12 @@ def produce(cluster: LocalCluster, topic: str, line: str, count: int) -> None:
 def values(consumer: Any, topic: str, start: int, end: int) -> list[bytes]:
     """Return the values of the records in a range of offsets."""
     consumer.assign([TopicPartition(topic, 0, start)])
-    return [row[4] for row in read_until(consumer, {0: end})[0]]
+    return following(consumer, end)
+
+
+def following(consumer: Any, end: int) -> list[bytes]:
+    """Return the values of the next records below an offset."""
+    return [row[4] for row in read_until(consumer, {0: end})[0] if row[2] < end]
 
 
 def is_truncated(consumer: TieredConsumer) -> bool:
@@ -111,7 +116,7 @@ def test_e04_records_that_an_unclean_election_removed_are_an_error(
         wait_for(lambda: is_truncated(consumer), "the error", SECONDS)
         assert consumer.consume(1, 1.0) == []
         consumer.seek(TopicPartition(topic, 0, SHARED))
-        after = [row[4] for row in read_until(consumer, {0: end})[0]]
+        after = following(consumer, end)
     plain = Consumer({"bootstrap.servers": pair.bootstrap, "group.id": "oracle", "auto.offset.reset": "earliest"})
     try:
         oracle = values(plain, topic, 0, end)
