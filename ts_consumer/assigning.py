@@ -68,13 +68,12 @@ class Assigning:
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Replace the assignment; each partition begins at its offset, or at the group's."""
         self._has_assigned = True
-        live, assignment = self._parts.live, self._parts.assignment
-        keys = _keys_of(partitions)
+        live, keys = self._parts.live, _keys_of(partitions)
         self.drop_all()
         if live is not None:
             live.park(keys, live.consumer.assign)
         for each, key in zip(partitions, keys, strict=True):
-            assignment.put(Assigned(key, each.offset, each.leader_epoch))
+            self._put(Assigned(key, each.offset, each.leader_epoch))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Add partitions to the assignment.
@@ -90,7 +89,7 @@ class Assigning:
             live.park(keys, live.consumer.incremental_assign)
         self._has_assigned = True
         for each, key in zip(partitions, keys, strict=True):
-            assignment.put(Assigned(key, each.offset, each.leader_epoch))
+            self._put(Assigned(key, each.offset, each.leader_epoch))
 
     def unassign(self) -> None:
         """End the assignment."""
@@ -152,6 +151,11 @@ class Assigning:
             if part is not None:
                 self._parts.transitions.drop(part)
                 self._parts.archive.forget(Partition(*key))
+
+    def _put(self, part: Assigned) -> None:
+        self._parts.assignment.put(part)
+        if self._parts.brokers is not None:
+            self._parts.brokers.forget_id(part.key[0])
 
     def _assign_by_protocol(self, partitions: list[TopicPartition]) -> None:
         if self._is_eager:  # it refuses incremental changes

@@ -117,6 +117,11 @@ class Brokers:
             log.warning("topic_ids_unknown", reason="brokers before Kafka 2.8 have none; a new topic is not noticed")
         return found
 
+    def forget_id(self, topic: str) -> None:
+        """Request a topic's id again: the topic may have been created again before it was assigned."""
+        with self._lock:
+            self._ids.pop(topic, None)
+
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Replace the credentials."""
         self._client.set_sasl_credentials(username, password)
