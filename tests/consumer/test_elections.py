@@ -15,13 +15,7 @@ from ts_local.waiting import wait_for
 
 SECONDS = 120.0
 SHARED, DEAD, LIVING = 50, 200, 300  # records of both leaders, of the lost one, and of the later one
-ALL = pytest.mark.parametrize(
-    "mode",
-    [
-        Mode.TIERED_STORAGE_PREFERRED,
-        *(pytest.param(mode, marks=pytest.mark.full) for mode in (Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_ONLY)),
-    ],
-)
+READ_THE_STORE = [mode for mode in Mode if mode is not Mode.KAFKA_ONLY]
 
 
 @pytest.fixture
@@ -73,7 +67,8 @@ def led_by(cluster: LocalCluster, topic: str, broker: int, in_sync: set[int]) ->
     )
 
 
-@ALL
+@pytest.mark.full
+@pytest.mark.parametrize("mode", READ_THE_STORE)
 def test_e04_records_that_an_unclean_election_removed_are_an_error(
     pair: LocalCluster, archive: Archive, mode: Mode
 ) -> None:
