@@ -16,7 +16,7 @@ from ts_consumer import TieredConsumer
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.waiting import wait_for
 
-PATIENCE = 120.0
+SECONDS = 120.0
 _LOT = 20  # records that the application handles at once
 _WORK_SECONDS = 0.01  # that it needs for a lot, so that faults find partitions that are not read to their ends
 # A broker or the store is away; and the topic, before it is created again.
@@ -122,7 +122,7 @@ class Member:
         """Let the application pause its partitions while it polls; return when it does."""
         self._is_held.clear()
         self._holds.set()
-        wait_for(self._is_held.is_set, f"{self.name} to pause", PATIENCE)
+        wait_for(self._is_held.is_set, f"{self.name} to pause", SECONDS)
 
     def resume(self) -> None:
         """Let it handle records again."""
@@ -131,7 +131,7 @@ class Member:
     def close(self) -> None:
         """Leave the group."""
         self._stops.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(SECONDS)
         assert not self._thread.is_alive(), f"{self.name} hangs"
 
     def _run(self) -> None:
@@ -202,7 +202,7 @@ class Writer:
         """Produce some rounds now; only before `start`."""
         for _ in range(rounds):
             self._write_round()
-        assert self._producer.flush(PATIENCE) == 0
+        assert self._producer.flush(SECONDS) == 0
 
     def start(self) -> None:
         """Produce until `stop`."""
@@ -212,8 +212,8 @@ class Writer:
         """End, and wait for all acknowledgements."""
         self._stops.set()
         if self._thread.is_alive():
-            self._thread.join(PATIENCE)
-        assert self._producer.flush(PATIENCE) == 0
+            self._thread.join(SECONDS)
+        assert self._producer.flush(SECONDS) == 0
         assert not self.refused, self.refused[:3]
 
     def _run(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.consumer.archives import PROTOCOLS
-from tests.consumer.group import PATIENCE, Member, Results, Writer
+from tests.consumer.group import SECONDS, Member, Results, Writer
 from tests.uploader.beside import Archive, archives
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
@@ -67,7 +67,7 @@ class Field:
     def wait_for_progress(self, more: int = 100) -> None:
         """Wait until some more records are stored."""
         wanted = self.results.count() + more
-        wait_for(lambda: self.results.count() >= wanted, f"{wanted} records", PATIENCE, state=self.state)
+        wait_for(lambda: self.results.count() >= wanted, f"{wanted} records", SECONDS, state=self.state)
 
     def wait_for_owners(self, *members: Member) -> None:
         """Wait until these members own all partitions, each of them at least one."""
@@ -77,7 +77,7 @@ class Field:
             owners = self.results.owners()
             return len(owners) == PARTITIONS and {*owners.values()} == wanted
 
-        wait_for(shared, "the partitions of these members", PATIENCE, state=self.state)
+        wait_for(shared, "the partitions of these members", SECONDS, state=self.state)
 
     def ends(self) -> dict[int, int]:
         """The next offset of each partition in the archive's newest incarnation."""
@@ -91,7 +91,7 @@ class Field:
 
     def wait_shipped(self, rounds: int) -> dict[int, int]:
         """Wait until the archive has some records of each partition; return its ends."""
-        wait_for(lambda: min(self.ends().values()) >= rounds, f"{rounds} records shipped", PATIENCE, state=self.ends)
+        wait_for(lambda: min(self.ends().values()) >= rounds, f"{rounds} records shipped", SECONDS, state=self.ends)
         return self.ends()
 
     def wait_stored(self, life: str, ends: dict[int, int]) -> None:
@@ -101,7 +101,7 @@ class Field:
             rows = self.results.rows
             return all(rows[life, number] and rows[life, number][-1][0] >= end - 1 for number, end in ends.items())
 
-        wait_for(stored, f"everything below {ends}", PATIENCE, state=self.state)
+        wait_for(stored, f"everything below {ends}", SECONDS, state=self.state)
 
     def state(self) -> object:
         """What was stored, for a failed wait."""
@@ -180,14 +180,14 @@ def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) 
 
         cluster.brokers[1].kill()
         wait_for(
-            lambda: all(cluster.leader(topic, number) == 2 for number in range(PARTITIONS)), "the election", PATIENCE
+            lambda: all(cluster.leader(topic, number) == 2 for number in range(PARTITIONS)), "the election", SECONDS
         )
         third = field.member("third")
         field.wait_for_owners(first, second, third)
         field.wait_for_progress()
         cluster.brokers[1].start()
         wait_for(
-            lambda: all(cluster.in_sync(topic, number) == {1, 2} for number in range(PARTITIONS)), "replicas", PATIENCE
+            lambda: all(cluster.in_sync(topic, number) == {1, 2} for number in range(PARTITIONS)), "replicas", SECONDS
         )
 
         if reads_archive:
@@ -204,7 +204,7 @@ def test_e04_every_record_is_stored_once_and_in_order(field: Field, mode: Mode) 
         field.check("first", writer, ends)
 
         cluster.delete_topic(topic)
-        wait_for(lambda: not results.owners(), "the topic's end to be noticed", PATIENCE, state=field.state)
+        wait_for(lambda: not results.owners(), "the topic's end to be noticed", SECONDS, state=field.state)
         results.begin_life("second")
         cluster.create_topic(topic, PARTITIONS, 2, {"segment.bytes": str(SEGMENT), "min.insync.replicas": "1"})
         again = Writer(cluster, topic, PARTITIONS, VALUE, 0.02)
