@@ -12,20 +12,19 @@ FUZZ_SECONDS ?= 300
 demo: setup
 	$(BIN)/python -m ts_local.demo
 
-# Most tests wait for servers most of the time, so four processes suit two cores; tests/conftest.py sets their order. The soak
-# measures the agents' resources, so it runs alone: a minute here, ten in `test-full`, which also draws new examples.
+# Most tests wait for servers most of the time, so four processes suit two cores; tests/conftest.py sets their order.
 test: test-parts
-	$(BIN)/pytest --ignore tests/soak -m "not full" -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
-	$(BIN)/pytest tests/soak -m "not full"
+	$(BIN)/pytest -m "not full" -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
 
 # Changes the agent's code in one place after another: `tests/histories` must fail for each. A quarter of an hour.
 mutants: $(READY)
 	$(BIN)/python -m tests.histories.mutants
 
+# Draws new examples. The soak measures the agents' resources, so it runs alone, for ten minutes.
 test-full: test-parts
 	@$(BIN)/python -m ts_local.kafka.kerberos
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
-	$(BIN)/pytest tests/soak -m full
+	$(BIN)/pytest tests/soak
 	$(BIN)/python -m tests.fuzz --seconds 300
 	$(BIN)/python -m ts_local.ranges oldest
 	$(BIN)/python -m ts_local.ranges newest

@@ -189,7 +189,8 @@ def answer_to_last_commit(proxy: S3FaultProxy) -> int | None:
     return asked[-1].server_status
 
 
-@pytest.mark.parametrize("name", [pytest.param("offset.wm", marks=pytest.mark.full), "log.start"])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["offset.wm", "log.start"])
 def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and_readers_in_between(
     cluster: LocalCluster, archive_of: ArchiveOf, name: str
 ) -> None:

@@ -275,6 +275,7 @@ def test_u19_unreadable_files_are_reported_and_other_partitions_continue(
     archive.wait_until_shipped(partition=1)
 
 
+@pytest.mark.full
 def test_u19_links_that_lead_out_are_not_followed(cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path) -> None:
     """A partition's directory, and a file of another, are links: reported, not read, and the others continue."""
     topic = "linked"

@@ -153,6 +153,7 @@ def test_u09_a_topic_that_gets_more_partitions(cluster: LocalCluster, archive_of
     assert len(read_incarnations(archive.store, archive.keys, topic)[0].entries) == 1
 
 
+@pytest.mark.full
 def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:

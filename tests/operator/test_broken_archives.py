@@ -287,6 +287,7 @@ def test_mistakes_on_the_command_line_are_refused(broken: Archive, tsctl: Run, t
     assert "no directory" in nowhere.err
 
 
+@pytest.mark.full
 def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> None:
     """Written in one step, opened in a browser: a row for each finding with its place, holes red, on a phone too."""
     page = tmp_path / "archive.html"

@@ -1,1 +1,1 @@
-"""The soak: random faults under load for one minute or ten, and what must be true meanwhile."""
+"""The soak: random faults under load for ten minutes, and what must be true meanwhile."""

@@ -1,6 +1,6 @@
 """Plays the faults, several at once, and restarts agents as a supervisor does.
 
-The first deck has every fault once, in random order, so that each happens in a soak of a minute; then further decks
+The first deck has every fault once, in random order, so that each happens within a minute; then further decks
 follow. A card waits while its resources are in use; after a while it keeps later cards from using them.
 """
 

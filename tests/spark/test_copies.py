@@ -7,6 +7,7 @@ import pytest
 
 from tests.common.log_format.build import batch, message, record
 from tests.made_archive import batches, steps
+from tests.matrix import cases
 from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
 from ts_common.archive.catalog import StoredSegment
@@ -180,7 +181,7 @@ HONEST = len(batches(*steps(0, 30)))
         pytest.param(b"", id="empty"),
     ],
 )
-@pytest.mark.parametrize("start", [1, 29, 30, 31, 65, 99])
+@pytest.mark.parametrize("start", cases([1, 29, 30, 31, 65, 99], quick=[30, 65]))
 def test_r08_an_index_costs_time_never_rows(archive: Archive, data: bytes | None, start: int) -> None:
     """Missing, damaged or lying."""
     archive.put_segment("t", 0, batches(*steps(0, 100)), index=data)
@@ -208,7 +209,7 @@ def test_neighbours_are_packed_and_stay_in_order(archive: Archive) -> None:
     assert archive.offsets(subscribe="t") == list(range(500))
 
 
-@pytest.mark.parametrize("start", range(9))
+@pytest.mark.parametrize("start", cases(range(9), quick=[0, 2, 4, 7]))
 def test_r06_old_formats_are_read_from_any_offset(archive: Archive, start: int) -> None:
     """An index entry has a wrapper's last offset, which may be above the requested offset."""
     inner = [message(1, offset, b"v%d" % (offset + 2), b"k", timestamp=1000 + offset) for offset in (0, 1, 3)]

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.matrix import cases
 from tests.spark.archives import Archive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.gap_records import Gap
@@ -115,7 +116,7 @@ def test_r14_the_last_stable_offset_is_as_before(archive: Archive) -> None:
     assert stable_end(archive.store, view) == 30
 
 
-@pytest.mark.parametrize("seed", [*range(30), *(pytest.param(n, marks=pytest.mark.full) for n in range(30, 400))])
+@pytest.mark.parametrize("seed", cases(range(400), quick=range(10)))
 def test_r14_with_holes_nothing_aborted_is_shown_and_no_more_is_hidden_than_is_in_doubt(
     archive: Archive, seed: int
 ) -> None:

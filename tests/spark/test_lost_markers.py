@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.matrix import cases
 from tests.spark.archives import Archive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.view import open_view
@@ -195,7 +196,7 @@ def ended(log: list[Entry], end: int) -> set[int | None]:
     return {entry.transaction for entry in log[: end + 1] if entry.key is None}
 
 
-@pytest.mark.parametrize("seed", [*range(40), *(pytest.param(n, marks=pytest.mark.full) for n in range(40, 400))])
+@pytest.mark.parametrize("seed", cases(range(400), quick=range(12)))
 def test_r02_nothing_is_shown_that_the_furthest_copy_lacks_and_nothing_is_hidden_that_counts(
     archive: Archive, seed: int
 ) -> None:

@@ -13,6 +13,7 @@ from tests.endpoint.records.decoding import headers_of
 from tests.made_archive import batches
 from tests.made_damage import DAMAGES, LOG
 from tests.made_views import ranges_of, view_of
+from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
 from tests.reader.test_views import compacted_differently, of_two_leaders, with_dead_tail, with_lost_marker
 from ts_common.archive.plan import ReadRange, with_spares
@@ -72,7 +73,7 @@ def rows_of_reader(archive: ScannedArchive, **arguments: Any) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("max_bytes", [1, 200, 1000, 1 << 20])
+@pytest.mark.parametrize("max_bytes", cases([1, 200, 1000, 1 << 20], quick=[1, 1000]))
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 def test_each_range_has_the_rows_of_the_reader(archive: ScannedArchive, made: Any, max_bytes: int) -> None:
     """Overlapping copies, copies that lack records, a dead tail, a lost marker; whatever a client fetches at once."""

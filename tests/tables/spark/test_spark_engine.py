@@ -21,7 +21,7 @@ from ts_tables.run import run_once
 from ts_tables.verify.run import verify
 
 
-@pytest.fixture(params=[None, FileFormat.PARQUET], ids=["iceberg", "plain"])
+@pytest.fixture(params=[None, pytest.param(FileFormat.PARQUET, marks=pytest.mark.full)], ids=["iceberg", "plain"])
 def table(tmp_path: Path, request: pytest.FixtureRequest) -> MadeTable:
     archive = MadeArchive(tmp_path / "archive")
     for partition in range(3):

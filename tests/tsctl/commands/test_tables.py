@@ -231,8 +231,8 @@ def test_rows_that_wait_are_counted(archive: MadeArchive, tables: Tables, tmp_pa
     ("package", "extra", "arguments"),
     [
         ("pyiceberg", "tables", ("compact",)),
-        ("ruamel", "tables", ("schema",)),
-        ("pyspark", "pyspark", ("compact", "backup.t")),
+        pytest.param("ruamel", "tables", ("schema",), marks=pytest.mark.full),
+        pytest.param("pyspark", "pyspark", ("compact", "backup.t"), marks=pytest.mark.full),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
 )

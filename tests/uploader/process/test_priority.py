@@ -19,6 +19,7 @@ from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.process.priority import lower_priority
 
 IDLE, LEAST = (3,), (2, 7)
+FULL = pytest.mark.full
 T = TypeVar("T")
 NICE, IONICE = PREFIX + "nice", PREFIX + "ionice.class"
 
@@ -55,9 +56,11 @@ def archive(archive_of: ArchiveOf, request: pytest.FixtureRequest) -> Archive:
     ("archive", "prefix", "nice", "io"),
     [
         pytest.param({}, (), 10, LEAST, id="by default"),
-        pytest.param({NICE: "3", IONICE: "idle"}, (), 3, IDLE, id="as configured"),
-        pytest.param({NICE: "0", IONICE: "none"}, ("nice", "-n5"), 5, None, id="as it was started"),
         pytest.param({}, ("nice", "-n15", "ionice", "-c3"), 15, IDLE, id="never raised"),
+        pytest.param({NICE: "3", IONICE: "idle"}, (), 3, IDLE, id="as configured", marks=FULL),
+        pytest.param(
+            {NICE: "0", IONICE: "none"}, ("nice", "-n5"), 5, None, id="as it was started", marks=pytest.mark.full
+        ),
     ],
     indirect=["archive"],
 )

@@ -342,7 +342,8 @@ def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.full), "after"])
+@pytest.mark.full
+@pytest.mark.parametrize("moment", ["before", "after"])
 def test_an_agent_killed_at_a_cache_object_leaves_a_correct_view(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy, moment: Moment
 ) -> None:
