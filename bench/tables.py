@@ -1,7 +1,7 @@
 """`python -m bench.tables`: segments on S3 to an Iceberg table and to Parquet files on S3, and their parts alone.
 
-A topic of two partitions for each codec: segments of 64 MiB, values of 300 bytes, batches of 16 KiB that differ. Each
-round measures, for each codec:
+A topic of two partitions for each codec: each has 16 segments of 64 MiB, values of 300 bytes, batches of 16 KiB that
+differ. Each round measures, for each codec:
 
 - a run of a new Iceberg table with two workers, from S3 to Parquet (zstd) on S3; the catalog is SQLite;
 - a run of a new table of plain files, the same otherwise;
@@ -94,7 +94,7 @@ def measure(new: NewTables, url: str, repeat: int) -> list[Goal]:
 def main() -> int:
     """Fill, measure, report."""
     arguments = gate_parser(__doc__)
-    arguments.add_argument("--segments", type=int, default=4, help="of each partition")
+    arguments.add_argument("--segments", type=int, default=16, help="of each partition")
     arguments.add_argument("--repeat", type=int, default=5, help="rounds, after one that warms up")
     arguments.add_argument("--half", type=int, help=argparse.SUPPRESS)
     arguments.add_argument("--location", help=argparse.SUPPRESS)

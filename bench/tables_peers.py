@@ -119,8 +119,8 @@ class Writers:
 def main() -> int:
     """Fill, ship, write in rounds, report."""
     arguments = gate_parser(__doc__)
-    arguments.add_argument("--records", type=int, default=1_500_000, help="number of records of each codec")
-    arguments.add_argument("--repeat", type=int, default=5, help="rounds, after two that warm up")
+    arguments.add_argument("--records", type=int, default=4_000_000, help="number of records of each codec")
+    arguments.add_argument("--repeat", type=int, default=3, help="rounds, after two that warm up")
     arguments.add_argument("--codecs", nargs="+", default=CODECS, choices=CODECS)
     options = arguments.parse_args()
     goals: list[Goal] = []
