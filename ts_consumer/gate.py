@@ -16,14 +16,29 @@ _identity = _binding._reentry_identity_var
 
 
 class Gate:
-    """A lock that its holder may enter again, on any thread of the same call chain; a context manager."""
+    """A lock that its holder may enter again, on any thread of the same call chain; a context manager of one call.
+
+    Attributes:
+        is_closed: whether calls are refused.
+    """
 
     def __init__(self) -> None:
+        self.is_closed = False
         self._lock = threading.Lock()  # which another thread of the chain may release
         self._holder = 0
         self._depth = 0
 
-    def __enter__(self) -> None:
+    def check(self) -> None:
+        """Refuse a call after the gate was closed.
+
+        Raises:
+            RuntimeError: as the binding does.
+        """
+        if self.is_closed:
+            raise RuntimeError("Consumer closed")
+
+    def enter(self) -> None:
+        """Enter, also after the gate was closed; `leave` follows."""
         caller = _identity.get() or threading.get_ident()
         if self._holder == caller:  # no other caller can make this true
             self._depth += 1
@@ -31,10 +46,20 @@ class Gate:
         self._lock.acquire()
         self._holder, self._depth = caller, 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self) -> None:
+        """Leave."""
         self._depth -= 1
         if not self._depth:
             self._holder = 0
             self._lock.release()
+
+    def __enter__(self) -> None:
+        self.enter()
+        if self.is_closed:
+            self.leave()
+            self.check()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()

@@ -1,9 +1,8 @@
-"""The assigned partitions, their states, and what each holds that the application has not got yet."""
+"""The assigned partitions, their states, and what each holds of the archive."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from enum import Enum, auto
-from typing import Final
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Message
@@ -13,8 +12,6 @@ from ts_consumer.live import Key
 from ts_consumer.messages import messages_of
 from ts_consumer.prefetch import Prefetch, Reading
 from ts_consumer.resolution import Resolution
-
-_LOT: Final = 500  # messages that are made at once: few enough for caches, and for a seek to drop
 
 
 class State(Enum):
@@ -36,8 +33,9 @@ class Assigned:
     Attributes:
         key: topic and number.
         wanted: the offset to begin with, or one of librdkafka's logical offsets.
-        next: the first offset that no call has; None before it is known.
+        next: the first offset that is not ready for the application; None before it is known.
         position: what `position()` returns; None before the application got a record.
+        position_epoch: the leader epoch of the record before the position; None if it is unknown.
         state: of the partition.
         is_paused: whether the application paused it.
         resolving: the look-up that is under way.
@@ -49,7 +47,7 @@ class Assigned:
         is_dead: whether the live part's fetcher has ended by an error.
         joins_by: the monotonic time when a fetcher that has not started is started again.
         refusal: the brokers' reason, if they refused the next offset.
-        epoch: the leader epoch of the record before `next` that the application has; None if it is unknown.
+        epoch: the leader epoch of the record before `next`; None if it is unknown.
         failing_since: the monotonic time of the first of the last failures; None after a success.
         logged: the last error that was logged.
         reported: the last error that the application got.
@@ -62,6 +60,7 @@ class Assigned:
         self.wanted = wanted
         self.next: int | None = wanted if wanted >= 0 else None
         self.position: int | None = None
+        self.position_epoch: int | None = None
         self.state = State.RESOLVE
         self.is_paused = is_paused
         self.resolving: Future[Resolution] | None = None
@@ -78,9 +77,7 @@ class Assigned:
         self.logged: str | None = None
         self.reported: str | None = None
         self._rows: pa.RecordBatch | None = None
-        self._row = 0  # of the first one that the application has not got
-        self._lot: list[Message] = []
-        self._at = 0  # of the same in the lot
+        self._row = 0  # of the first one that is not ready
 
     @property
     def offset_wanted(self) -> int:
@@ -94,17 +91,13 @@ class Assigned:
 
     def take(self, prefetch: Prefetch, count: int) -> list[Message]:
         """Return the next messages of the archive, at most `count`; empty if none has arrived."""
-        if self._at == len(self._lot):
-            rows = self._rows_left(prefetch)
-            if rows is None or self.reading is None:
-                return []
-            lot = rows.slice(self._row, _LOT)
-            self._lot, self._at = messages_of(*self.key, lot, self.reading.plan.view.epochs), 0
-        taken = self._lot[self._at : self._at + count]
-        self._at += len(taken)
-        self._row += len(taken)
-        self.next = _offset_of(taken[-1]) + 1
-        return taken
+        rows = self._rows_left(prefetch)
+        if rows is None or self.reading is None:
+            return []
+        lot = rows.slice(self._row, count)
+        self._row += lot.num_rows
+        self.next = _end_of(lot)
+        return messages_of(*self.key, lot, self.reading.plan.view.epochs)
 
     def take_rows(self, prefetch: Prefetch, count: int) -> pa.RecordBatch | None:
         """Return the next rows of the archive, at most `count`; None if none has arrived."""
@@ -112,9 +105,8 @@ class Assigned:
         if rows is None:
             return None
         taken = rows.slice(self._row, count)
-        self._lot, self._at = [], 0
         self._row += taken.num_rows
-        self.next = taken.column("offset")[taken.num_rows - 1].as_py() + 1
+        self.next = _end_of(taken)
         return taken
 
     def end_reading(self) -> Reading:
@@ -129,27 +121,22 @@ class Assigned:
         return reading
 
     def epoch_before(self, offset: int) -> int | None:
-        """Return the leader epoch of the record before an offset that the application has; None if it is unknown."""
+        """Return the leader epoch of the record before an offset; None if it is unknown."""
         return self.epoch if self.reading is None else self.reading.plan.view.epochs.at(offset - 1)
 
-    def got(self, offset: int) -> None:
-        """Note that the application has everything below an offset."""
-        self.position = offset
-        self.failing_since = self.logged = self.reported = None
+    def got(self, offset: int, epoch: int | None) -> None:
+        """Note that the application has everything below an offset.
 
-    def take_one(self) -> Message | None:
-        """Return the next message of the archive if it is there at once."""
-        if self._at == len(self._lot):
-            return None
-        message = self._lot[self._at]
-        self._at += 1
-        self._row += 1
-        self.next = _offset_of(message) + 1
-        return message
+        Args:
+            offset: the position.
+            epoch: the leader epoch of the record before it; None if it is unknown.
+        """
+        self.position, self.position_epoch = offset, epoch
+        self.failing_since = self.logged = self.reported = None
 
     @property
     def is_read(self) -> bool:
-        """Whether the application has all that the reading returned, or its error is next."""
+        """Whether all that the reading returned is ready, or its error is next."""
         is_taken = self._rows is None or self._row == self._rows.num_rows
         return is_taken and self.reading is not None and self.reading.is_over
 
@@ -162,9 +149,10 @@ class Assigned:
         return self._rows
 
 
-def _offset_of(message: Message) -> int:
-    offset = message.offset()
-    return OFFSET_INVALID if offset is None else offset
+def _end_of(rows: pa.RecordBatch) -> int:
+    """Return the offset after the last row."""
+    last: int = rows.column("offset")[rows.num_rows - 1].as_py()
+    return last + 1
 
 
 class Assignment:

@@ -43,20 +43,17 @@ class Tiers:
         self.hand_out = HandOut(self.parts)
         self._assigning = Assigning(owner, self.parts)
         self._gate = Gate()
-        self._is_closed = False
 
     def poll(self, timeout: float | None = None) -> Message | None:
         """Return the next message or event; None if no one arrived in time."""
         with self._gate:
-            self._check_open()
-            return self.hand_out.message(-1.0 if timeout is None else timeout)
+            return self.hand_out.message(-1.0 if timeout is None else timeout + 0.0)  # a TypeError, as in the binding
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` messages and events that arrived in time."""
         if not 0 <= num_messages <= _MOST_MESSAGES:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         with self._gate:
-            self._check_open()
             return self.hand_out.messages(num_messages, timeout)
 
     def consume_arrow(self, num_rows: int, timeout: float) -> pa.Table:
@@ -64,7 +61,6 @@ class Tiers:
         if num_rows < 1:
             raise ValueError("num_rows must be at least 1")
         with self._gate:
-            self._check_open()
             return self.hand_out.rows(num_rows, timeout)
 
     def subscribe(
@@ -76,67 +72,56 @@ class Tiers:
     ) -> None:
         """Subscribe to topics."""
         with self._gate:
-            self._check_open()
             self._assigning.subscribe(topics, on_assign, on_revoke, on_lost)
 
     def unsubscribe(self) -> None:
         """End the subscription."""
         with self._gate:
-            self._check_open()
             self._assigning.unsubscribe()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Replace the assignment."""
         with self._gate:
-            self._check_open()
             self._assigning.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Add partitions to the assignment."""
         with self._gate:
-            self._check_open()
             self._assigning.incremental_assign(partitions)
 
     def unassign(self) -> None:
         """End the assignment."""
         with self._gate:
-            self._check_open()
             self._assigning.unassign()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Remove partitions from the assignment."""
         with self._gate:
-            self._check_open()
             self._assigning.incremental_unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions."""
         with self._gate:
-            self._check_open()
             return [TopicPartition(*key) for key in self.parts.assignment.keys]
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue an assigned partition at another offset."""
         with self._gate:
-            self._check_open()
             self._assigning.seek(partition)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of partitions until they are resumed."""
         with self._gate:
-            self._check_open()
             self._assigning.set_paused(partitions, is_paused=True)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand out paused partitions again."""
         with self._gate:
-            self._check_open()
             self._assigning.set_paused(partitions, is_paused=False)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the offset after the last record that the application got of each partition."""
         with self._gate:
-            self._check_open()
             found = []
             for each in partitions:
                 part = self.parts.assignment.find(key_of(each))
@@ -150,7 +135,7 @@ class Tiers:
         Raises:
             KafkaException: without a subscription, `TIERED_STORAGE_ONLY` has no group.
         """
-        self._check_open()
+        self._gate.check()
         if self.parts.live is None:
             raise refusal(
                 NO_GROUP, f"{Mode.TIERED_STORAGE_ONLY} with assign() has no group; subscribe(), or use seek()"
@@ -189,7 +174,7 @@ class Tiers:
         self, partition: TopicPartition, timeout: float | None = None, cached: bool = False
     ) -> tuple[int, int] | None:
         """Return the first offset of both tiers, and the next one."""
-        self._check_open()
+        self._gate.check()
         live, key = self.parts.live, key_of(partition)
         if cached and live is not None and self.parts.configuration.mode.reads_kafka:
             found: tuple[int, int] | None = live.consumer.get_watermark_offsets(partition, cached=True)
@@ -205,7 +190,7 @@ class Tiers:
 
         The archive has the lower offsets, so its answer counts. Without one, brokers answer.
         """
-        self._check_open()
+        self._gate.check()
         found = [self._answered(self._offset_for_time, each, timeout) for each in partitions]
         rest = [each for each, offset in zip(partitions, found, strict=True) if offset is None]
         by_kafka: dict[Key, int] = {}
@@ -224,17 +209,22 @@ class Tiers:
 
     def close(self) -> None:
         """Leave the group, and free everything; a second call does nothing."""
-        with self._gate:
-            if self._is_closed:
-                return
-            try:
-                if self.parts.live is not None:
-                    self.hand_out.store()
-                    self.parts.live.consumer.close()  # callbacks run, and stored offsets are committed
-            finally:
-                self._is_closed = True
-                self._assigning.drop_all()
-                self.parts.close()
+        self._gate.enter()
+        try:
+            if not self._gate.is_closed:
+                self._close()
+        finally:
+            self._gate.leave()
+
+    def _close(self) -> None:
+        try:
+            if self.parts.live is not None:
+                self.hand_out.store()
+                self.parts.live.consumer.close()  # callbacks run, and stored offsets are committed
+        finally:
+            self._gate.is_closed = True
+            self._assigning.drop_all()
+            self.parts.close()
 
     def _offset_for_time(self, wanted: TopicPartition) -> int | None:
         archived, _ = self.parts.resolver.extents(key_of(wanted))
@@ -250,10 +240,6 @@ class Tiers:
             raise refusal(TIMED_OUT, f"no answer in {_seconds(timeout)} s") from None
         except TieredStorageError as error:
             raise KafkaException(kafka_error(error)) from error
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise RuntimeError("Consumer closed")
 
 
 def _seconds(timeout: float | None) -> float:

@@ -1,0 +1,167 @@
+"""What is ready for the application: messages and events, in the order of the calls that return them.
+
+A call gets what is ready without a look at Kafka or the archive. So a loop of `poll` costs each record little, and what
+a call had when a callback raised an error is there for the next call.
+
+A partition that is revoked or sought meanwhile is another object, or none: what is ready of the former one is dropped.
+What is ready of a paused partition stays until it is resumed.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from confluent_kafka import Message
+
+from ts_consumer.partitions import Assigned, Assignment
+
+
+@dataclass(slots=True)
+class _Run:
+    """Consecutive messages, all of the archive, all of Kafka, or one event.
+
+    Attributes:
+        messages: at least one.
+        lasts: the last message of each partition; empty for an event.
+        is_archived: whether they are of the archive.
+        part: the partition of all messages; None if there are several, or for an event.
+        at: the index of the first message that the application has not got.
+    """
+
+    messages: Sequence[Message]
+    lasts: dict[Assigned, Message]
+    is_archived: bool
+    part: Assigned | None
+    at: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of messages that are left."""
+        return len(self.messages) - self.at
+
+
+@dataclass
+class Taken:
+    """What a call returns.
+
+    Attributes:
+        messages: with events.
+        lasts: the last message of each partition.
+        archived: the number of messages of the archive.
+        live: the number of messages of Kafka.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    lasts: dict[Assigned, Message] = field(default_factory=dict)
+    archived: int = 0
+    live: int = 0
+
+
+class Ready:
+    """Messages and events that the application has not got.
+
+    Args:
+        assignment: the partitions.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._runs: deque[_Run] = deque()
+
+    def settle(self) -> int:
+        """Drop what is no longer assigned, and return how many messages and events a call can get now."""
+        settled = deque[_Run]()
+        for run in self._runs:
+            if run.part is None and not self._is_free(run):
+                settled.extend(each for each in self._split(run) if self._is_assigned(each))
+            elif self._is_assigned(run):
+                settled.append(run)
+        self._runs = settled
+        return sum(run.size for run in settled if self._is_free(run))
+
+    def add(self, messages: Sequence[Message], lasts: dict[Assigned, Message], *, is_archived: bool) -> None:
+        """Add messages.
+
+        Args:
+            messages: in the order of each partition.
+            lasts: the last message of each partition.
+            is_archived: whether they are of the archive.
+        """
+        if messages:
+            part = next(iter(lasts)) if len(lasts) == 1 else None
+            self._runs.append(_Run(messages, lasts, is_archived, part))
+
+    def add_events(self, events: Iterable[Message]) -> None:
+        """Add events."""
+        self._runs.extend(_Run([event], {}, False, None) for event in events)
+
+    def one(self) -> tuple[Assigned, Message, bool] | None:
+        """Return the next message, with its partition and whether it is archived, if that needs no search."""
+        if not self._runs:
+            return None
+        run = self._runs[0]
+        part = run.part
+        if part is None or part.is_paused or self._assignment.find(part.key) is not part:
+            return None
+        message = run.messages[run.at]
+        run.at += 1
+        if run.at == len(run.messages):
+            self._runs.popleft()
+        return part, message, run.is_archived
+
+    def take(self, count: int, *, until_event: bool = False) -> Taken:
+        """Return the next messages and events.
+
+        Args:
+            count: at most.
+            until_event: whether an event is left for the next call.
+        """
+        self.settle()
+        taken, paused = Taken(), deque[_Run]()
+        while self._runs and (left := count - len(taken.messages)) > 0:
+            run = self._runs.popleft()
+            if not self._is_free(run):
+                paused.append(run)
+            elif until_event and not run.lasts:
+                self._runs.appendleft(run)
+                break
+            elif run.part is None and run.size > left:
+                self._runs.extendleft(reversed(self._split(run)))
+            else:
+                self._take_of(run, left, taken)
+                if run.size:
+                    self._runs.appendleft(run)
+        self._runs.extendleft(reversed(paused))
+        return taken
+
+    def _take_of(self, run: _Run, count: int, taken: Taken) -> None:
+        found = run.messages[run.at : run.at + count] if run.at or run.size > count else run.messages
+        run.at += len(found)
+        taken.messages += found
+        taken.lasts |= run.lasts if run.part is None else {run.part: found[-1]}
+        if run.is_archived:
+            taken.archived += len(found)
+        elif run.lasts:
+            taken.live += len(found)
+
+    def _split(self, run: _Run) -> list[_Run]:
+        """Return a run of several partitions as runs of one each."""
+        of_place = {part.key: part for part in run.lasts}
+        messages = run.messages[run.at :]
+        places: Any = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        found, start = [], 0
+        for place, group in groupby(places):
+            end = start + sum(1 for _ in group)
+            part = of_place[place]
+            found.append(_Run(messages[start:end], {part: messages[end - 1]}, run.is_archived, part))
+            start = end
+        return found
+
+    def _is_free(self, run: _Run) -> bool:
+        return self._is_assigned(run) and not any(part.is_paused for part in run.lasts)
+
+    def _is_assigned(self, run: _Run) -> bool:
+        find = self._assignment.find
+        return all(find(part.key) is part for part in run.lasts)
