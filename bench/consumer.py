@@ -63,20 +63,20 @@ def config_of(bootstrap: str, mode: Mode | None, location: str = ARCHIVE_URL) ->
     return config
 
 
-def consume(make: Callable[[], Any], ends: Sequence[int], take: Callable[[Any], int]) -> float:
+def consume(make: Callable[[], Any], ends: Sequence[int], call: Callable[[Any], int]) -> float:
     """Return millions of records a second of a new consumer.
 
     Args:
         make: the consumer.
         ends: of the partitions.
-        take: calls it once, and returns the number of records.
+        call: calls it once, and returns the number of records.
     """
     consumer = make()
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(len(ends))])
     count, began, total = 0, 0.0, sum(ends) - _LOT
     try:
         while count < total:
-            got = take(consumer)
+            got = call(consumer)
             if not began:
                 began, count = time.perf_counter(), 0
                 total -= got
