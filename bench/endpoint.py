@@ -3,7 +3,8 @@
 A topic of two partitions for each codec, produced by a real broker, all segments closed and shipped by the agent to a
 directory and to S3. One endpoint serves each, with a cache that has room for all. Each round reads the topic:
 
-- by librdkafka (confluent-kafka), which consumes it from its beginning;
+- by librdkafka (confluent-kafka), which consumes it from its beginning. By default it waits a second before it fills a
+  full queue again, which a loop without work empties in 0.1 s: so it waits 5 ms here;
 - by Java's `ConsumerPerformance`, whose own rate without the rebalance counts;
 - by raw fetches of 1 MiB a partition, whose records the kernel drops;
 
@@ -65,7 +66,14 @@ class Source:
 
 def consume(source: Source, topic: str, ends: Sequence[int]) -> float:
     """Return MB/s of values by librdkafka."""
-    consumer = Consumer({"bootstrap.servers": source.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": source.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 5,
+        }
+    )
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(len(ends))])
     left, size, began = {*range(len(ends))}, 0, 0.0
     try:
