@@ -115,7 +115,7 @@ class HandOut:
         wait = max(0.0, min(deadline - monotonic(), _LONG_SLICE_SECONDS)) if waits else 0.0
         while True:
             if size < count:
-                self._fill(count - size, wait)
+                self._fill(size, count, wait)
             else:
                 self._look(1, 0.0)  # callbacks run
             size, left = self._ready.settle(), deadline - monotonic()
@@ -123,14 +123,20 @@ class HandOut:
                 return
             wait = min(left, self._slice())
 
-    def _fill(self, count: int, wait: float) -> None:
-        """Make `count` messages ready, and more if that needs no wait; after at most one wait."""
+    def _fill(self, before: int, count: int, wait: float) -> None:
+        """Make messages ready until there are `count`, and more if that needs no wait; after at most one wait.
+
+        Args:
+            before: how many are ready.
+            count: wanted.
+            wait: seconds.
+        """
         parts, ready = self._parts, self._ready
-        before = ready.settle()
-        wait -= self._look(count if wait else max(count, _LOT), wait)
+        missing = count - before
+        wait -= self._look(missing if wait else max(missing, _LOT), wait)
         size = ready.settle()
         for part in parts.assignment.in_turn(State.HISTORY):
-            while size < before + count and not part.is_paused:
+            while size < count and not part.is_paused:
                 taken = part.take(parts.prefetch, _LOT)
                 if not taken:
                     break
