@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 
 from ts_common.model import TopicPartition as Partition
 from ts_consumer.errors import CONFLICT, WRONG_ARGUMENT, WRONG_STATE, refusal
-from ts_consumer.live import Callback, Key
+from ts_consumer.live import Callback, Key, LivePart
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
 
@@ -43,20 +43,22 @@ class Assigning:
             if callback is not None and not callable(callback):
                 raise TypeError(f"{name} expects a callable")
 
+        live = self._parts.open_live()
+
         def assigned(_: Any, partitions: list[TopicPartition]) -> None:
             self._has_assigned = False
             if on_assign is not None:
-                on_assign(self._owner, partitions)
+                live.callback_errors.call(on_assign, self._owner, partitions)
             if not self._has_assigned:
                 self._assign_by_protocol(partitions)
 
         def revoked(_: Any, partitions: list[TopicPartition]) -> None:
-            self._revoke(partitions, on_revoke)
+            self._revoke(live, partitions, on_revoke)
 
         def lost(_: Any, partitions: list[TopicPartition]) -> None:
-            self._revoke(partitions, on_lost or on_revoke)
+            self._revoke(live, partitions, on_lost or on_revoke)
 
-        self._parts.open_live().consumer.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
+        live.consumer.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
 
     def unsubscribe(self) -> None:
         """End the subscription."""
@@ -163,12 +165,11 @@ class Assigning:
         else:
             self.incremental_assign(partitions)
 
-    def _revoke(self, partitions: list[TopicPartition], callback: Callback | None) -> None:
-        live = self._parts.live
+    def _revoke(self, live: LivePart, partitions: list[TopicPartition], callback: Callback | None) -> None:
         self._has_assigned = False
         if callback is not None:
-            callback(self._owner, partitions)
-        if self._has_assigned or live is None:
+            live.callback_errors.call(callback, self._owner, partitions)
+        if self._has_assigned:
             return
         if self._is_eager:
             live.consumer.unassign()

@@ -10,10 +10,10 @@ process if the coordinator is not ready (`rd_kafka_handle_OffsetFetch` uses the 
 import base64
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import (
@@ -46,6 +46,8 @@ _ANSWER_SECONDS: Final = 10.0
 _SPEC: Final[Any] = OffsetSpec
 _EARLIEST, _LATEST = _SPEC.earliest(), _SPEC.latest()
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 
@@ -73,12 +75,7 @@ class Brokers:
         Raises:
             KafkaException: they did not answer in time, or do not have the partition.
         """
-        try:
-            return self._extent(key)
-        except KafkaException:
-            # An admin client keeps its metadata for ever: also that a partition has no leader, or a former one.
-            self._client.list_topics(key[0], timeout=_ANSWER_SECONDS)
-        return self._extent(key)
+        return self._twice(key[0], lambda: self._extent(key))
 
     def _extent(self, key: Key) -> Extent:
         place = TopicPartition(*key)
@@ -108,14 +105,28 @@ class Brokers:
             known = self._ids.get(topic)
         if known is not None and monotonic() - known[0] < _ID_SECONDS:
             return known[1]
-        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
-        found = id_of(_only(asked).topic_id)
+        found = self._twice(topic, lambda: self._topic_id(topic))
         with self._lock:
             self._ids[topic] = monotonic(), found
             warns, self._has_warned = found is None and not self._has_warned, self._has_warned or found is None
         if warns:
             log.warning("topic_ids_unknown", reason="brokers before Kafka 2.8 have none; a new topic is not noticed")
         return found
+
+    def _topic_id(self, topic: str) -> str | None:
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
+        return id_of(_only(asked).topic_id)
+
+    def _twice(self, topic: str, request: Callable[[], T]) -> T:
+        """Send a request, and again with new metadata if it fails.
+
+        An admin client keeps its metadata for ever: also that a partition has no leader, and a controller that is away.
+        """
+        try:
+            return request()
+        except KafkaException:
+            self._client.list_topics(topic, timeout=_ANSWER_SECONDS)
+        return request()
 
     def forget_id(self, topic: str) -> None:
         """Request a topic's id again: the topic may have been created again before it was assigned."""

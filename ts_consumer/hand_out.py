@@ -18,11 +18,12 @@ from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
 from ts_consumer.live import is_reset
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
-from ts_consumer.ready import Ready, Taken
+from ts_consumer.ready import Place, Ready, Taken, place_after
 
 _SLICE_SECONDS: Final = 0.05  # of a wait for one tier while the other may have something
 _LONG_SLICE_SECONDS: Final = 0.5  # of a wait for Kafka alone
 _LOT: Final = 500  # messages that are made ready at once: few enough for caches, and for a seek to drop
+_MESSAGES_OF_POSITION: Final = 20  # a partition's position costs as much as a look at these
 _LIVE_ROWS: Final = 1000  # live messages that become rows at once
 
 
@@ -63,8 +64,8 @@ class HandOut:
         found = self._ready.one() if monotonic() < self._looked_at + _SLICE_SECONDS else None
         if found is None:
             return next(iter(self.messages(1, timeout)), None)
-        part, message, is_archived = found
-        part.got(*_place_after(message))
+        message, part, place, is_archived = found
+        part.got(*place)
         self._unstored.add(part)
         if is_archived:
             self.archive_records += 1
@@ -140,7 +141,7 @@ class HandOut:
                 taken = part.take(parts.prefetch, _LOT)
                 if not taken:
                     break
-                ready.add(taken, {part: taken[-1]}, is_archived=True)
+                ready.add(taken, {part: place_after(taken[-1])}, is_archived=True)
                 size += len(taken)
         if size == before:
             self._wait(wait)
@@ -190,7 +191,14 @@ class HandOut:
             blocks = wait if has_live or not len(assignment) else 0.0
             if self._unstored:
                 self.store()
-            self._sort(live.consume(self._share(count), blocks))
+            before = assignment.changes
+            try:
+                messages = live.consume(self._share(count), blocks)
+            except BaseException:  # the binding has dropped what it had
+                parts.transitions.join_again()
+                raise
+            self._sort(messages, is_same=assignment.changes == before)
+            live.callback_errors.raise_next()
         self._ready.add_events(parts.transitions.advance())
         return blocks
 
@@ -198,35 +206,64 @@ class HandOut:
         """Return how many live messages a look may add: a busy topic in Kafka does not stop the archive."""
         return count // 2 if count > 1 and self._parts.assignment.in_turn(State.HISTORY) else count
 
-    def _sort(self, messages: list[Message]) -> None:
+    def _sort(self, messages: list[Message], *, is_same: bool) -> None:
         """Keep the live messages that the application may get now.
 
         A message of a partition that is not live is dropped, and one below the next offset. Neither can be there once a
         message of each partition has passed this check, so whole lots are accepted then.
+
+        Args:
+            messages: of one call.
+            is_same: whether the assignment did not change in that call.
         """
-        if messages and not self._accept_all(messages):
+        if not messages:
+            return
+        ends = None
+        if not any(map(Message.error, messages)):
+            ends = self._ends_by_position(len(messages)) if is_same and self._is_steady(len(messages)) else None
+            ends = ends or self._ends_of(messages)
+        if ends is None:
             for message in messages:
                 self._sort_one(message)
+            return
+        for part, place in ends.items():
+            part.next, part.epoch = place
+        self._ready.add(messages, ends, is_archived=False)
 
-    def _accept_all(self, messages: list[Message]) -> bool:
-        """Accept a lot if it has nothing but records of partitions that are live for a while."""
-        if any(map(Message.error, messages)):
+    def _is_steady(self, count: int) -> bool:
+        """Return whether all partitions are live for a while, and few next to the messages of a call."""
+        assignment = self._parts.assignment
+        if len(assignment) * _MESSAGES_OF_POSITION > count:
             return False
+        return all(part.state is State.LIVE and not part.is_fresh and not part.is_paused for part in assignment)
+
+    def _ends_by_position(self, count: int) -> dict[Assigned, Place] | None:
+        """Return the new place of each partition that has one, where all are live; None if they explain no `count`."""
+        live, assignment = self._parts.live, self._parts.assignment
+        assert live is not None  # noqa: S101  (it has just returned messages)
+        places = live.consumer.position([TopicPartition(*key) for key in assignment.keys])
+        ends, offsets = dict[Assigned, Place](), 0
+        for part, place in zip(assignment, places, strict=True):
+            if (moved := place.offset - part.offset_wanted) > 0:
+                ends[part] = place.offset, place.leader_epoch
+                offsets += moved
+        return ends if offsets >= count else None
+
+    def _ends_of(self, messages: list[Message]) -> dict[Assigned, Place] | None:
+        """Return the place after the messages of each partition, if all of them are live for a while."""
         assignment, numbers = self._parts.assignment, list(map(Message.partition, messages))
         topics = list(map(Message.topic, messages)) if len(assignment.topics) > 1 else [messages[0].topic()]
         places = set(zip(topics, numbers, strict=True)) if len(topics) > 1 else {(topics[0], at) for at in set(numbers)}
-        lasts: dict[Assigned, Message] = {}
+        ends: dict[Assigned, Place] = {}
         for message in reversed(messages):
             part = self._part_of(message)
             if part is None or part.state is not State.LIVE or part.is_fresh:
-                return False
-            lasts.setdefault(part, message)
-            if len(lasts) == len(places):
+                return None
+            if part not in ends:
+                ends[part] = place_after(message)
+            if len(ends) == len(places):
                 break
-        for part, message in lasts.items():
-            self._note(part, message)
-        self._ready.add(messages, lasts, is_archived=False)
-        return True
+        return ends
 
     def _sort_one(self, message: Message) -> None:
         transitions, ready = self._parts.transitions, self._ready
@@ -244,11 +281,8 @@ class HandOut:
             transitions.seek_again(part, offset)
         else:
             part.is_fresh, part.jumped_to = False, None
-            self._note(part, message)
-            ready.add([message], {part: message}, is_archived=False)
-
-    def _note(self, part: Assigned, message: Message) -> None:
-        part.next, part.epoch = _place_after(message)
+            part.next, part.epoch = place_after(message)
+            ready.add([message], {part: place_after(message)}, is_archived=False)
 
     def _wait(self, seconds: float) -> None:
         """Wait for the archive, unless something has arrived since the look."""
@@ -275,9 +309,9 @@ class HandOut:
 
     def _hand_over(self, taken: Taken) -> list[Message]:
         """Move the positions, and return the messages; `store` stores the positions for the next commit."""
-        for part, message in taken.lasts.items():
-            part.got(*_place_after(message))
-        self._unstored.update(taken.lasts)
+        for part, place in taken.ends.items():
+            part.got(*place)
+        self._unstored.update(taken.ends)
         self.archive_records += taken.archived
         self.kafka_records += taken.live
         return taken.messages
@@ -285,13 +319,6 @@ class HandOut:
     def _part_of(self, message: Message) -> Assigned | None:
         topic, number = message.topic(), message.partition()
         return None if topic is None or number is None else self._parts.assignment.find((topic, number))
-
-
-def _place_after(message: Message) -> tuple[int, int | None]:
-    """Return the offset after a message, and the leader epoch of the message."""
-    offset = message.offset()
-    assert offset is not None  # noqa: S101  (a record has one)
-    return offset + 1, message.leader_epoch()
 
 
 def _position(part: Assigned) -> TopicPartition:

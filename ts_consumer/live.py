@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ts_consumer.callbacks import CallbackErrors
+
 Key = tuple[str, int]  # topic and number of a partition
 Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
 
@@ -32,6 +34,7 @@ class LivePart:
 
     Attributes:
         consumer: librdkafka's.
+        callback_errors: of the application's callbacks; raised when the call that ran them is over.
 
     Args:
         settings: librdkafka's configuration.
@@ -39,7 +42,8 @@ class LivePart:
     """
 
     def __init__(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-        self.consumer = Consumer(dict(settings), **options)
+        self.callback_errors = CallbackErrors()
+        self.consumer = Consumer(self.callback_errors.keep_of(settings), **options)
 
     def park(self, partitions: Iterable[Key], assign: Callable[[list[TopicPartition]], None]) -> None:
         """Assign partitions so that none of them fetches.

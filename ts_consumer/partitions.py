@@ -160,12 +160,14 @@ class Assignment:
 
     Attributes:
         topics: of the partitions.
+        changes: how often a partition was added, replaced or removed.
     """
 
     def __init__(self) -> None:
         self._parts: dict[Key, Assigned] = {}
         self._turn = 0
         self.topics: set[str] = set()
+        self.changes = 0
 
     def __iter__(self) -> Iterator[Assigned]:
         return iter(list(self._parts.values()))
@@ -179,11 +181,13 @@ class Assignment:
 
     def put(self, part: Assigned) -> None:
         """Add a partition, or replace it."""
+        self.changes += 1
         self._parts[part.key] = part
         self.topics.add(part.key[0])
 
     def remove(self, key: Key) -> Assigned | None:
         """Remove a partition, and return it."""
+        self.changes += 1
         part = self._parts.pop(key, None)
         self.topics = {topic for topic, _ in self._parts}
         return part

@@ -17,6 +17,15 @@ from confluent_kafka import Message
 
 from ts_consumer.partitions import Assigned, Assignment
 
+Place = tuple[int, int | None]  # a position, and the leader epoch of the record before it
+
+
+def place_after(message: Message) -> Place:
+    """Return the place after a record."""
+    offset = message.offset()
+    assert offset is not None  # noqa: S101  (a record has one)
+    return offset + 1, message.leader_epoch()
+
 
 @dataclass(slots=True)
 class _Run:
@@ -24,14 +33,14 @@ class _Run:
 
     Attributes:
         messages: at least one.
-        lasts: the last message of each partition; empty for an event.
+        ends: the place after the messages of each partition; empty for an event.
         is_archived: whether they are of the archive.
         part: the partition of all messages; None if there are several, or for an event.
         at: the index of the first message that the application has not got.
     """
 
     messages: Sequence[Message]
-    lasts: dict[Assigned, Message]
+    ends: dict[Assigned, Place]
     is_archived: bool
     part: Assigned | None
     at: int = 0
@@ -48,13 +57,13 @@ class Taken:
 
     Attributes:
         messages: with events.
-        lasts: the last message of each partition.
+        ends: the place after the messages of each partition.
         archived: the number of messages of the archive.
         live: the number of messages of Kafka.
     """
 
     messages: list[Message] = field(default_factory=list)
-    lasts: dict[Assigned, Message] = field(default_factory=dict)
+    ends: dict[Assigned, Place] = field(default_factory=dict)
     archived: int = 0
     live: int = 0
 
@@ -81,24 +90,27 @@ class Ready:
         self._runs = settled
         return sum(run.size for run in settled if self._is_free(run))
 
-    def add(self, messages: Sequence[Message], lasts: dict[Assigned, Message], *, is_archived: bool) -> None:
+    def add(self, messages: Sequence[Message], ends: dict[Assigned, Place], *, is_archived: bool) -> None:
         """Add messages.
 
         Args:
             messages: in the order of each partition.
-            lasts: the last message of each partition.
+            ends: the place after the messages of each partition.
             is_archived: whether they are of the archive.
         """
         if messages:
-            part = next(iter(lasts)) if len(lasts) == 1 else None
-            self._runs.append(_Run(messages, lasts, is_archived, part))
+            part = next(iter(ends)) if len(ends) == 1 else None
+            self._runs.append(_Run(messages, ends, is_archived, part))
 
     def add_events(self, events: Iterable[Message]) -> None:
         """Add events."""
         self._runs.extend(_Run([event], {}, False, None) for event in events)
 
-    def one(self) -> tuple[Assigned, Message, bool] | None:
-        """Return the next message, with its partition and whether it is archived, if that needs no search."""
+    def one(self) -> tuple[Message, Assigned, Place, bool] | None:
+        """Return the next message, if that needs no search.
+
+        Its partition, the place after it, and whether it is archived follow it.
+        """
         if not self._runs:
             return None
         run = self._runs[0]
@@ -107,9 +119,10 @@ class Ready:
             return None
         message = run.messages[run.at]
         run.at += 1
-        if run.at == len(run.messages):
-            self._runs.popleft()
-        return part, message, run.is_archived
+        if run.size:
+            return message, part, place_after(message), run.is_archived
+        self._runs.popleft()
+        return message, part, run.ends[part], run.is_archived
 
     def take(self, count: int, *, until_event: bool = False) -> Taken:
         """Return the next messages and events.
@@ -124,7 +137,7 @@ class Ready:
             run = self._runs.popleft()
             if not self._is_free(run):
                 paused.append(run)
-            elif until_event and not run.lasts:
+            elif until_event and not run.ends:
                 self._runs.appendleft(run)
                 break
             elif run.part is None and run.size > left:
@@ -140,28 +153,31 @@ class Ready:
         found = run.messages[run.at : run.at + count] if run.at or run.size > count else run.messages
         run.at += len(found)
         taken.messages += found
-        taken.lasts |= run.lasts if run.part is None else {run.part: found[-1]}
+        taken.ends |= {run.part: place_after(found[-1])} if run.part is not None and run.size else run.ends
         if run.is_archived:
             taken.archived += len(found)
-        elif run.lasts:
+        elif run.ends:
             taken.live += len(found)
 
     def _split(self, run: _Run) -> list[_Run]:
         """Return a run of several partitions as runs of one each."""
-        of_place = {part.key: part for part in run.lasts}
+        of_place = {part.key: part for part in run.ends}
         messages = run.messages[run.at :]
         places: Any = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         found, start = [], 0
         for place, group in groupby(places):
             end = start + sum(1 for _ in group)
             part = of_place[place]
-            found.append(_Run(messages[start:end], {part: messages[end - 1]}, run.is_archived, part))
+            found.append(_Run(messages[start:end], {part: place_after(messages[end - 1])}, run.is_archived, part))
             start = end
+        last = {piece.part: piece for piece in found}  # the whole run may end behind a marker
+        for piece in last.values():
+            piece.ends = {part: run.ends[part] for part in piece.ends}
         return found
 
     def _is_free(self, run: _Run) -> bool:
-        return self._is_assigned(run) and not any(part.is_paused for part in run.lasts)
+        return self._is_assigned(run) and not any(part.is_paused for part in run.ends)
 
     def _is_assigned(self, run: _Run) -> bool:
         find = self._assignment.find
-        return all(find(part.key) is part for part in run.lasts)
+        return all(find(part.key) is part for part in run.ends)

@@ -225,6 +225,8 @@ class Tiers:
             self._gate.is_closed = True
             self._assigning.drop_all()
             self.parts.close()
+        if self.parts.live is not None:
+            self.parts.live.callback_errors.raise_next()
 
     def _offset_for_time(self, wanted: TopicPartition) -> int | None:
         archived, _ = self.parts.resolver.extents(key_of(wanted))

@@ -113,6 +113,14 @@ class Transitions:
         live.silence(part.key)
         part.jumped_to, part.state = offset, State.JOIN
 
+    def join_again(self) -> None:
+        """Seek back to the next offset of each live partition: what librdkafka returned since then is lost."""
+        live = self.live()
+        for part in self.assignment:
+            if part.state is State.LIVE and live is not None:
+                live.silence(part.key)
+                part.state = State.JOIN
+
     def drop(self, part: Assigned) -> None:
         """Free what a partition holds that is revoked or replaced."""
         if part.resolving is not None:

@@ -1,18 +1,22 @@
 """Messages that are ready before a call wants them: each is handed out once, in order, whatever is called between."""
 
 import random
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from tests.consumer.archives import Both, fill, ship
+from tests.consumer.archives import PROTOCOLS, Both, fill, ship
 from ts_consumer import Mode, TieredConsumer
+from ts_consumer.live import LivePart
 from ts_consumer.partitions import Assigned, Assignment
-from ts_consumer.ready import Ready
+from ts_consumer.ready import Ready, place_after
+from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
 
 TOPIC = "ready"
@@ -43,7 +47,7 @@ class Made:
         messages = [Message(TOPIC, number, offset) for number, offset in places]
         self.ready.add(
             messages,
-            {self.parts[at]: each for each in messages if (at := each.partition()) is not None},
+            {self.parts[at]: place_after(each) for each in messages if (at := each.partition()) is not None},
             is_archived=False,
         )
 
@@ -57,7 +61,7 @@ def test_a_lot_of_two_partitions_moves_the_position_of_each() -> None:
     made = Made()
     made.add([(0, 0), (0, 1), (1, 7), (0, 2), (1, 8)])
     taken = made.ready.take(3)
-    assert {part.key[1]: last.offset() for part, last in taken.lasts.items()} == {0: 1, 1: 7}
+    assert {part.key[1]: end for part, (end, _) in taken.ends.items()} == {0: 2, 1: 8}
     assert made.take(9) == [(0, 2), (1, 8)]
 
 
@@ -152,31 +156,91 @@ def _polled(consumer: TieredConsumer, found: list[int | None], count: int) -> bo
     return len(found) == count
 
 
-def test_a_callback_that_raises_an_error_loses_nothing_that_was_ready(
-    both: Both, ends: tuple[list[int], list[int]]
+class Mistake(Exception):
+    """An error of the application's callback."""
+
+
+@pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_ONLY])
+def test_a_callback_that_raises_an_error_loses_nothing(
+    both: Both, ends: tuple[list[int], list[int]], mode: Mode
 ) -> None:
-    """The call raises the callback's error, and the next call returns what the first one had of the archive."""
-    failures: list[int] = []
+    """The call raises the callback's error, the next call returns all that the first one had, and `close` ends."""
+    raised: list[int] = []
     found: list[int | None] = []
-    last = ends[0][0] - 1
+    end = ends[0][0] if mode is Mode.TIERED_STORAGE_ONLY else ends[1][0]
 
     def statistics(_: str) -> None:
-        # The binding waits for ever if a callback raises an error in `close`.
-        if found and found[-1] != last and len(failures) < 5:
-            failures.append(1)
-            raise ValueError("a mistake of the application")
+        if len(raised) < 40:
+            raised.append(1)
+            raise Mistake
 
     def step() -> bool:
-        with suppress(ValueError):
-            found.extend(each.offset() for each in consumer.consume(3, 0.2) if each.partition() == 0)
-        return found[-1:] == [last]
+        with suppress(Mistake):
+            found.extend(each.offset() for each in consumer.consume(30, 0.2) if each.partition() == 0)
+        return found[-1:] == [end - 1] and len(raised) == 40
 
-    config = both.config(Mode.TIERED_STORAGE_ONLY, "raises", statistics_interval_ms=1) | {"stats_cb": statistics}
+    config = both.config(mode, f"raises-{mode}", statistics_interval_ms=1) | {"stats_cb": statistics}
     with TieredConsumer(config) as consumer:
         consumer.subscribe([TOPIC])  # without a group it has no callbacks
-        try:
-            wait_for(step, "the archive's records", every=0.0)
-        finally:
-            found.append(last)
-    assert found == [*range(last + 1), last]
-    assert failures
+        wait_for(step, "all records, and all errors", every=0.0)
+    assert found == [*range(end)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_rebalance_callback_that_raises_an_error_changes_no_assignment(
+    both: Both, ends: tuple[list[int], list[int]], protocol: str
+) -> None:
+    """The partitions are assigned and revoked nevertheless, and each call raises the error of its callback."""
+
+    def fail(*_: Any) -> None:
+        raise Mistake
+
+    found: list[int | None] = []
+    consumer = TieredConsumer(both.config(Mode.KAFKA_PREFERRED, f"rebalance-{protocol}") | PROTOCOLS[protocol])
+    consumer.subscribe([TOPIC], on_assign=fail, on_revoke=fail)
+    try:
+        with pytest.raises(Mistake):
+            wait_for(partial(consumer.poll, 1.0), "the assignment", every=0.0)
+        wait_for(partial(_reached, consumer, found, ends[1][0]), "all records", every=0.0)
+        assert found == [*range(ends[1][0])]
+    finally:
+        with pytest.raises(Mistake):
+            consumer.close()
+    consumer.close()
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        consumer.poll(0)
+
+
+def test_an_interrupted_call_loses_nothing(both: Both) -> None:
+    """A signal's handler raises an error while the call waits for more: the next call returns what it had already."""
+    raised, found, sent = list[int](), list[int | None](), list[tuple[int, int]]()
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code is LivePart.consume.__code__:
+            raised.append(1)
+            raise Mistake
+
+    def step() -> bool:
+        if len(raised) < 5 and len(found) == len(sent):
+            signal.setitimer(signal.ITIMER_REAL, 0.15)
+            sent.extend(both.cluster.produce("interrupted", [Record(b"value")] * 10))
+        with suppress(Mistake):  # a call for more than there is waits to its end
+            found.extend(each.offset() for each in consumer.consume(500, 0.19))
+        return len(raised) == 5 and len(found) >= len(sent)
+
+    both.cluster.create_topic("interrupted", partitions=1)
+    former = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with both.consumer(Mode.KAFKA_PREFERRED, "interrupted", fetch_wait_max_ms=10) as consumer:
+            consumer.assign([TopicPartition("interrupted", 0, 0)])
+            wait_for(step, "all records, and five interrupts", every=0.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert found == [*range(len(sent))]
+
+
+def _reached(consumer: TieredConsumer, found: list[int | None], end: int) -> bool:
+    """Consume once, and return whether the last record of partition 0 was found."""
+    found.extend(each.offset() for each in consumer.consume(30, 0.2) if each.partition() == 0)
+    return found[-1:] == [end - 1]
