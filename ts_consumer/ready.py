@@ -35,7 +35,7 @@ class _Run:
         messages: at least one.
         ends: the place after the messages of each partition; empty for an event.
         is_archived: whether they are of the archive.
-        part: the partition of all messages; None if there are several, or for an event.
+        part: the partition of all messages, or of the event; None if there are several, or none.
         at: the index of the first message that the application has not got.
     """
 
@@ -104,7 +104,7 @@ class Ready:
 
     def add_events(self, events: Iterable[Message]) -> None:
         """Add events."""
-        self._runs.extend(_Run([event], {}, False, None) for event in events)
+        self._runs.extend(_Run([event], {}, False, self._part_of(event)) for event in events)
 
     def one(self) -> tuple[Message, Assigned, Place, bool] | None:
         """Return the next message, if that needs no search.
@@ -115,7 +115,7 @@ class Ready:
             return None
         run = self._runs[0]
         part = run.part
-        if part is None or part.is_paused or self._assignment.find(part.key) is not part:
+        if part is None or not run.ends or part.is_paused or self._assignment.find(part.key) is not part:
             return None
         message = run.messages[run.at]
         run.at += 1
@@ -180,4 +180,8 @@ class Ready:
 
     def _is_assigned(self, run: _Run) -> bool:
         find = self._assignment.find
-        return all(find(part.key) is part for part in run.ends)
+        return all(find(part.key) is part for part in (run.ends if run.part is None else (run.part,)))
+
+    def _part_of(self, event: Message) -> Assigned | None:
+        topic, number = event.topic(), event.partition()
+        return None if topic is None or number is None else self._assignment.find((topic, number))

@@ -98,7 +98,7 @@ class Transitions:
             part: the partition.
             reason: of the brokers.
         """
-        part.is_dead = True
+        part.is_dead, part.jumped_to = True, None
         if part.state is State.LIVE:
             part.state, part.refusal = State.RESOLVE, reason
 

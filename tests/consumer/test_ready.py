@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tests.consumer.archives import PROTOCOLS, Both, fill, ship
 from ts_consumer import Mode, TieredConsumer
@@ -89,6 +89,16 @@ def test_what_is_ready_of_a_former_assign_is_dropped() -> None:
     made.assignment.put(made.parts[0])
     made.add([(0, 40)])
     assert made.take(9) == [(1, 0), (0, 40)]
+
+
+def test_an_event_of_a_former_assign_is_dropped() -> None:
+    """After a seek the end or the error of the former place misleads; those of other partitions stay."""
+    made = Made()
+    made.ready.add_events([Message(TOPIC, number, 5, error=KafkaError(KafkaError._PARTITION_EOF)) for number in (0, 1)])
+    made.ready.add_events([Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))])
+    made.assignment.put(Assigned((TOPIC, 0), 0))
+    assert made.ready.one() is None
+    assert made.take(9) == [(1, 5), (None, None)]
 
 
 @pytest.mark.parametrize("seed", range(3))
