@@ -7,12 +7,15 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+import structlog
+
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import DataLoss
-from ts_common.model import TopicPartition
+from ts_common.errors import ConfigurationError, DataLoss
+from ts_common.log_format.limits import BatchLimit
+from ts_common.model import TopicPartition, is_topic_name
 from ts_common.query.losses import Loss
 from ts_common.query.offset_by_time import first_offset_of
 from ts_common.query.plan_query import plan_partition, splits_of
@@ -22,7 +25,7 @@ from ts_common.query.split import Split
 from ts_common.query.wording import Wording
 from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
-from ts_consumer.configuration import CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
+from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
 from ts_consumer.modes import Extent
 
 # A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
@@ -31,7 +34,10 @@ _WORDING = Wording(
     entropy_bits=f"{CLUSTER_KEY}, prefix.entropy.bits=",
     despite_loss=f"To read what is left, set {HOLE_KEY}={OnHole.PASS}",
     despite_corruption="Repair it from another replica: docs/runbook.md",
+    max_batch_bytes=BATCH_KEY,
 )
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -109,14 +115,17 @@ class ArchiveTier:
         self._lock = threading.Lock()
         self._settled: dict[str, Query] = {}  # by location
         self._known: dict[TopicPartition, _Known] = {}
+        self._missed: set[str] = set()  # topics that were looked for and are not in the archive
 
     def look(self, partition: TopicPartition) -> ArchivedPartition | None:
         """Return what the archive has of a partition now; None without a commit.
 
         Raises:
-            ConfigurationError: the topic has no location.
+            ConfigurationError: the topic has no location, or no topic can have that name.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
+        if not is_topic_name(partition.topic):
+            raise ConfigurationError("assignment", [f"{partition.topic!r} is no name of a topic"])
         known = self._known.get(partition)
         now = monotonic()
         if known is not None and now - known.listed < _LISTING_SECONDS:
@@ -130,6 +139,7 @@ class ArchiveTier:
         keys = query.keys.partition(partition, incarnations.newest_directory)
         found = read_commit(store, keys)
         if found[0] is None:
+            self._warn_of_nothing(partition, query.location)
             return None
         view = open_view(store, read_catalog(store, keys, found), NOTHING_KNOWN if known is None else known.copies)
         end = stable_end(store, view) if query.read_committed else view.end
@@ -169,6 +179,19 @@ class ArchiveTier:
         """Forget a partition: it is no longer assigned, or an object of it has disappeared."""
         self._known.pop(partition, None)
 
+    def _warn_of_nothing(self, partition: TopicPartition, location: str) -> None:
+        """Log, once for a topic, that the archive lacks it: a mistyped cluster looks as if nothing were shipped."""
+        if partition.topic not in self._missed:
+            self._missed.add(partition.topic)
+            log.warning(
+                "topic_not_archived",
+                topic=partition.topic,
+                partition=partition.partition,
+                location=location,
+                cluster=self._configuration.cluster,
+                reason=f"it has no commit: nothing is shipped yet, or {CLUSTER_KEY} or the location is another's",
+            )
+
     def _planned(self, archived: ArchivedPartition, start: int, end: int) -> HistoryPlan:
         partition = archived.view.partition
         bound = partial(_at, partition)
@@ -193,6 +216,7 @@ class ArchiveTier:
                 read_committed=configuration.read_committed,
                 connection=endpoint.options.connection,
                 wording=_WORDING,
+                limit=BatchLimit(configuration.batch_bytes, BATCH_KEY),
             )
             query = settled(shared_store(query.location, query.connection), query)
             with self._lock:

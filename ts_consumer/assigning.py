@@ -10,7 +10,8 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from ts_common.model import TopicPartition as Partition
-from ts_consumer.errors import CONFLICT, WRONG_ARGUMENT, WRONG_STATE, refusal
+from ts_consumer.configuration import is_text
+from ts_consumer.errors import CONFLICT, NO_GROUP, WRONG_ARGUMENT, WRONG_STATE, refusal
 from ts_consumer.live import Callback, Key, LivePart
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
@@ -37,8 +38,13 @@ class Assigning:
 
         Raises:
             TypeError: a callback is not callable.
-            KafkaException: librdkafka refuses the topics.
+            ValueError: a topic's name cannot be encoded.
+            KafkaException: there is no group, or librdkafka refuses the topics.
         """
+        if not is_text(*topics):
+            raise ValueError("the name of a topic is no Unicode text")
+        if not self._parts.configuration.live.get("group.id"):  # the binding would end the process
+            raise refusal(NO_GROUP, "subscribe() needs group.id")
         for name, callback in (("on_assign", on_assign), ("on_revoke", on_revoke), ("on_lost", on_lost)):
             if callback is not None and not callable(callback):
                 raise TypeError(f"{name} expects a callable")

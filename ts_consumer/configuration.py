@@ -8,6 +8,7 @@
 `tiered.storage.on.gap`             `wait`, `error` or `skip`: the archive ends below Kafka's log start
 `tiered.storage.on.hole`            `error` or `pass`: offsets that the archive lost
 `tiered.storage.max.buffered.bytes` of records that were read ahead from the archive
+`tiered.storage.max.batch.bytes`    of memory that one record batch of the archive may use
 `tiered.storage.refresh.ms`         between two looks at a partition of the archive, where a consumer waits for it
 `tiered.storage.report.after.ms`    an error that may pass becomes an event after this time
 =================================== ===================================================================================
@@ -23,6 +24,7 @@ from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.endpoints.provider import PROVIDER_KEY, EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import is_cluster_id
 from ts_common.reading.cluster_file import SUFFIX, read_cluster_file
 from ts_common.store.factory import parse_location
@@ -36,6 +38,7 @@ CONFIG_KEY: Final = "tiered.storage.config"
 GAP_KEY: Final = "tiered.storage.on.gap"
 HOLE_KEY: Final = "tiered.storage.on.hole"
 BYTES_KEY: Final = "tiered.storage.max.buffered.bytes"
+BATCH_KEY: Final = "tiered.storage.max.batch.bytes"
 REFRESH_KEY: Final = "tiered.storage.refresh.ms"
 REPORT_KEY: Final = "tiered.storage.report.after.ms"
 _OWN: Final = (
@@ -45,6 +48,7 @@ _OWN: Final = (
     GAP_KEY,
     HOLE_KEY,
     BYTES_KEY,
+    BATCH_KEY,
     REFRESH_KEY,
     REPORT_KEY,
     ENTROPY_BITS_KEY,
@@ -55,6 +59,7 @@ _SOURCE: Final = "configuration of TieredConsumer"
 _LEAST_BYTES: Final = 1 << 20
 _BYTES: Final = 32 << 20
 _MOST_BYTES: Final = 1 << 40
+_DIGITS: Final = 20
 _REFRESH_MS: Final = 5000
 _REPORT_MS: Final = 30_000
 _LEAST_REFRESH_MS, _MOST_MS = 100, 3_600_000
@@ -100,6 +105,7 @@ class Configuration:
         on_gap: see `OnGap`.
         on_hole: see `OnHole`.
         buffered_bytes: the limit of what is read ahead.
+        batch_bytes: of memory that one record batch may use.
         refresh_seconds: between two looks at a partition that waits for the archive.
         report_seconds: how long an error that may pass is only logged.
         reset: what happens without an offset: "earliest", "latest" or "error".
@@ -115,6 +121,7 @@ class Configuration:
     on_gap: OnGap
     on_hole: OnHole
     buffered_bytes: int
+    batch_bytes: int
     refresh_seconds: float
     report_seconds: float
     reset: str
@@ -152,10 +159,12 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     texts = {key: str(value) for key, value in ours.items()}
     unknown = [key for key in texts if key.startswith(_PREFIX) and key not in _OWN]
     problems = [f"{key} is unknown{nearest(key, _OWN)}" for key in unknown]
+    problems += [f"{key!r}: its value is no Unicode text" for key, value in given.items() if not is_text(key, value)]
     mode = _one_of(Mode, MODE_KEY, texts.get(MODE_KEY, Mode.KAFKA_PREFERRED).upper(), problems)
     is_plain = mode is Mode.KAFKA_ONLY
     cluster, bits, endpoint = ("", None, _nowhere) if is_plain else _place(texts, problems)
     buffered = _number(BYTES_KEY, texts.get(BYTES_KEY, str(_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
+    batch = _number(BATCH_KEY, texts.get(BATCH_KEY, str(MAX_BATCH_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
     refresh = _number(REFRESH_KEY, texts.get(REFRESH_KEY, str(_REFRESH_MS)), _LEAST_REFRESH_MS, _MOST_MS, problems)
     report = _number(REPORT_KEY, texts.get(REPORT_KEY, str(_REPORT_MS)), 0, _MOST_MS, problems)
     on_gap = _one_of(OnGap, GAP_KEY, texts.get(GAP_KEY, OnGap.WAIT).lower(), problems)
@@ -174,12 +183,24 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
         on_gap=on_gap,
         on_hole=on_hole,
         buffered_bytes=buffered,
+        batch_bytes=batch,
         refresh_seconds=refresh / 1000,
         report_seconds=report / 1000,
         reset=reset,
         stores_offsets=stores,
         read_committed=committed,
     )
+
+
+def is_text(*values: Any) -> bool:
+    """Return whether all texts of some values can be encoded: the binding ends the process at one that cannot."""
+    try:
+        for value in values:
+            if isinstance(value, str):
+                value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_ours(key: str) -> bool:
@@ -255,10 +276,7 @@ def _one_of(kind: type[E], key: str, given: str, problems: list[str]) -> E | Non
 
 
 def _number(key: str, given: str, least: int, most: int, problems: list[str]) -> int:
-    try:
-        number = int(given)
-    except ValueError:
-        number = least - 1
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < _DIGITS else least - 1
     if not least <= number <= most:
         problems.append(f"{key}={given}: a whole number from {least} to {most} is expected")
     return number

@@ -93,5 +93,9 @@ def refusal(code: int, reason: str) -> KafkaException:
 
 
 def event(topic: str, partition: int, offset: int, error: BaseException) -> Message:
-    """Return an error of a partition as the event that `poll` returns."""
-    return Message(topic=topic, partition=partition, offset=offset, error=kafka_error(error))
+    """Return an error of a partition as the event that `poll` returns.
+
+    As in librdkafka's events, its text is the value: an event without a value is false, and `if not message` skips it.
+    """
+    found = kafka_error(error)
+    return Message(topic=topic, partition=partition, offset=offset, value=found.str().encode(), error=found)

@@ -96,8 +96,8 @@ class Resolver:
         if refusal is not None and kafka is not None and wanted >= kafka.start:
             raise SeamRefused(
                 f"{key[0]} [{key[1]}]: brokers refuse offset {wanted}, and their log has {kafka.start} to {kafka.end}. "
-                "An election removed records that the application has, or the topic was created again. Seek to "
-                f"continue ({refusal})"
+                "An election removed records that the application has, the topic was created again, or it never had "
+                f"that offset. To continue, seek to an offset from {kafka.start} to {kafka.end} ({refusal})"
             )
         if mode is Mode.KAFKA_PREFERRED and kafka is not None and history is None and wanted != OFFSET_BEGINNING:
             offset = self._offset(key, wanted, None, kafka)

@@ -43,9 +43,10 @@ def row_of(message: Message) -> Row:
 
 
 def error_of(message: Message) -> KafkaError:
-    """Return the error of an event."""
+    """Return the error of an event, whose text is its value: applications skip messages that are false."""
     error = message.error()
     assert error is not None, message.value()
+    assert message.value() == error.str().encode()
     return error
 
 

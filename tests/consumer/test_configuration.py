@@ -36,6 +36,8 @@ def test_every_mistake_is_named_at_once() -> None:
                 "tiered.storage.mode": "BOTH",
                 "tiered.storage.on.gap": "jump",
                 "tiered.storage.refresh.ms": "soon",
+                "tiered.storage.max.batch.bytes": "3_000_000",
+                "client.id": "a\ud800",
                 "auto.offset.reset": "never",
                 "enable.auto.offset.store": "perhaps",
             }
@@ -46,6 +48,8 @@ def test_every_mistake_is_named_at_once() -> None:
         "tiered.storage.mode=BOTH: one of KAFKA_ONLY, KAFKA_PREFERRED",
         "tiered.storage.on.gap=jump: one of wait, error, skip",
         "tiered.storage.refresh.ms=soon",
+        "tiered.storage.max.batch.bytes=3_000_000",
+        "'client.id': its value is no Unicode text",
         "auto.offset.reset=never",
         "enable.auto.offset.store=perhaps",
         "kafka.cluster.id is missing",

@@ -114,3 +114,34 @@ def test_a_hole_ends_the_command_with_findings(archive: MadeArchive) -> None:
     out, said = printed(archive, *alone, code=1)
     assert out == "v\n" * 10
     assert "offsets 10 to 19 are lost" in said
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [
+        (["--topic", "a\udcff"], "--topic: it is empty, or no Unicode text"),
+        (["--topic", ""], "--topic: it is empty, or no Unicode text"),
+        (["--include", "("], "--include (: no regular expression"),
+        (["--topic", "a", "--partition", "0", "--offset", "9" * 20], "--offset 99999999999999999999: a number from 0"),
+        (["--topic", "a", "--consumer-property", "error_cb=x"], "error_cb: a command line has no callbacks"),
+        (["--topic", "a", "--consumer-property", "group.id="], "group.id is empty"),
+        (["--topic", "a", "--consumer-property", "no.such=1"], 'No such configuration property: "no.such"'),
+    ],
+)
+def test_a_text_that_librdkafka_cannot_have_is_refused(archive: MadeArchive, mistake: list[str], text: str) -> None:
+    """The binding ends the process at some of them."""
+    out, said = printed(archive, "--bootstrap-server", "127.0.0.1:1", *mistake, code=2)
+    assert (out, "Traceback" in said) == ("", False)
+    assert text in said
+
+
+def test_a_time_without_a_record_after_an_error_is_a_failure(both: Both, archive: MadeArchive) -> None:
+    """Without an error it is the end that --timeout-ms stands for."""
+    broker = ["--bootstrap-server", both.cluster.bootstrap, "--from-beginning"]
+    _, said = printed(archive, *broker, "--topic", "console-unknown", "--timeout-ms", "5000", code=2)
+    assert "no record arrived: Subscribed topic not available: console-unknown" in said
+    nobody = ["--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--timeout-ms", "3000"]
+    assert "no record arrived: " in printed(archive, *nobody, code=75)[1]
+    alone = ["--mode", "TIERED_STORAGE_ONLY", "--topic", TOPIC, "--from-beginning", "--timeout-ms", "1000"]
+    assert printed(archive, *alone)[0] == "v\n" * 20
+    assert "the archive has [0, 1] of console" in printed(archive, *alone, "--partition", "9", code=2)[1]

@@ -1,5 +1,6 @@
 """`tsctl consume`: records of a topic from the archive and from Kafka, with the flags of `kafka-console-consumer`."""
 
+import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.errors import ConfigurationError, StoreUnavailable
+from ts_common.errors import ConfigurationError, QueryError, StoreUnavailable
 from ts_common.printable import printable_lines
 from ts_common.reading.archive_name import SOURCE, name_archive
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, UrlOption, open_reader
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 _MODES: Final = ("KAFKA_ONLY", "KAFKA_PREFERRED", "TIERED_STORAGE_PREFERRED", "TIERED_STORAGE_ONLY")
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _LOT: Final = 500
+_MOST_PARTITION: Final = (1 << 31) - 1
+_END_OF_OFFSETS: Final = 1 << 63
+_DIGITS: Final = 20
+_NO_BROKER: Final = ("_ALL_BROKERS_DOWN", "_AUTHENTICATION", "_SSL")
+_UNKNOWN: Final = ("UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+_CALLBACKS: Final = ("error_cb", "stats_cb", "throttle_cb", "on_commit", "oauth_cb", "logger")
 
 Printing = Callable[["TieredConsumer", int], int]  # prints up to so many records, and returns their number
 _SLICE_SECONDS: Final = 0.5
@@ -40,7 +47,9 @@ def consume(
     include: Annotated[
         str | None, typer.Option("--include", help="Regular expression of whole names of topics.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="The partition to read.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=_MOST_PARTITION, help="The partition to read.")
+    ] = None,
     offset: Annotated[
         str, typer.Option("--offset", help="Where it begins: a number, earliest or latest; with --partition.")
     ] = "latest",
@@ -79,7 +88,9 @@ def consume(
     """Print the records of a topic as they follow, from the archive and from Kafka, as kafka-console-consumer does."""
     from tsctl.console_lines import lines_of  # noqa: PLC0415  (with the consumer's imports)
 
-    problems: list[str] = []
+    problems = [f"{option}: it is empty, or no Unicode text" for option, text in _texts(topic, include, group)]
+    if include is not None and (reason := _wrong_expression(include)) is not None:
+        problems.append(f"--include {include}: no regular expression: {reason}")
     if (topic is None) == (include is None):
         problems.append("give one of --topic and --include")
     if partition is not None and topic is None:
@@ -101,9 +112,13 @@ def consume(
     start = _start(offset, from_beginning, problems)
     lines = None if as_json else lines_of(_pairs("--property", formatting, problems), problems)
     settings = _settings(properties_file, problems) | _pairs("--consumer-property", properties, problems)
+    problems += [f"{name}: a command line has no callbacks" for name in _CALLBACKS if name in settings]
+    if not settings.get("group.id", "any"):
+        problems.append("group.id is empty")
     if problems:
         raise ConfigurationError(SOURCE, problems)
     place = {} if mode.upper() == "KAFKA_ONLY" else _place(config, url, cluster, entropy_bits)
+    reports = _Reports()
     given: dict[str, Any] = {
         "bootstrap.servers": bootstrap_server or "",
         "group.id": group or f"tsctl-consume-{secrets.token_hex(4)}",
@@ -111,20 +126,25 @@ def consume(
         "isolation.level": isolation,
         "enable.auto.commit": group is not None,
         "log_level": 3,
+        "error_cb": reports.note,
         **settings,
         **place,
         "tiered.storage.mode": mode.upper(),
     }
     numbers = None if partition is None else [partition]
-    if bootstrap_server is None and topic is not None and partition is None:  # no group assigns partitions
+    if bootstrap_server is None and topic is not None:  # no group assigns partitions
         archive = open_reader(config, url, cluster, entropy_bits, warn=lambda _: None)
-        numbers = [each.partition for each in archive.partitions(topic)]
+        found = [each.partition for each in archive.partitions(topic)]
+        if partition is not None and partition not in found:
+            raise ConfigurationError(SOURCE, [f"--partition {partition}: the archive has {found} of {topic}"])
+        numbers = numbers or found
     printing: Printing
     if lines is None:
-        printing = partial(_print_json, open_reader(config, url, cluster, entropy_bits, warn=lambda _: None))
+        printing = partial(_print_json, open_reader(config, url, cluster, entropy_bits, warn=lambda _: None), reports)
     else:
-        printing = partial(_print_lines, lines)
+        printing = partial(_print_lines, lines, reports)
     _consume(given, topic or f"^({include})$", numbers, start, printing, max_messages, timeout_ms)
+    reports.raise_last()
 
 
 def _consume(
@@ -142,7 +162,11 @@ def _consume(
 
     count = 0
     try:
-        with TieredConsumer(given) as consumer:
+        opened = TieredConsumer(given)
+    except KafkaException as error:  # a setting of librdkafka
+        raise ConfigurationError(SOURCE, [error.args[0].str()]) from error
+    try:
+        with opened as consumer:
             if partitions is None:
                 consumer.subscribe([topic])
             else:
@@ -168,23 +192,60 @@ def _print(consumer: "TieredConsumer", printing: "Printing", most: int | None, t
     return count
 
 
-def _print_lines(lines: "Lines", consumer: "TieredConsumer", lot: int) -> int:
+class _Reports:
+    """Errors of the consumer, which are written as they arrive."""
+
+    def __init__(self) -> None:
+        self._last: KafkaError | None = None
+
+    def note(self, error: "KafkaError") -> None:
+        """Note an error of connections if it is one of all brokers."""
+        if error.name() in _NO_BROKER:
+            self._last = error
+
+    def report(self, error: "KafkaError") -> None:
+        """Write an error to standard error; end the command if the archive's partition cannot continue by itself."""
+        if error.name() == "_PARTITION_EOF":
+            return
+        print(printable_lines(f"tsctl: {error.str()}"), file=sys.stderr)  # noqa: T201  (the command's own voice)
+        if not error.retriable() and error.str().startswith("archive: "):
+            raise typer.Exit(ExitCode.FOUND)
+        self._last = error
+
+    def forget(self) -> None:
+        """Forget errors: a record arrived after them."""
+        self._last = None
+
+    def raise_last(self) -> None:
+        """Raise the error that no record followed.
+
+        Raises:
+            QueryError: brokers do not have the topic or the partition.
+            StoreUnavailable: of another kind.
+        """
+        if self._last is not None:
+            kind = QueryError if self._last.name() in _UNKNOWN else StoreUnavailable
+            raise kind(f"no record arrived: {self._last.str()}")
+
+
+def _print_lines(lines: "Lines", reports: _Reports, consumer: "TieredConsumer", lot: int) -> int:
     count = 0
     try:
         for message in consumer.consume(lot, _SLICE_SECONDS):
             if (error := message.error()) is None:
                 sys.stdout.buffer.write(lines.line(message))
                 count += 1
+                reports.forget()
             else:
                 sys.stdout.buffer.flush()
-                _report(error)
+                reports.report(error)
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         raise ReaderGone from error
     return count
 
 
-def _print_json(archive: "Archive", consumer: "TieredConsumer", lot: int) -> int:
+def _print_json(archive: "Archive", reports: _Reports, consumer: "TieredConsumer", lot: int) -> int:
     import pyarrow as pa  # noqa: PLC0415  (only with --json)
     import pyarrow.compute as pc  # noqa: PLC0415  (the same)
     from confluent_kafka import KafkaException  # noqa: PLC0415  (only this command consumes)
@@ -195,8 +256,10 @@ def _print_json(archive: "Archive", consumer: "TieredConsumer", lot: int) -> int
     try:
         table = consumer.consume_arrow(lot, _SLICE_SECONDS)
     except KafkaException as error:
-        _report(error.args[0])
+        reports.report(error.args[0])
         return 0
+    if table.num_rows:
+        reports.forget()
     output = Output(as_json=True)
     places = table.select(["topic", "partition"]).group_by(["topic", "partition"]).aggregate([]).to_pylist()
     for place in places:
@@ -213,13 +276,18 @@ def _print_json(archive: "Archive", consumer: "TieredConsumer", lot: int) -> int
     return int(table.num_rows)
 
 
-def _report(error: "KafkaError") -> None:
-    """Write an error to standard error; end the command if the archive's partition cannot continue by itself."""
-    if error.name() == "_PARTITION_EOF":
-        return
-    print(printable_lines(f"tsctl: {error.str()}"), file=sys.stderr)  # noqa: T201  (the command's own voice)
-    if not error.retriable() and error.str().startswith("archive: "):
-        raise typer.Exit(ExitCode.FOUND)
+def _texts(topic: str | None, include: str | None, group: str | None) -> list[tuple[str, str]]:
+    """Return options with a text that librdkafka cannot have."""
+    given = (("--topic", topic), ("--include", include), ("--group", group))
+    return [(option, text) for option, text in given if text is not None and not (text and text.isprintable())]
+
+
+def _wrong_expression(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        return str(error)
+    return None
 
 
 def _start(offset: str, from_beginning: bool, problems: list[str]) -> int:
@@ -228,9 +296,9 @@ def _start(offset: str, from_beginning: bool, problems: list[str]) -> int:
         return -2
     if offset == "latest":
         return -1
-    if offset.isascii() and offset.isdigit():
+    if offset.isascii() and offset.isdigit() and len(offset) < _DIGITS and int(offset) < _END_OF_OFFSETS:
         return int(offset)
-    problems.append(f"--offset {offset}: a number from 0 on, earliest or latest is expected")
+    problems.append(f"--offset {offset}: a number from 0 to {_END_OF_OFFSETS - 1}, earliest or latest is expected")
     return 0
 
 

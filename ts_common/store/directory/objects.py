@@ -200,7 +200,7 @@ def open_object(path: Path, key: str) -> tuple[FileIO, ObjectInfo]:
         CorruptData: the file of its metadata is damaged.
     """
     while True:
-        file = FileIO(path)
+        file = FileIO(path, opener=_open_at_once)
         try:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
@@ -213,6 +213,11 @@ def open_object(path: Path, key: str) -> tuple[FileIO, ObjectInfo]:
             file.close()
             raise
         file.close()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a FIFO of that name does not wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def remove(path: Path) -> None:
@@ -270,7 +275,7 @@ def locked(directory: Path) -> Iterator[None]:
 def _held(path: Path) -> Iterator[os.stat_result | None]:
     """Yield the properties of a file, kept open so that its inode is not reused; None if it does not exist."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         yield None
         return

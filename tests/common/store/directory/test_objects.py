@@ -56,6 +56,14 @@ def files_of_metadata(directory: Path) -> list[str]:
     return []
 
 
+def test_a_fifo_is_no_object(tmp_path: Path) -> None:
+    """Opened as a file, it would wait for a writer for ever."""
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(IsADirectoryError, match="not a regular file"):
+        open_object(tmp_path / "a", "a")
+    remove(tmp_path / "a")
+
+
 def test_an_object_is_opened_with_the_properties_of_its_content(tmp_path: Path) -> None:
     """Size, ETag, time and metadata are those of the file that was written."""
     etag = written(tmp_path / "a", b"content", {"n": "1"})
