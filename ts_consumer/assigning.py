@@ -4,10 +4,10 @@ A callback's first argument is the application's consumer: the binding's own wou
 assigns by itself if a callback assigns nothing, so the callbacks here always do.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, TopicPartition
 
 from ts_common.model import TopicPartition as Partition
 from ts_consumer.configuration import is_text
@@ -15,6 +15,9 @@ from ts_consumer.errors import CONFLICT, NO_GROUP, WRONG_ARGUMENT, WRONG_STATE, 
 from ts_consumer.live import Callback, Key, LivePart
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
+from ts_consumer.resolution import TAIL
+
+_OF_GROUP: Final = (OFFSET_STORED, OFFSET_INVALID)  # the committed offset
 
 
 class Assigning:
@@ -29,6 +32,7 @@ class Assigning:
         self._owner = owner
         self._parts = parts
         self._has_assigned = False  # whether a callback of the application has
+        self._is_subscribed = False
         self._is_eager = parts.configuration.is_eager
 
     def subscribe(
@@ -65,30 +69,40 @@ class Assigning:
             self._revoke(live, partitions, on_lost or on_revoke)
 
         live.consumer.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
+        self._is_subscribed = True
 
     def unsubscribe(self) -> None:
         """End the subscription."""
         if self._parts.live is not None:
+            # The group revokes them in a later call. Until then they are silent, as those of the plain client.
+            self.set_paused([TopicPartition(*key) for key in self._parts.assignment.keys], is_paused=True)
             self._parts.live.consumer.unsubscribe()
+            self._is_subscribed = False
         else:
             self.drop_all()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Replace the assignment; each partition begins at its offset, or at the group's."""
+        """Replace the assignment; each partition begins at its offset, or at the group's.
+
+        Raises:
+            KafkaException: a number is no offset.
+        """
+        _check_offsets(partitions, _OF_GROUP)
         self._has_assigned = True
         live, keys = self._parts.live, _keys_of(partitions)
         self.drop_all()
         if live is not None:
             live.park(keys, live.consumer.assign)
         for each, key in zip(partitions, keys, strict=True):
-            self._put(Assigned(key, each.offset, each.leader_epoch))
+            self._put(self._begin(key, each))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Add partitions to the assignment.
 
         Raises:
-            KafkaException: one of them is assigned, or the group's protocol is eager.
+            KafkaException: one of them is assigned, or the group's protocol is eager; or a number is no offset.
         """
+        _check_offsets(partitions, _OF_GROUP)
         live, assignment = self._parts.live, self._parts.assignment
         keys = _keys_of(partitions)
         if again := [key for key in keys if assignment.find(key) is not None]:
@@ -97,7 +111,7 @@ class Assigning:
             live.park(keys, live.consumer.incremental_assign)
         self._has_assigned = True
         for each, key in zip(partitions, keys, strict=True):
-            self._put(Assigned(key, each.offset, each.leader_epoch))
+            self._put(self._begin(key, each))
 
     def unassign(self) -> None:
         """End the assignment."""
@@ -124,8 +138,9 @@ class Assigning:
         """Continue an assigned partition at another offset.
 
         Raises:
-            KafkaException: it is not assigned.
+            KafkaException: it is not assigned, or the number is no offset.
         """
+        _check_offsets([partition])
         part = self._parts.assignment.find(key_of(partition))
         if part is None:
             raise refusal(WRONG_STATE, f"{partition.topic} [{partition.partition}] is not assigned")
@@ -158,7 +173,22 @@ class Assigning:
             part = self._parts.assignment.remove(key)
             if part is not None:
                 self._parts.transitions.drop(part)
+                if self._parts.live is not None:
+                    self._parts.live.leave(key)
                 self._parts.archive.forget(Partition(*key))
+
+    def _begin(self, key: Key, place: TopicPartition) -> Assigned:
+        """Return a partition at its place.
+
+        The plain client requests the group's offset after the commit of what it has just unassigned. Look-ups here are
+        sent by another client, so that offset is kept here. A group's protocol waits for the commit itself.
+        """
+        live = self._parts.live
+        left = None if live is None else live.left_at(key)
+        is_of_group = place.offset in _OF_GROUP and not self._is_subscribed
+        if left is not None and is_of_group and self._parts.configuration.commits:
+            place = left
+        return Assigned(key, place.offset, place.leader_epoch)
 
     def _put(self, part: Assigned) -> None:
         self._parts.assignment.put(part)
@@ -188,6 +218,22 @@ class Assigning:
 def key_of(partition: TopicPartition) -> Key:
     """Return the key of a partition of the binding."""
     return partition.topic, partition.partition
+
+
+def _check_offsets(partitions: Any, also: Collection[int] = ()) -> None:
+    """Refuse numbers that are no offsets, as librdkafka does.
+
+    Args:
+        partitions: with offsets.
+        also: further logical offsets.
+
+    Raises:
+        KafkaException: one of them has such a number.
+    """
+    for each in partitions if isinstance(partitions, list) else ():
+        offset = each.offset
+        if not (offset >= 0 or offset in {OFFSET_BEGINNING, OFFSET_END} or offset <= TAIL or offset in also):
+            raise refusal(WRONG_ARGUMENT, f"{each.topic} [{each.partition}]: {offset} is no offset")
 
 
 def _keys_of(partitions: Any) -> list[Key]:

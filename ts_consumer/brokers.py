@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -43,6 +44,7 @@ _NAMES: Final = frozenset(
 )
 _ID_SECONDS: Final = 5.0  # that a topic id is kept
 _ANSWER_SECONDS: Final = 10.0
+_ATTEMPTS, _CONNECT_SECONDS = 3, 2.0
 _SPEC: Final[Any] = OffsetSpec
 _EARLIEST, _LATEST = _SPEC.earliest(), _SPEC.latest()
 
@@ -68,6 +70,7 @@ class Brokers:
         self._lock = threading.Lock()
         self._ids: dict[str, tuple[float, str | None]] = {}
         self._has_warned = False
+        self._is_connected = False
 
     def extent(self, key: Key) -> Extent:
         """Return the offsets that brokers have of a partition now.
@@ -75,6 +78,7 @@ class Brokers:
         Raises:
             KafkaException: they did not answer in time, or do not have the partition.
         """
+        self._connect(key[0])
         return self._twice(key[0], lambda: self._extent(key))
 
     def _extent(self, key: Key) -> Extent:
@@ -90,6 +94,7 @@ class Brokers:
         Raises:
             KafkaException: the coordinator did not answer in time, or refused.
         """
+        self._connect(key[0])
         (found,) = self._member.committed([TopicPartition(*key)], _ANSWER_SECONDS)
         if found.error is not None:
             raise KafkaException(found.error)
@@ -116,6 +121,20 @@ class Brokers:
     def _topic_id(self, topic: str) -> str | None:
         asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
         return id_of(_only(asked).topic_id)
+
+    def _connect(self, topic: str) -> None:
+        """Connect to brokers, once.
+
+        Without a request a client connects after a second. A request that it had sent to an address of
+        `bootstrap.servers` before it has the brokers' own addresses is lost, and repeated after two seconds.
+        """
+        with self._lock:
+            connects, self._is_connected = not self._is_connected, True
+        for client in (self._client, self._member) if connects else ():
+            for _ in range(_ATTEMPTS):
+                with suppress(KafkaException):  # the request that follows reports what stays
+                    client.list_topics(topic, timeout=_CONNECT_SECONDS)
+                    break
 
     def _twice(self, topic: str, request: Callable[[], T]) -> T:
         """Send a request, and again with new metadata if it fails.

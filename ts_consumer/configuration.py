@@ -110,6 +110,7 @@ class Configuration:
         report_seconds: how long an error that may pass is only logged.
         reset: what happens without an offset: "earliest", "latest" or "error".
         stores_offsets: whether a record's offset is stored for the next commit when the application gets the record.
+        commits: whether stored offsets are committed without a call of the application.
         read_committed: whether aborted transactions are hidden.
     """
 
@@ -126,6 +127,7 @@ class Configuration:
     report_seconds: float
     reset: str
     stores_offsets: bool
+    commits: bool
     read_committed: bool
 
     @property
@@ -171,6 +173,7 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     on_hole = _one_of(OnHole, HOLE_KEY, texts.get(HOLE_KEY, OnHole.ERROR).lower(), problems)
     reset = _reset(live, problems)
     stores = _truth(live, "enable.auto.offset.store", True, problems)
+    commits = _truth(live, "enable.auto.commit", True, problems)
     committed = str(live.get("isolation.level", "read_committed")).lower() == "read_committed"
     if problems or mode is None or on_gap is None or on_hole is None:
         raise ConfigurationError(_SOURCE, problems)
@@ -188,6 +191,7 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
         report_seconds=report / 1000,
         reset=reset,
         stores_offsets=stores,
+        commits=commits,
         read_committed=committed,
     )
 

@@ -7,15 +7,16 @@ Only the application's calls poll the live part. Otherwise a stuck application w
 callbacks would run on another thread.
 """
 
+from collections.abc import Sequence
 from math import inf
 from time import monotonic
 from typing import Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
-from ts_consumer.live import is_reset
+from ts_consumer.live import is_reset, place_of
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
 from ts_consumer.ready import Place, Ready, Taken, place_after
@@ -102,9 +103,10 @@ class HandOut:
         live, assignment = self._parts.live, self._parts.assignment
         if live is None or not self._parts.configuration.stores_offsets:
             return
-        stored = [_position(part) for part in unstored if assignment.find(part.key) is part]
-        if stored:
-            live.consumer.store_offsets(offsets=stored)
+        # With the leader epoch, so that the next member of the group notices a truncation.
+        assigned = [part for part in unstored if assignment.find(part.key) is part]
+        if assigned:
+            live.store([place_of(part.key, part.position_or_invalid, part.position_epoch) for part in assigned])
 
     def _gather(self, count: int, timeout: float) -> None:
         """Wait until `count` messages and events are ready."""
@@ -216,38 +218,47 @@ class HandOut:
             messages: of one call.
             is_same: whether the assignment did not change in that call.
         """
-        if not messages:
-            return
         ends = None
-        if not any(map(Message.error, messages)):
-            ends = self._ends_by_position(len(messages)) if is_same and self._is_steady(len(messages)) else None
+        if messages and not any(map(Message.error, messages)):
+            if is_same and self._is_steady(len(messages)):
+                ends = self._ends_by_position(len(messages))
             ends = ends or self._ends_of(messages)
         if ends is None:
             for message in messages:
                 self._sort_one(message)
-            return
-        for part, place in ends.items():
+        else:
+            for part, place in ends.items():
+                part.next, part.epoch = place
+            self._ready.add(messages, ends, is_archived=False)
+        self._pass_markers()
+
+    def _pass_markers(self) -> None:
+        """Continue behind markers of transactions, which are no messages: also the group's offset reaches the end."""
+        for part, place in self._moved([part for part in self._parts.assignment if _is_live_for_a_while(part)]).items():
             part.next, part.epoch = place
-        self._ready.add(messages, ends, is_archived=False)
+            if not self._ready.extend(part, place):
+                part.got(*place)
+                self._unstored.add(part)
+
+    def _moved(self, parts: Sequence[Assigned]) -> dict[Assigned, Place]:
+        """Return the place that librdkafka has reached of each partition that it has moved."""
+        live = self._parts.live
+        if live is None or not parts:
+            return {}
+        places = zip(parts, live.places([part.key for part in parts]), strict=True)
+        return {part: (at.offset, at.leader_epoch) for part, at in places if at.offset > part.offset_wanted}
 
     def _is_steady(self, count: int) -> bool:
         """Return whether all partitions are live for a while, and few next to the messages of a call."""
         assignment = self._parts.assignment
         if len(assignment) * _MESSAGES_OF_POSITION > count:
             return False
-        return all(part.state is State.LIVE and not part.is_fresh and not part.is_paused for part in assignment)
+        return all(_is_live_for_a_while(part) and not part.is_paused for part in assignment)
 
     def _ends_by_position(self, count: int) -> dict[Assigned, Place] | None:
         """Return the new place of each partition that has one, where all are live; None if they explain no `count`."""
-        live, assignment = self._parts.live, self._parts.assignment
-        assert live is not None  # noqa: S101  (it has just returned messages)
-        places = live.consumer.position([TopicPartition(*key) for key in assignment.keys])
-        ends, offsets = dict[Assigned, Place](), 0
-        for part, place in zip(assignment, places, strict=True):
-            if (moved := place.offset - part.offset_wanted) > 0:
-                ends[part] = place.offset, place.leader_epoch
-                offsets += moved
-        return ends if offsets >= count else None
+        ends = self._moved(list(self._parts.assignment))
+        return ends if sum(offset - part.offset_wanted for part, (offset, _) in ends.items()) >= count else None
 
     def _ends_of(self, messages: list[Message]) -> dict[Assigned, Place] | None:
         """Return the place after the messages of each partition, if all of them are live for a while."""
@@ -257,7 +268,7 @@ class HandOut:
         ends: dict[Assigned, Place] = {}
         for message in reversed(messages):
             part = self._part_of(message)
-            if part is None or part.state is not State.LIVE or part.is_fresh:
+            if part is None or not _is_live_for_a_while(part):
                 return None
             if part not in ends:
                 ends[part] = place_after(message)
@@ -321,12 +332,9 @@ class HandOut:
         return None if topic is None or number is None else self._parts.assignment.find((topic, number))
 
 
-def _position(part: Assigned) -> TopicPartition:
-    """Return what is committed: with the leader epoch, so that the next member of the group notices a truncation."""
-    place = TopicPartition(*part.key, part.position_or_invalid)
-    if part.position_epoch is not None:
-        place = TopicPartition(*part.key, part.position_or_invalid, leader_epoch=part.position_epoch)
-    return place
+def _is_live_for_a_while(part: Assigned) -> bool:
+    """Return whether a live message of a partition was accepted since it joined."""
+    return part.state is State.LIVE and not part.is_fresh
 
 
 def _deadline(timeout: float) -> float:

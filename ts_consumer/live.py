@@ -15,7 +15,8 @@ librdkafka's and its binding's traps that this module handles:
   process (`CallState_get`). No call here waits for a broker.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -27,6 +28,7 @@ Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
 
 # Nothing is fetched there: a paused partition is assigned, and the next offset is sought before it is resumed.
 _PARKED: Final = 0
+_COMMIT_SECONDS: Final = 5.0
 
 
 class LivePart:
@@ -43,6 +45,10 @@ class LivePart:
 
     def __init__(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         self.callback_errors = CallbackErrors()
+        self._stored: dict[Key, TopicPartition] = {}  # since the partition was assigned
+        self._left: dict[
+            Key, tuple[float, TopicPartition]
+        ] = {}  # stored when it was unassigned, and the monotonic time
         self.consumer = Consumer(self.callback_errors.keep_of(settings), **options)
 
     def park(self, partitions: Iterable[Key], assign: Callable[[list[TopicPartition]], None]) -> None:
@@ -72,14 +78,13 @@ class LivePart:
         Raises:
             KafkaException: of another kind.
         """
-        topic, number = partition
-        place = TopicPartition(topic, number, offset)
-        if epoch is not None:
-            place = TopicPartition(topic, number, offset, leader_epoch=epoch)
+        place = place_of(partition, offset, epoch)
         if not self._seek(place):
             return False
         if not paused:
             self.consumer.resume([TopicPartition(*partition)])
+            # A broker's thread notices a resume within a second, and a seek at once.
+            self._seek(place)
         return True
 
     def silence(self, partition: Key) -> None:
@@ -90,6 +95,7 @@ class LivePart:
         """Start the fetcher of a partition again, parked.
 
         An eager group refuses incremental changes. Then all partitions are assigned again, each at its next offset.
+        librdkafka forgets the stored offset of a partition that it assigns, so what was stored is stored again.
 
         Args:
             partition: whose fetcher has ended.
@@ -101,10 +107,14 @@ class LivePart:
             self.consumer.pause([place])
             self.consumer.incremental_unassign([place])
             self.consumer.incremental_assign([place])
+            assigned = [partition]
         except KafkaException as error:
             if error.args[0].code() != KafkaError._STATE:
                 raise
-            self.consumer.assign([TopicPartition(*each, next_of(each)) for each in all_assigned])
+            assigned = list(all_assigned)
+            self.consumer.assign([TopicPartition(*each, next_of(each)) for each in assigned])
+        if stored := [self._stored[each] for each in assigned if each in self._stored]:
+            self.consumer.store_offsets(offsets=stored)
 
     def _seek(self, place: TopicPartition) -> bool:
         try:
@@ -115,9 +125,54 @@ class LivePart:
             raise
         return True
 
+    def store(self, offsets: Sequence[TopicPartition]) -> None:
+        """Store offsets for the next commit.
+
+        Raises:
+            KafkaException: a partition is not assigned.
+        """
+        self.consumer.store_offsets(offsets=list(offsets))
+        self._stored.update({(each.topic, each.partition): each for each in offsets})
+
+    def leave(self, partition: Key) -> None:
+        """Note that a partition is no longer assigned."""
+        if (stored := self._stored.pop(partition, None)) is not None:
+            self._left[partition] = monotonic(), stored
+
+    def left_at(self, partition: Key) -> TopicPartition | None:
+        """Return the offset that librdkafka commits because a partition was unassigned just now; once."""
+        at, stored = self._left.pop(partition, (0.0, None))
+        return stored if monotonic() < at + _COMMIT_SECONDS else None
+
+    def store_after(self, message: Any) -> None:
+        """Store the offset after a message; raise as `store`, or TypeError for another type."""
+        self.consumer.store_offsets(message=message)
+        topic, number, offset, epoch = message.topic(), message.partition(), message.offset(), message.leader_epoch()
+        assert topic is not None  # noqa: S101  (librdkafka has accepted it)
+        assert number is not None  # noqa: S101  (the same)
+        assert offset is not None  # noqa: S101  (the same)
+        self._stored[topic, number] = place_of((topic, number), offset + 1, epoch)
+
+    def places(self, partitions: Sequence[Key]) -> list[TopicPartition]:
+        """Return for each partition the place after the last message or marker that `consume` has passed."""
+        return self.consumer.position([TopicPartition(*each) for each in partitions])
+
     def consume(self, count: int, seconds: float) -> list[Message]:
         """Return messages and events; callbacks run in this call."""
         return self.consumer.consume(count, seconds)
+
+
+def place_of(partition: Key, offset: int, epoch: int | None) -> TopicPartition:
+    """Return a place of librdkafka.
+
+    Args:
+        partition: topic and number.
+        offset: the next one.
+        epoch: leader epoch of the record before it; None if it is unknown.
+    """
+    if epoch is None:
+        return TopicPartition(*partition, offset)
+    return TopicPartition(*partition, offset, leader_epoch=epoch)
 
 
 def is_reset(error: KafkaError) -> bool:

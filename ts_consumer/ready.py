@@ -32,7 +32,7 @@ class _Run:
     """Consecutive messages, all of the archive, all of Kafka, or one event.
 
     Attributes:
-        messages: at least one.
+        messages: none if only markers of transactions are left.
         ends: the place after the messages of each partition; empty for an event.
         is_archived: whether they are of the archive.
         part: the partition of all messages, or of the event; None if there are several, or none.
@@ -49,6 +49,11 @@ class _Run:
     def size(self) -> int:
         """The number of messages that are left."""
         return len(self.messages) - self.at
+
+    @property
+    def parts(self) -> Iterable[Assigned]:
+        """The partitions of its messages, or of the event."""
+        return self.ends if self.part is None else (self.part,)
 
 
 @dataclass
@@ -76,7 +81,7 @@ class Ready:
     """
 
     def __init__(self, assignment: Assignment) -> None:
-        self._assignment = assignment
+        self._find = assignment.find
         self._runs: deque[_Run] = deque()
 
     def settle(self) -> int:
@@ -102,6 +107,19 @@ class Ready:
             part = next(iter(ends)) if len(ends) == 1 else None
             self._runs.append(_Run(messages, ends, is_archived, part))
 
+    def extend(self, part: Assigned, place: Place) -> bool:
+        """Move the place after the last messages of a partition; return False if nothing of it is ready.
+
+        Args:
+            part: the partition.
+            place: behind markers of transactions.
+        """
+        for run in reversed(self._runs):
+            if part in run.ends:
+                run.ends[part] = place
+                return True
+        return False
+
     def add_events(self, events: Iterable[Message]) -> None:
         """Add events."""
         self._runs.extend(_Run([event], {}, False, self._part_of(event)) for event in events)
@@ -115,7 +133,7 @@ class Ready:
             return None
         run = self._runs[0]
         part = run.part
-        if part is None or not run.ends or part.is_paused or self._assignment.find(part.key) is not part:
+        if part is None or not (run.ends and run.size) or part.is_paused or self._find(part.key) is not part:
             return None
         message = run.messages[run.at]
         run.at += 1
@@ -170,18 +188,21 @@ class Ready:
             part = of_place[place]
             found.append(_Run(messages[start:end], {part: place_after(messages[end - 1])}, run.is_archived, part))
             start = end
-        last = {piece.part: piece for piece in found}  # the whole run may end behind a marker
-        for piece in last.values():
-            piece.ends = {part: run.ends[part] for part in piece.ends}
+        # The whole run may end behind markers, also of a partition without messages.
+        last = {piece.part: piece for piece in found}
+        for part, place in run.ends.items():
+            if part in last:
+                last[part].ends[part] = place
+            else:
+                found.append(_Run([], {part: place}, run.is_archived, part))
         return found
 
     def _is_free(self, run: _Run) -> bool:
-        return self._is_assigned(run) and not any(part.is_paused for part in run.ends)
+        return all(not part.is_paused and self._find(part.key) is part for part in run.parts)
 
     def _is_assigned(self, run: _Run) -> bool:
-        find = self._assignment.find
-        return all(find(part.key) is part for part in (run.ends if run.part is None else (run.part,)))
+        return all(self._find(part.key) is part for part in run.parts)
 
     def _part_of(self, event: Message) -> Assigned | None:
         topic, number = event.topic(), event.partition()
-        return None if topic is None or number is None else self._assignment.find((topic, number))
+        return None if topic is None or number is None else self._find((topic, number))

@@ -18,7 +18,7 @@ from ts_consumer.errors import NoOffset, SeamRefused
 from ts_consumer.live import Key
 from ts_consumer.modes import Extent, Mode, Way, way_of
 
-_TAIL: Final = -2000  # librdkafka's OFFSET_TAIL(n) is this minus n
+TAIL: Final = -2000  # librdkafka's OFFSETTAIL(n) is this minus n
 
 log = structlog.get_logger()
 
@@ -185,8 +185,8 @@ class Resolver:
         end = kafka.end if kafka is not None else known[0].end
         if wanted == OFFSET_END:
             return end
-        if wanted <= _TAIL:
-            return max(end - (_TAIL - wanted), min(extent.start for extent in known))
+        if wanted <= TAIL:
+            return max(end - (TAIL - wanted), min(extent.start for extent in known))
         raise NoOffset(f"{key[0]} [{key[1]}]: {wanted} is no offset")
 
     def _reset(self, key: Key, offset: int, archive: Extent | None, kafka: Extent | None) -> int:

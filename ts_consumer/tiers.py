@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_INVALID, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaException, Message, TopicPartition
 
 from ts_common.errors import TieredStorageError
 from ts_consumer.assigning import Assigning, key_of
@@ -77,11 +77,13 @@ class Tiers:
     def unsubscribe(self) -> None:
         """End the subscription."""
         with self._gate:
+            self.hand_out.store()
             self._assigning.unsubscribe()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Replace the assignment."""
         with self._gate:
+            self.hand_out.store()  # librdkafka commits what is stored of the former assignment
             self._assigning.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -92,11 +94,13 @@ class Tiers:
     def unassign(self) -> None:
         """End the assignment."""
         with self._gate:
+            self.hand_out.store()
             self._assigning.unassign()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Remove partitions from the assignment."""
         with self._gate:
+            self.hand_out.store()
             self._assigning.incremental_unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
@@ -107,6 +111,7 @@ class Tiers:
     def seek(self, partition: TopicPartition) -> None:
         """Continue an assigned partition at another offset."""
         with self._gate:
+            self.hand_out.store()  # what was got before the seek is committed later
             self._assigning.seek(partition)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -150,10 +155,16 @@ class Tiers:
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Store offsets for the next commit."""
-        consumer = self.of_group()
+        self.of_group()
         if self.parts.configuration.stores_offsets:
             raise refusal(WRONG_ARGUMENT, "store_offsets() needs enable.auto.offset.store=false")
-        consumer.store_offsets(**({"message": message} if offsets is None else {"offsets": offsets}))
+        live = self.parts.live
+        assert live is not None  # noqa: S101  (there is a group)
+        with self._gate:
+            if offsets is not None:
+                live.store(offsets)
+            else:
+                live.store_after(message)
 
     def commit(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
@@ -229,7 +240,15 @@ class Tiers:
             self.parts.live.callback_errors.raise_next()
 
     def _offset_for_time(self, wanted: TopicPartition) -> int | None:
-        archived, _ = self.parts.resolver.extents(key_of(wanted))
+        archived, kafka = self.parts.resolver.extents(key_of(wanted))
+        theirs = None if archived is None else archived.extent
+        extents = [extent for extent in (kafka, theirs) if extent is not None]
+        if wanted.offset == OFFSET_END:
+            return extents[0].end if extents else None
+        if wanted.offset == OFFSET_BEGINNING:
+            return min((extent.start for extent in extents), default=None)
+        if wanted.offset < 0:
+            raise refusal(WRONG_ARGUMENT, f"{wanted.offset} is no timestamp")
         return None if archived is None else self.parts.archive.offset_for_time(archived, wanted.offset)
 
     def _answered(self, work: Callable[[Any], Any], about: Any, timeout: float | None) -> Any:

@@ -24,6 +24,8 @@ WITHOUT_GROUP = {
     "commits-a-message": "_UNKNOWN_GROUP",
     "refuses-to-store-by-hand": "_UNKNOWN_GROUP",
     "commits-nothing": "_UNKNOWN_GROUP",
+    "commits-what-was-got-before-a-seek": "_UNKNOWN_GROUP",
+    "reads-to-the-end-after-a-seek": 0,  # the archive's end is not that of the log
     "ends-of-partitions": [],  # the archive's end is not that of the log
     "metadata-of-a-topic": "_UNKNOWN_GROUP",
 }
@@ -141,6 +143,47 @@ def _(consumer: Any) -> Any:
 def _(consumer: Any) -> Any:
     consumer.assign([TopicPartition(TOPIC, 0, 20)])
     return raised(lambda: consumer.commit(asynchronous=False))
+
+
+@case("commits-what-was-got-before-a-seek")
+def _(consumer: Any) -> Any:
+    consumer.assign([TopicPartition(TOPIC, 0, 10)])
+    for _ in range(4):  # from one lot
+        wait_for(partial(consumer.poll, 0.5), "a message")
+    consumer.seek(TopicPartition(TOPIC, 0, 50))
+    return raised_or(lambda: offsets(consumer.commit(asynchronous=False)))
+
+
+@case("reads-to-the-end-after-a-seek")
+def _(consumer: Any) -> Any:
+    start = TopicPartition(TOPIC, 0, ENDS[0] - 20)
+    if raised(lambda: consumer.list_topics(TOPIC, timeout=10)) != "nothing":
+        return 0
+    consumer.assign([start])
+    for _ in range(4):  # the event of the end may be behind the rest of the lot
+        wait_for(partial(consumer.poll, 0.5), "a message")
+    consumer.seek(start)
+    found = 0
+    while wait_for(partial(consumer.poll, 0.5), "a message or the end").error() is None:
+        found += 1
+    return found
+
+
+@case("ends-a-subscription")
+def _(consumer: Any) -> Any:
+    consumer.subscribe([TOPIC])
+    for _ in range(3):
+        wait_for(partial(consumer.poll, 0.5), "a message")
+    consumer.unsubscribe()
+    return consumer.consume(5, 0.5), consumer.assignment()
+
+
+@case("refuses-numbers-that-are-no-offsets")
+def _(consumer: Any) -> Any:
+    wrong = raised(lambda: consumer.assign([TopicPartition(TOPIC, 0, -5)]))
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    take(consumer, 1)
+    return wrong, raised(lambda: consumer.seek(TopicPartition(TOPIC, 0, -1000)))
 
 
 @case("refuses-to-store-by-hand")

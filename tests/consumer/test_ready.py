@@ -91,6 +91,33 @@ def test_what_is_ready_of_a_former_assign_is_dropped() -> None:
     assert made.take(9) == [(1, 0), (0, 40)]
 
 
+def test_the_end_of_a_paused_partition_waits_behind_its_messages() -> None:
+    """An application that reads to the end would stop before it has them."""
+    made = Made()
+    made.add([(0, 0), (1, 0)])
+    made.ready.add_events([Message(TOPIC, 0, 1, error=KafkaError(KafkaError._PARTITION_EOF))])
+    made.parts[0].is_paused = True
+    assert made.take(9) == [(1, 0)]
+    made.parts[0].is_paused = False
+    assert made.take(9) == [(0, 0), (0, 1)]
+
+
+def test_a_lot_that_is_split_keeps_the_markers_behind_it() -> None:
+    """Also those of a partition without a message in the lot."""
+    made = Made()
+    messages = [Message(TOPIC, 0, offset) for offset in range(3)]
+    made.ready.add(messages, {made.parts[0]: (5, 0), made.parts[1]: (9, 0)}, is_archived=False)
+    found: dict[int, int] = {}
+    for _ in range(4):
+        taken = made.ready.take(1)
+        found |= {part.key[1]: end for part, (end, _) in taken.ends.items()}
+    assert found == {0: 5, 1: 9}
+    assert not made.ready.extend(made.parts[0], (6, 0))
+    made.add([(0, 6), (1, 9)])
+    assert made.ready.extend(made.parts[0], (8, 0))
+    assert {part.key[1]: end for part, (end, _) in made.ready.take(9).ends.items()} == {0: 8, 1: 10}
+
+
 def test_an_event_of_a_former_assign_is_dropped() -> None:
     """After a seek the end or the error of the former place misleads; those of other partitions stay."""
     made = Made()
