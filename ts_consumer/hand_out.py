@@ -7,7 +7,7 @@ Only the application's calls poll the live part. Otherwise a stuck application w
 callbacks would run on another thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import inf
 from time import monotonic
 from typing import Final
@@ -45,6 +45,7 @@ class HandOut:
         self._ready = Ready(parts.assignment)
         self._unstored: set[Assigned] = set()  # whose positions are not stored for the next commit
         self._looked_at = 0.0  # when the live part was polled
+        self._stored_at = 0.0  # when positions were stored
 
     def messages(self, count: int, timeout: float) -> list[Message]:
         """Return up to `count` messages and events.
@@ -98,7 +99,12 @@ class HandOut:
             wait = min(left, self._slice())
 
     def store(self) -> None:
-        """Store the positions for the next commit: before what can commit, and before the next look at Kafka."""
+        """Store the positions for the next commit.
+
+        What commits calls it first: the application's commits, a revocation, the end of an assignment, `close`. For the
+        commits of librdkafka's timer, looks at Kafka call it now and then.
+        """
+        self._stored_at = monotonic()
         unstored, self._unstored = self._unstored, set()
         live, assignment = self._parts.live, self._parts.assignment
         if live is None or not self._parts.configuration.stores_offsets:
@@ -118,16 +124,19 @@ class HandOut:
         wait = max(0.0, min(deadline - monotonic(), _LONG_SLICE_SECONDS)) if waits else 0.0
         while True:
             if size < count:
-                self._fill(size, count, wait)
+                size = self._fill(size, count, wait)
             else:
                 self._look(1, 0.0)  # callbacks run
-            size, left = self._ready.settle(), deadline - monotonic()
+                size = self._ready.settle()
+            left = deadline - monotonic()
             if size >= count or left <= 0:
                 return
             wait = min(left, self._slice())
 
-    def _fill(self, before: int, count: int, wait: float) -> None:
+    def _fill(self, before: int, count: int, wait: float) -> int:
         """Make messages ready until there are `count`, and more if that needs no wait; after at most one wait.
+
+        Return how many are ready.
 
         Args:
             before: how many are ready.
@@ -147,6 +156,7 @@ class HandOut:
                 size += len(taken)
         if size == before:
             self._wait(wait)
+        return size
 
     def _tables(self, count: int) -> list[pa.Table]:
         """Return the next rows: of what is ready, then of the archive.
@@ -191,7 +201,7 @@ class HandOut:
         if live is not None:
             has_live = any(part.state is State.LIVE for part in assignment)
             blocks = wait if has_live or not len(assignment) else 0.0
-            if self._unstored:
+            if self._unstored and self._looked_at >= self._stored_at + _SLICE_SECONDS:
                 self.store()
             before = assignment.changes
             try:
@@ -218,19 +228,23 @@ class HandOut:
             messages: of one call.
             is_same: whether the assignment did not change in that call.
         """
-        ends = None
-        if messages and not any(map(Message.error, messages)):
-            if is_same and self._is_steady(len(messages)):
-                ends = self._ends_by_position(len(messages))
-            ends = ends or self._ends_of(messages)
-        if ends is None:
+        are_records = bool(messages) and not any(map(Message.error, messages))
+        if are_records and is_same and self._is_steady(len(messages)):
+            ends = self._moved(self._parts.assignment)
+            if sum(offset - part.offset_wanted for part, (offset, _) in ends.items()) >= len(messages):
+                self._accept(messages, ends)
+                return
+        if are_records and (ends_by_message := self._ends_of(messages)) is not None:
+            self._accept(messages, ends_by_message)
+        else:
             for message in messages:
                 self._sort_one(message)
-        else:
-            for part, place in ends.items():
-                part.next, part.epoch = place
-            self._ready.add(messages, ends, is_archived=False)
         self._pass_markers()
+
+    def _accept(self, messages: list[Message], ends: dict[Assigned, Place]) -> None:
+        for part, place in ends.items():
+            part.next, part.epoch = place
+        self._ready.add(messages, ends, is_archived=False)
 
     def _pass_markers(self) -> None:
         """Continue behind markers of transactions, which are no messages: also the group's offset reaches the end."""
@@ -240,12 +254,12 @@ class HandOut:
                 part.got(*place)
                 self._unstored.add(part)
 
-    def _moved(self, parts: Sequence[Assigned]) -> dict[Assigned, Place]:
+    def _moved(self, parts: Iterable[Assigned]) -> dict[Assigned, Place]:
         """Return the place that librdkafka has reached of each partition that it has moved."""
-        live = self._parts.live
-        if live is None or not parts:
+        live, wanted = self._parts.live, list(parts)
+        if live is None or not wanted:
             return {}
-        places = zip(parts, live.places([part.key for part in parts]), strict=True)
+        places = zip(wanted, live.places([part.key for part in wanted]), strict=True)
         return {part: (at.offset, at.leader_epoch) for part, at in places if at.offset > part.offset_wanted}
 
     def _is_steady(self, count: int) -> bool:
@@ -254,11 +268,6 @@ class HandOut:
         if len(assignment) * _MESSAGES_OF_POSITION > count:
             return False
         return all(_is_live_for_a_while(part) and not part.is_paused for part in assignment)
-
-    def _ends_by_position(self, count: int) -> dict[Assigned, Place] | None:
-        """Return the new place of each partition that has one, where all are live; None if they explain no `count`."""
-        ends = self._moved(list(self._parts.assignment))
-        return ends if sum(offset - part.offset_wanted for part, (offset, _) in ends.items()) >= count else None
 
     def _ends_of(self, messages: list[Message]) -> dict[Assigned, Place] | None:
         """Return the place after the messages of each partition, if all of them are live for a while."""
@@ -313,7 +322,7 @@ class HandOut:
 
     def _is_settled(self) -> bool:
         """Return whether Kafka alone can have something."""
-        return all(part.state is State.LIVE or part.state is State.FAILED for part in self._parts.assignment)
+        return all(part.is_settled for part in self._parts.assignment)
 
     def _slice(self) -> float:
         return _LONG_SLICE_SECONDS if self._is_settled() else _SLICE_SECONDS

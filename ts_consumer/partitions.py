@@ -80,6 +80,11 @@ class Assigned:
         self._row = 0  # of the first one that is not ready
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it has no transition of its own: it reads Kafka, or has failed."""
+        return self.state is State.LIVE or self.state is State.FAILED  # a set would hash both in each look
+
+    @property
     def offset_wanted(self) -> int:
         """The next offset, or the logical one that stands for it."""
         return self.wanted if self.next is None else self.next

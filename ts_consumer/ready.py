@@ -86,6 +86,8 @@ class Ready:
 
     def settle(self) -> int:
         """Drop what is no longer assigned, and return how many messages and events a call can get now."""
+        if not self._runs:
+            return 0
         settled = deque[_Run]()
         for run in self._runs:
             if run.part is None and not self._is_free(run):
@@ -143,13 +145,12 @@ class Ready:
         return message, part, run.ends[part], run.is_archived
 
     def take(self, count: int, *, until_event: bool = False) -> Taken:
-        """Return the next messages and events.
+        """Return the next messages and events; `settle` was called before.
 
         Args:
             count: at most.
             until_event: whether an event is left for the next call.
         """
-        self.settle()
         taken, paused = Taken(), deque[_Run]()
         while self._runs and (left := count - len(taken.messages)) > 0:
             run = self._runs.popleft()

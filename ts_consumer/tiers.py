@@ -41,7 +41,7 @@ class Tiers:
             configuration = replace(configuration, live=own)
         self.parts = Parts(configuration, options)
         self.hand_out = HandOut(self.parts)
-        self._assigning = Assigning(owner, self.parts)
+        self._assigning = Assigning(owner, self.parts, self.hand_out.store)
         self._gate = Gate()
 
     def poll(self, timeout: float | None = None) -> Message | None:

@@ -83,7 +83,7 @@ class Transitions:
         """Move each partition as far as it can without a wait; return errors for the application."""
         events: list[Message] = []
         for part in self.assignment:
-            if part.state in {State.LIVE, State.FAILED}:
+            if part.is_settled:
                 continue
             try:
                 self._advance(part)

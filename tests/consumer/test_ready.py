@@ -53,6 +53,7 @@ class Made:
 
     def take(self, count: int) -> list[Place]:
         """Return partition and offset of the next messages."""
+        self.ready.settle()
         return [(each.partition(), each.offset()) for each in self.ready.take(count).messages]
 
 
