@@ -71,13 +71,15 @@ def archive(tmp_path: Path) -> MadeArchive:
     return made
 
 
-def test_the_archive_alone_needs_no_broker(archive: MadeArchive) -> None:
+def test_the_archive_alone_needs_no_broker(archive: MadeArchive, tmp_path: Path) -> None:
     """All partitions, or one from an offset on; it ends after a time without a record."""
     alone = ["--mode", "tiered_storage_only", "--topic", TOPIC]
     out, said = printed(archive, *alone, "--from-beginning", "--max-messages", "20")
     assert out == "v\n" * 20
     assert "Processed a total of 20 messages" in said
-    one = ["--partition", "1", "--offset", "7", "--max-messages", "3", "--property", "print.key=true"]
+    (tmp_path / "shown.properties").write_text("print.key=true\n")
+    one = ["--partition", "1", "--offset", "7", "--max-messages", "3"]
+    one += ["--formatter-config", str(tmp_path / "shown.properties")]
     assert printed(archive, *alone, *one)[0] == "7\tv\n8\tv\n9\tv\n"
 
 

@@ -70,6 +70,9 @@ def consume(
             "--property", "--formatter-property", help="What is printed, as print.key=true.", metavar="KEY=VALUE"
         ),
     ] = None,
+    formatting_file: Annotated[
+        Path | None, typer.Option("--formatter-config", help="A file of what is printed.", metavar="FILE")
+    ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--consumer-property", "--command-property", help="A setting of librdkafka.", metavar="KEY=VALUE"),
@@ -105,13 +108,16 @@ def consume(
         problems.append(f"--mode {mode}: accepted are {', '.join(_MODES)}")
     if bootstrap_server is None and mode.upper() != "TIERED_STORAGE_ONLY":
         problems.append("--bootstrap-server is missing; --mode TIERED_STORAGE_ONLY needs none")
-    if as_json and (formatting or mode.upper() == "KAFKA_ONLY"):
+    if as_json and (formatting or formatting_file or mode.upper() == "KAFKA_ONLY"):
         problems.append("--json: it has all parts of a record, and no --property; KAFKA_ONLY does not have it")
     if bootstrap_server is None and include is not None:
         problems.append("--include needs --bootstrap-server: brokers list the topics")
     start = _start(offset, from_beginning, problems)
-    lines = None if as_json else lines_of(_pairs("--property", formatting, problems), problems)
-    settings = _settings(properties_file, problems) | _pairs("--consumer-property", properties, problems)
+    shown = _settings("--formatter-config", formatting_file, problems) | _pairs("--property", formatting, problems)
+    lines = None if as_json else lines_of(shown, problems)
+    settings = _settings("--consumer.config", properties_file, problems) | _pairs(
+        "--consumer-property", properties, problems
+    )
     problems += [f"{name}: a command line has no callbacks" for name in _CALLBACKS if name in settings]
     if not settings.get("group.id", "any"):
         problems.append("group.id is empty")
@@ -312,8 +318,8 @@ def _pairs(option: str, given: Sequence[str] | None, problems: list[str]) -> dic
     return pairs
 
 
-def _settings(file: Path | None, problems: list[str]) -> dict[str, str]:
-    """Return librdkafka's settings of a file."""
+def _settings(option: str, file: Path | None, problems: list[str]) -> dict[str, str]:
+    """Return the settings of a file."""
     if file is None:
         return {}
     import javaproperties  # noqa: PLC0415  (only with a file)
@@ -321,7 +327,7 @@ def _settings(file: Path | None, problems: list[str]) -> dict[str, str]:
     try:
         return dict(javaproperties.loads(file.read_text()))
     except (OSError, ValueError) as error:
-        problems.append(f"--consumer.config {file}: {error}")
+        problems.append(f"{option} {file}: {error}")
         return {}
 
 
