@@ -4,7 +4,7 @@ A callback's first argument is the application's consumer: the binding's own wou
 assigns by itself if a callback assigns nothing, so the callbacks here always do.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, TopicPartition
@@ -26,13 +26,11 @@ class Assigning:
     Args:
         owner: what callbacks get as their first argument.
         parts: of the consumer.
-        store: stores the positions of what the application has for the next commit.
     """
 
-    def __init__(self, owner: Any, parts: Parts, store: Callable[[], None]) -> None:
+    def __init__(self, owner: Any, parts: Parts) -> None:
         self._owner = owner
         self._parts = parts
-        self._store = store
         self._has_assigned = False  # whether a callback of the application has
         self._is_subscribed = False
         self._is_eager = parts.configuration.is_eager
@@ -205,7 +203,6 @@ class Assigning:
 
     def _revoke(self, live: LivePart, partitions: list[TopicPartition], callback: Callback | None) -> None:
         self._has_assigned = False
-        self._store()  # the group's protocol commits what is stored
         if callback is not None:
             live.callback_errors.call(callback, self._owner, partitions)
         if self._has_assigned:

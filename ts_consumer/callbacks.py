@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final
 
+import structlog
+
 _KEYS: Final = ("error_cb", "throttle_cb", "stats_cb", "on_commit")  # the binding handles the errors of oauth_cb itself
+
+log = structlog.get_logger()
 
 
 class CallbackErrors:
-    """Errors of callbacks that the application has not got; used by one call at a time."""
+    """Errors of the callbacks of one call of the application; used by one call at a time."""
 
     def __init__(self) -> None:
         self._errors: list[BaseException] = []
@@ -27,14 +31,19 @@ class CallbackErrors:
         """Call a callback, and keep its error; then return None."""
         try:
             return callback(*arguments)
-        except BaseException as error:  # noqa: BLE001  (an interrupt too: `raise_next` raises it)
+        except BaseException as error:  # noqa: BLE001  (an interrupt too: `raise_first` raises it)
             self._errors.append(error)
             return None
 
-    def raise_next(self) -> None:
-        """Raise the first error that was kept; the next call raises the next one."""
-        if self._errors:
-            raise self._errors.pop(0)
+    def raise_first(self) -> None:
+        """Raise the first error that was kept, and log the others: a call raises one."""
+        if not self._errors:
+            return
+        first, *others = self._errors
+        self._errors.clear()
+        for each in others:
+            log.warning("callback_failed", reason=f"{type(each).__name__}: {each}")
+        raise first
 
     def _kept(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(callback)

@@ -26,6 +26,8 @@ from ts_consumer.callbacks import CallbackErrors
 Key = tuple[str, int]  # topic and number of a partition
 Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
 
+_Stored = TopicPartition | Message  # an offset, or the message before it
+
 # Nothing is fetched there: a paused partition is assigned, and the next offset is sought before it is resumed.
 _PARKED: Final = 0
 _COMMIT_SECONDS: Final = 5.0
@@ -45,10 +47,8 @@ class LivePart:
 
     def __init__(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         self.callback_errors = CallbackErrors()
-        self._stored: dict[Key, TopicPartition] = {}  # since the partition was assigned
-        self._left: dict[
-            Key, tuple[float, TopicPartition]
-        ] = {}  # stored when it was unassigned, and the monotonic time
+        self._stored: dict[Key, _Stored] = {}  # since the partition was assigned
+        self._left: dict[Key, tuple[float, _Stored]] = {}  # when it was unassigned: the monotonic time, what was stored
         self.consumer = Consumer(self.callback_errors.keep_of(settings), **options)
 
     def park(self, partitions: Iterable[Key], assign: Callable[[list[TopicPartition]], None]) -> None:
@@ -113,7 +113,7 @@ class LivePart:
                 raise
             assigned = list(all_assigned)
             self.consumer.assign([TopicPartition(*each, next_of(each)) for each in assigned])
-        if stored := [self._stored[each] for each in assigned if each in self._stored]:
+        if stored := [_as_place(self._stored[each]) for each in assigned if each in self._stored]:
             self.consumer.store_offsets(offsets=stored)
 
     def _seek(self, place: TopicPartition) -> bool:
@@ -142,16 +142,17 @@ class LivePart:
     def left_at(self, partition: Key) -> TopicPartition | None:
         """Return the offset that librdkafka commits because a partition was unassigned just now; once."""
         at, stored = self._left.pop(partition, (0.0, None))
-        return stored if monotonic() < at + _COMMIT_SECONDS else None
+        return None if stored is None or monotonic() >= at + _COMMIT_SECONDS else _as_place(stored)
 
-    def store_after(self, message: Any) -> None:
-        """Store the offset after a message; raise as `store`, or TypeError for another type."""
+    def store_after(self, partition: Key, message: Message) -> None:
+        """Store the offset after a message; raise as `store`, or TypeError for another type.
+
+        Args:
+            partition: of the message.
+            message: of any tier.
+        """
         self.consumer.store_offsets(message=message)
-        topic, number, offset, epoch = message.topic(), message.partition(), message.offset(), message.leader_epoch()
-        assert topic is not None  # noqa: S101  (librdkafka has accepted it)
-        assert number is not None  # noqa: S101  (the same)
-        assert offset is not None  # noqa: S101  (the same)
-        self._stored[topic, number] = place_of((topic, number), offset + 1, epoch)
+        self._stored[partition] = message
 
     def places(self, partitions: Sequence[Key]) -> list[TopicPartition]:
         """Return for each partition the place after the last message or marker that `consume` has passed."""
@@ -160,6 +161,16 @@ class LivePart:
     def consume(self, count: int, seconds: float) -> list[Message]:
         """Return messages and events; callbacks run in this call."""
         return self.consumer.consume(count, seconds)
+
+
+def _as_place(stored: _Stored) -> TopicPartition:
+    if isinstance(stored, TopicPartition):
+        return stored
+    topic, number, offset = stored.topic(), stored.partition(), stored.offset()
+    assert topic is not None  # noqa: S101  (librdkafka has accepted it)
+    assert number is not None  # noqa: S101  (the same)
+    assert offset is not None  # noqa: S101  (the same)
+    return place_of((topic, number), offset + 1, stored.leader_epoch())
 
 
 def place_of(partition: Key, offset: int, epoch: int | None) -> TopicPartition:

@@ -41,7 +41,7 @@ class Tiers:
             configuration = replace(configuration, live=own)
         self.parts = Parts(configuration, options)
         self.hand_out = HandOut(self.parts)
-        self._assigning = Assigning(owner, self.parts, self.hand_out.store)
+        self._assigning = Assigning(owner, self.parts)
         self._gate = Gate()
 
     def poll(self, timeout: float | None = None) -> Message | None:
@@ -77,13 +77,11 @@ class Tiers:
     def unsubscribe(self) -> None:
         """End the subscription."""
         with self._gate:
-            self.hand_out.store()
             self._assigning.unsubscribe()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Replace the assignment."""
         with self._gate:
-            self.hand_out.store()  # librdkafka commits what is stored of the former assignment
             self._assigning.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -94,13 +92,11 @@ class Tiers:
     def unassign(self) -> None:
         """End the assignment."""
         with self._gate:
-            self.hand_out.store()
             self._assigning.unassign()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Remove partitions from the assignment."""
         with self._gate:
-            self.hand_out.store()
             self._assigning.incremental_unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
@@ -111,7 +107,6 @@ class Tiers:
     def seek(self, partition: TopicPartition) -> None:
         """Continue an assigned partition at another offset."""
         with self._gate:
-            self.hand_out.store()  # what was got before the seek is committed later
             self._assigning.seek(partition)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -163,8 +158,10 @@ class Tiers:
         with self._gate:
             if offsets is not None:
                 live.store(offsets)
+            elif isinstance(message, Message):
+                live.store_after((str(message.topic()), message.partition() or 0), message)
             else:
-                live.store_after(message)
+                raise TypeError(f"a Message is expected, and not {type(message).__name__}")
 
     def commit(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
@@ -176,8 +173,6 @@ class Tiers:
         if offsets is not None:
             given["offsets"] = offsets
         consumer = self.of_group()
-        with self._gate:
-            self.hand_out.store()
         found: list[TopicPartition] | None = consumer.commit(**given)
         return found
 
@@ -230,14 +225,13 @@ class Tiers:
     def _close(self) -> None:
         try:
             if self.parts.live is not None:
-                self.hand_out.store()
                 self.parts.live.consumer.close()  # callbacks run, and stored offsets are committed
         finally:
             self._gate.is_closed = True
             self._assigning.drop_all()
             self.parts.close()
         if self.parts.live is not None:
-            self.parts.live.callback_errors.raise_next()
+            self.parts.live.callback_errors.raise_first()
 
     def _offset_for_time(self, wanted: TopicPartition) -> int | None:
         archived, kafka = self.parts.resolver.extents(key_of(wanted))

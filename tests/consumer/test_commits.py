@@ -35,6 +35,27 @@ def committed(both: Both, group: str, topic: str) -> list[int]:
         consumer.close()
 
 
+GETS: dict[str, Callable[[Any], Any]] = {
+    "poll": lambda consumer: poll(consumer, 10),
+    "consume": lambda consumer: wait_for(lambda: consumer.consume(10, 5.0), "ten messages"),
+    "arrow": lambda consumer: wait_for(lambda: consumer.consume_arrow(10, 5.0).num_rows, "ten rows"),
+}
+
+
+@pytest.mark.parametrize("get", GETS)
+def test_what_was_got_is_committed_while_the_application_works(both: Both, get: str) -> None:
+    """It makes no further call. Else a lot that takes longer than max.poll.interval.ms would be read again for ever."""
+    topic = f"works-{get}"
+    both.cluster.create_topic(topic, partitions=1)
+    both.cluster.produce(topic, [Record(b"value")] * 100, partition=0)
+    with both.consumer(Mode.KAFKA_PREFERRED, topic, auto_commit_interval_ms=100) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        GETS[get](consumer)
+        (position,) = consumer.position([TopicPartition(topic, 0)])
+        assert position.offset == 10 or get == "arrow"  # which returns as soon as there is something
+        wait_for(lambda: committed(both, topic, topic)[0] == position.offset, "the commit")
+
+
 CHANGES: dict[str, Callable[[Any, TopicPartition], Any]] = {
     "unassign": lambda consumer, _: consumer.unassign(),
     "incremental": lambda consumer, place: consumer.incremental_unassign([place]),
