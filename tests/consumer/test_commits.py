@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.consumer.archives import FILLER, Both, ship
+from tests.matrix import cases
 from ts_consumer import Mode, TieredConsumer
 from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
@@ -42,7 +43,7 @@ GETS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("get", GETS)
+@pytest.mark.parametrize("get", cases(GETS, quick=["poll", "consume"]))
 def test_what_was_got_is_committed_while_the_application_works(both: Both, get: str) -> None:
     """It makes no further call. Else a lot that takes longer than max.poll.interval.ms would be read again for ever."""
     topic = f"works-{get}"
@@ -63,7 +64,7 @@ CHANGES: dict[str, Callable[[Any, TopicPartition], Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", cases(CHANGES, quick=["unassign"]))
 def test_what_was_got_is_committed_when_a_partition_is_unassigned(both: Both, change: str) -> None:
     """Although the application got it from a lot that was ready: no other member gets it again."""
     topic, group = f"commits-{change}", f"group-{change}"
@@ -79,7 +80,7 @@ def test_what_was_got_is_committed_when_a_partition_is_unassigned(both: Both, ch
         assert poll(consumer, 1) == [10]
 
 
-@pytest.mark.parametrize("is_unassigned", [False, True], ids=["replaced", "unassigned"])
+@pytest.mark.parametrize("is_unassigned", cases([False, True], quick=[True]), ids=["replaced", "unassigned"])
 def test_an_assign_continues_at_what_is_being_committed(both: Both, is_unassigned: bool) -> None:
     """The plain client waits for the commit of the former assign before it requests the group's offset."""
     topic = f"again-{is_unassigned}".lower()
@@ -94,7 +95,7 @@ def test_an_assign_continues_at_what_is_being_committed(both: Both, is_unassigne
         assert poll(consumer, 1) == [10]
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("isolation", cases(["read_committed", "read_uncommitted"], quick=["read_committed"]))
 def test_positions_and_commits_pass_the_markers_of_transactions(both: Both, isolation: str) -> None:
     """After each transaction they are those of the plain client: an idle topic has no lag, and expires as a whole."""
     topic = f"markers-{isolation}"
@@ -129,7 +130,7 @@ def _reaches(consumer: Any, topic: str, end: int) -> bool:
     return position == end
 
 
-@pytest.mark.parametrize("by_hand", [False, True], ids=["stored", "stored-by-hand"])
+@pytest.mark.parametrize("by_hand", cases([False, True], quick=[False]), ids=["stored", "stored-by-hand"])
 def test_a_partition_that_is_assigned_again_changes_no_stored_offset(both: Both, by_hand: bool) -> None:
     """Retention passes partition 0 of an eager group: the offset of partition 1 is committed nevertheless."""
     topic = f"revived-{by_hand}".lower()

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tests.consumer.archives import PROTOCOLS, Both, fill, ship
+from tests.matrix import cases
 from ts_consumer import Mode, TieredConsumer
 from ts_consumer.live import LivePart
 from ts_consumer.partitions import Assigned, Assignment
@@ -129,7 +130,7 @@ def test_an_event_of_a_former_assign_is_dropped() -> None:
     assert made.take(9) == [(1, 5), (None, None)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", cases(range(3), quick=[0]))
 @pytest.mark.parametrize("mode", [Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY])
 def test_a_mix_of_calls_returns_each_record_once_in_order(
     both: Both, ends: tuple[list[int], list[int]], mode: Mode, seed: int
@@ -224,7 +225,7 @@ def test_a_callback_that_raises_an_error_loses_nothing(
     assert found == [*range(end)]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", cases(PROTOCOLS, quick=["eager"]))
 def test_a_rebalance_callback_that_raises_an_error_changes_no_assignment(
     both: Both, ends: tuple[list[int], list[int]], protocol: str
 ) -> None:
