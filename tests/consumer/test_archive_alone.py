@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
 
 from tests.consumer.archives import error_of, in_directory, offsets_of, place, read_until
 from tests.made_archive import MadeArchive, batches, steps
@@ -55,6 +56,20 @@ def test_poll_returns_what_consume_returns(consumer: TieredConsumer) -> None:
     messages = [consumer.poll(5) for _ in range(3)]
     assert [message.offset() for message in messages if message is not None] == [0, 1, 2]
     assert consumer.position([FIRST])[0].offset == 3
+
+
+def test_a_topic_that_the_archive_lacks_is_logged_once(archive: MadeArchive) -> None:
+    """A mistyped cluster is such a topic; a name that no topic can have is an error."""
+    with capture_logs() as logs, TieredConsumer(configuration(archive, kafka_cluster_id="prood")) as consumer:
+        consumer.assign([FIRST, SECOND])
+        wait_for(lambda: consumer.consume(1, 0.1) == [] and logs, "the line of the log")
+        assert consumer.consume(1, 1.0) == []
+        consumer.assign([TopicPartition("a/b", 0, 0)])
+        message = wait_for(lambda: consumer.poll(1), "the error")
+    assert message is not None
+    assert error_of(message).code() == KafkaError._INVALID_ARG
+    (line,) = [each for each in logs if each["event"] == "topic_not_archived"]
+    assert (line["topic"], line["cluster"], line["location"]) == (TOPIC, "prood", archive.location)
 
 
 def test_a_seek_drops_what_was_read_ahead(consumer: TieredConsumer) -> None:
