@@ -87,9 +87,9 @@ class Assigning:
         Raises:
             KafkaException: a number is no offset.
         """
+        live, keys = self._parts.live, _keys_of(partitions)
         _check_offsets(partitions, _OF_GROUP)
         self._has_assigned = True
-        live, keys = self._parts.live, _keys_of(partitions)
         self.drop_all()
         if live is not None:
             live.park(keys, live.consumer.assign)
@@ -102,9 +102,9 @@ class Assigning:
         Raises:
             KafkaException: one of them is assigned, or the group's protocol is eager; or a number is no offset.
         """
-        _check_offsets(partitions, _OF_GROUP)
         live, assignment = self._parts.live, self._parts.assignment
         keys = _keys_of(partitions)
+        _check_offsets(partitions, _OF_GROUP)
         if again := [key for key in keys if assignment.find(key) is not None]:
             raise refusal(CONFLICT, f"{again[0][0]} [{again[0][1]}] is already part of the current assignment")
         if live is not None:
@@ -220,7 +220,7 @@ def key_of(partition: TopicPartition) -> Key:
     return partition.topic, partition.partition
 
 
-def _check_offsets(partitions: Any, also: Collection[int] = ()) -> None:
+def _check_offsets(partitions: Iterable[TopicPartition], also: Collection[int] = ()) -> None:
     """Refuse numbers that are no offsets, as librdkafka does.
 
     Args:
@@ -230,7 +230,7 @@ def _check_offsets(partitions: Any, also: Collection[int] = ()) -> None:
     Raises:
         KafkaException: one of them has such a number.
     """
-    for each in partitions if isinstance(partitions, list) else ():
+    for each in partitions:
         offset = each.offset
         if not (offset >= 0 or offset in {OFFSET_BEGINNING, OFFSET_END} or offset <= TAIL or offset in also):
             raise refusal(WRONG_ARGUMENT, f"{each.topic} [{each.partition}]: {offset} is no offset")

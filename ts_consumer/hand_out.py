@@ -17,10 +17,10 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
-from ts_consumer.live import is_reset, place_of
+from ts_consumer.live import Place, is_reset, place_after, place_of
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
-from ts_consumer.ready import Place, Ready, Taken, place_after
+from ts_consumer.ready import Ready, Taken
 
 _SLICE_SECONDS: Final = 0.05  # of a wait for one tier while the other may have something
 _LONG_SLICE_SECONDS: Final = 0.5  # of a wait for Kafka alone
@@ -71,7 +71,7 @@ class HandOut:
         message, part, place, is_archived = found
         part.got(*place)
         if place[0] - 1 == message.offset():
-            self._store_after(part, message)
+            self._store_after(message)
         else:  # behind a marker
             self._store([part])
         if is_archived:
@@ -235,7 +235,7 @@ class HandOut:
 
     def _pass_markers(self) -> None:
         """Continue behind markers of transactions, which are no messages: also the group's offset reaches the end."""
-        for part, place in self._moved([part for part in self._parts.assignment if _is_live_for_a_while(part)]).items():
+        for part, place in self._moved([part for part in self._parts.assignment if part.has_joined]).items():
             part.next, part.epoch = place
             if not self._ready.extend(part, place):
                 part.got(*place)
@@ -254,7 +254,7 @@ class HandOut:
         assignment = self._parts.assignment
         if len(assignment) * _MESSAGES_OF_POSITION > count:
             return False
-        return all(_is_live_for_a_while(part) and not part.is_paused for part in assignment)
+        return all(part.has_joined and not part.is_paused for part in assignment)
 
     def _ends_of(self, messages: list[Message]) -> dict[Assigned, Place] | None:
         """Return the place after the messages of each partition, if all of them are live for a while."""
@@ -264,7 +264,7 @@ class HandOut:
         ends: dict[Assigned, Place] = {}
         for message in reversed(messages):
             part = self._part_of(message)
-            if part is None or not _is_live_for_a_while(part):
+            if part is None or not part.has_joined:
                 return None
             if part not in ends:
                 ends[part] = place_after(message)
@@ -338,23 +338,18 @@ class HandOut:
             except KafkaException as error:  # the application must get its messages nevertheless
                 log.warning("offsets_not_stored", reason=error.args[0].str())
 
-    def _store_after(self, part: Assigned, message: Message) -> None:
+    def _store_after(self, message: Message) -> None:
         """As `_store`, in less than half of the time: `poll` does it for each message."""
         live = self._parts.live
         if live is not None and self._stores:
             try:
-                live.store_after(part.key, message)
+                live.store_after(message)
             except KafkaException as error:
                 log.warning("offsets_not_stored", reason=error.args[0].str())
 
     def _part_of(self, message: Message) -> Assigned | None:
         topic, number = message.topic(), message.partition()
         return None if topic is None or number is None else self._parts.assignment.find((topic, number))
-
-
-def _is_live_for_a_while(part: Assigned) -> bool:
-    """Return whether a live message of a partition was accepted since it joined."""
-    return part.state is State.LIVE and not part.is_fresh
 
 
 def _deadline(timeout: float) -> float:

@@ -25,6 +25,7 @@ from ts_consumer.callbacks import CallbackErrors
 
 Key = tuple[str, int]  # topic and number of a partition
 Callback = Callable[[Any, list[TopicPartition]], None]  # of a subscription
+Place = tuple[int, int | None]  # a position, and the leader epoch of the record before it
 
 _Stored = TopicPartition | Message  # an offset, or the message before it
 
@@ -113,7 +114,7 @@ class LivePart:
                 raise
             assigned = list(all_assigned)
             self.consumer.assign([TopicPartition(*each, next_of(each)) for each in assigned])
-        if stored := [_as_place(self._stored[each]) for each in assigned if each in self._stored]:
+        if stored := [_as_place(each, self._stored[each]) for each in assigned if each in self._stored]:
             self.consumer.store_offsets(offsets=stored)
 
     def _seek(self, place: TopicPartition) -> bool:
@@ -142,17 +143,12 @@ class LivePart:
     def left_at(self, partition: Key) -> TopicPartition | None:
         """Return the offset that librdkafka commits because a partition was unassigned just now; once."""
         at, stored = self._left.pop(partition, (0.0, None))
-        return None if stored is None or monotonic() >= at + _COMMIT_SECONDS else _as_place(stored)
+        return None if stored is None or monotonic() >= at + _COMMIT_SECONDS else _as_place(partition, stored)
 
-    def store_after(self, partition: Key, message: Message) -> None:
-        """Store the offset after a message; raise as `store`, or TypeError for another type.
-
-        Args:
-            partition: of the message.
-            message: of any tier.
-        """
+    def store_after(self, message: Any) -> None:
+        """Store the offset after a message of any tier; raise as `store`, or TypeError for another type."""
         self.consumer.store_offsets(message=message)
-        self._stored[partition] = message
+        self._stored[message.topic(), message.partition()] = message
 
     def places(self, partitions: Sequence[Key]) -> list[TopicPartition]:
         """Return for each partition the place after the last message or marker that `consume` has passed."""
@@ -163,14 +159,15 @@ class LivePart:
         return self.consumer.consume(count, seconds)
 
 
-def _as_place(stored: _Stored) -> TopicPartition:
-    if isinstance(stored, TopicPartition):
-        return stored
-    topic, number, offset = stored.topic(), stored.partition(), stored.offset()
-    assert topic is not None  # noqa: S101  (librdkafka has accepted it)
-    assert number is not None  # noqa: S101  (the same)
-    assert offset is not None  # noqa: S101  (the same)
-    return place_of((topic, number), offset + 1, stored.leader_epoch())
+def _as_place(partition: Key, stored: _Stored) -> TopicPartition:
+    return stored if isinstance(stored, TopicPartition) else place_of(partition, *place_after(stored))
+
+
+def place_after(message: Message) -> Place:
+    """Return the place after a record."""
+    offset = message.offset()
+    assert offset is not None  # noqa: S101  (a record has one)
+    return offset + 1, message.leader_epoch()
 
 
 def place_of(partition: Key, offset: int, epoch: int | None) -> TopicPartition:

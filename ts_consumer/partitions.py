@@ -85,6 +85,11 @@ class Assigned:
         return self.state is State.LIVE or self.state is State.FAILED  # a set would hash both in each look
 
     @property
+    def has_joined(self) -> bool:
+        """Whether it reads Kafka, and a live message was accepted since the live part joined."""
+        return self.state is State.LIVE and not self.is_fresh
+
+    @property
     def offset_wanted(self) -> int:
         """The next offset, or the logical one that stands for it."""
         return self.wanted if self.next is None else self.next

@@ -15,16 +15,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from ts_consumer.live import Place, place_after
 from ts_consumer.partitions import Assigned, Assignment
-
-Place = tuple[int, int | None]  # a position, and the leader epoch of the record before it
-
-
-def place_after(message: Message) -> Place:
-    """Return the place after a record."""
-    offset = message.offset()
-    assert offset is not None  # noqa: S101  (a record has one)
-    return offset + 1, message.leader_epoch()
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from ts_consumer.configuration import Configuration
 from ts_consumer.errors import NO_GROUP, TIMED_OUT, WRONG_ARGUMENT, kafka_error, refusal
 from ts_consumer.gate import Gate
 from ts_consumer.hand_out import HandOut
-from ts_consumer.live import Callback, Key
+from ts_consumer.live import Callback, Key, LivePart
 from ts_consumer.modes import Extent, Mode
 from ts_consumer.parts import Parts
 from ts_consumer.statistics import TierStatistics, statistics_of, with_tiers
@@ -135,12 +135,15 @@ class Tiers:
         Raises:
             KafkaException: without a subscription, `TIERED_STORAGE_ONLY` has no group.
         """
+        return self._live_of_group().consumer
+
+    def _live_of_group(self) -> LivePart:
         self._gate.check()
         if self.parts.live is None:
             raise refusal(
                 NO_GROUP, f"{Mode.TIERED_STORAGE_ONLY} with assign() has no group; subscribe(), or use seek()"
             )
-        return self.parts.live.consumer
+        return self.parts.live
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Replace the credentials for brokers."""
@@ -150,18 +153,14 @@ class Tiers:
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Store offsets for the next commit."""
-        self.of_group()
+        live = self._live_of_group()
         if self.parts.configuration.stores_offsets:
             raise refusal(WRONG_ARGUMENT, "store_offsets() needs enable.auto.offset.store=false")
-        live = self.parts.live
-        assert live is not None  # noqa: S101  (there is a group)
         with self._gate:
-            if offsets is not None:
-                live.store(offsets)
-            elif isinstance(message, Message):
-                live.store_after((str(message.topic()), message.partition() or 0), message)
+            if offsets is None:
+                live.store_after(message)
             else:
-                raise TypeError(f"a Message is expected, and not {type(message).__name__}")
+                live.store(offsets)
 
     def commit(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True

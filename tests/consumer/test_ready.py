@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from tests.consumer.archives import PROTOCOLS, Both, fill, ship
 from tests.matrix import cases
 from ts_consumer import Mode, TieredConsumer
-from ts_consumer.live import LivePart
+from ts_consumer.live import LivePart, place_after
 from ts_consumer.partitions import Assigned, Assignment
-from ts_consumer.ready import Ready, place_after
+from ts_consumer.ready import Ready
 from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
 
