@@ -94,16 +94,15 @@ class Both:
         """Return a consumer."""
         return TieredConsumer(self.config(mode, group, **more))
 
+    def plain(self, group: str, **more: Any) -> Consumer:
+        """Return the plain client, with the same settings as `consumer`."""
+        config = self.config(Mode.KAFKA_ONLY, group, **more)
+        del config["tiered.storage.mode"]
+        return Consumer(config)
+
     def plain_rows(self, topic: str, ends: Sequence[int]) -> dict[int, list[Row]]:
         """Return all rows of a topic as the plain client has them, from the start to below the ends."""
-        plain = Consumer(
-            {
-                "bootstrap.servers": self.cluster.bootstrap,
-                "group.id": f"plain-{topic}",
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        plain = self.plain(f"plain-{topic}")
         plain.assign([TopicPartition(topic, partition, 0) for partition in range(len(ends))])
         try:
             return read_until(plain, dict(enumerate(ends)))

@@ -6,20 +6,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from tests.consumer.archives import FILLER, Both, ship
 from tests.matrix import cases
 from ts_consumer import Mode, TieredConsumer
 from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
-
-
-def plain(both: Both, group: str, **more: Any) -> Consumer:
-    """Return the plain client."""
-    config = both.config(Mode.KAFKA_ONLY, group, **more)
-    del config["tiered.storage.mode"]
-    return Consumer(config)
 
 
 def poll(consumer: Any, count: int) -> list[int]:
@@ -29,7 +22,7 @@ def poll(consumer: Any, count: int) -> list[int]:
 
 def committed(both: Both, group: str, topic: str) -> list[int]:
     """Return the committed offset of partitions 0 and 1."""
-    consumer = plain(both, group)
+    consumer = both.plain(group)
     try:
         return [each.offset for each in consumer.committed([TopicPartition(topic, number) for number in range(2)], 10)]
     finally:
@@ -103,7 +96,7 @@ def test_positions_and_commits_pass_the_markers_of_transactions(both: Both, isol
     end = 0
     producer = Producer({"bootstrap.servers": both.cluster.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
-    oracle = plain(both, f"plain-{topic}", isolation_level=isolation, enable_auto_commit=False)
+    oracle = both.plain(f"plain-{topic}", isolation_level=isolation, enable_auto_commit=False)
     tiered = both.consumer(Mode.KAFKA_PREFERRED, topic, isolation_level=isolation, enable_auto_commit=False)
     try:
         for consumer in (oracle, tiered):

@@ -138,12 +138,12 @@ def test_a_text_that_librdkafka_cannot_have_is_refused(archive: MadeArchive) -> 
 
 
 def test_a_time_without_a_record_after_an_error_is_a_failure(both: Both, archive: MadeArchive) -> None:
-    """Without an error it is the end that --timeout-ms stands for."""
+    """Without an error, --timeout-ms ends the command with exit code 0."""
     broker = ["--bootstrap-server", both.cluster.bootstrap, "--from-beginning"]
     _, said = printed(archive, *broker, "--topic", "console-unknown", "--timeout-ms", "5000", code=2)
     assert "no record arrived: Subscribed topic not available: console-unknown" in said
-    nobody = ["--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--timeout-ms", "3000"]
-    assert "no record arrived: " in printed(archive, *nobody, code=75)[1]
+    no_broker = ["--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--timeout-ms", "3000"]
+    assert "no record arrived: " in printed(archive, *no_broker, code=75)[1]
     alone = ["--mode", "TIERED_STORAGE_ONLY", "--topic", TOPIC, "--from-beginning", "--timeout-ms", "1000"]
     assert printed(archive, *alone)[0] == "v\n" * 20
     assert "the archive has [0, 1] of console" in printed(archive, *alone, "--partition", "9", code=2)[1]

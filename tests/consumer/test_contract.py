@@ -235,6 +235,7 @@ def raised_or(call: Callable[[], Any]) -> Any:
 
 
 ENDS: list[int] = []
+WITH_ENDS: dict[str, Any] = {"enable_partition_eof": True, "enable_auto_commit": False}
 IN_FULL = (Mode.KAFKA_ONLY, Mode.TIERED_STORAGE_PREFERRED)
 MODES = [pytest.param(mode, marks=pytest.mark.full) if mode in IN_FULL else mode for mode in Mode]
 
@@ -251,7 +252,7 @@ def ready(both: Both) -> Iterator[Both]:
 
 def config_of(both: Both, mode: Mode, group: str) -> dict[str, Any]:
     """Return a configuration that reports the ends of partitions."""
-    return both.config(mode, group, enable_partition_eof=True, enable_auto_commit=False)
+    return both.config(mode, group, **WITH_ENDS)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -259,13 +260,7 @@ def config_of(both: Both, mode: Mode, group: str) -> dict[str, Any]:
 def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: Mode) -> None:
     """Or as the table has it, where it has no group."""
     config = config_of(ready, mode, f"{name}-{mode}")
-    plain = Consumer(
-        {
-            key: value
-            for key, value in config_of(ready, Mode.KAFKA_ONLY, f"plain-{name}-{mode}").items()
-            if "tiered" not in key
-        }
-    )
+    plain = ready.plain(f"plain-{name}-{mode}", **WITH_ENDS)
     try:
         expected = CASES[name](plain)
     finally:
