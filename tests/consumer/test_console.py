@@ -1,5 +1,6 @@
 """`tsctl consume` prints what `kafka-console-consumer` prints, from the archive and from Kafka."""
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ from tests.consumer.archives import Both, fill, ship
 from tests.docs.commands import CHECKOUT
 from tests.endpoint.kafka_clients.java_tools import run_tool_raw
 from tests.made_archive import CLUSTER, MadeArchive, batches
+from ts_local.kafka.cluster import Record
 
 TOPIC = "console"
+PACKAGE = "org.apache.kafka.common.serialization."
 # Without the leader epoch: Kafka's tool drops it before it prints.
 PARTS = [f"print.{name}=true" for name in ("timestamp", "partition", "offset", "headers", "key", "value")]
 SHOWN = [word for part in (*PARTS, "null.literal=NULL", "key.separator=|") for word in ("--property", part)]
@@ -41,24 +44,46 @@ def test_each_line_is_that_of_kafkas_tool(both: Both) -> None:
 
 
 @pytest.mark.full
-def test_a_group_continues_where_it_was(both: Both) -> None:
-    """With `--group` the position is committed, and `--from-beginning` is for a group without one."""
-    topic = "console-group"
-    fill(both.cluster, topic, partitions=1, rounds=1)
-    arguments = [
-        "--bootstrap-server",
-        both.cluster.bootstrap,
-        "--topic",
-        topic,
-        "--from-beginning",
-        "--group",
-        "console",
+def test_a_deserializer_prints_as_in_kafkas_tool(both: Both) -> None:
+    """Numbers of keys and values; a record of another size is skipped on request, and else ends the command."""
+    topic = "console-numbers"
+    both.cluster.create_topic(topic)
+    numbers = (0.1, -1e-5, 123456.75, 3e22)
+    records = [Record(struct.pack(">d", number), key=struct.pack(">q", place)) for place, number in enumerate(numbers)]
+    both.cluster.produce(topic, [*records, Record(b"x", key=b"y"), *records])
+    options = ["--bootstrap-server", both.cluster.bootstrap, "--topic", topic, "--partition", "0"]
+    options += ["--offset", "earliest", "--timeout-ms", "60000", "--property", "print.key=true"]
+    options += [
+        "--key-deserializer",
+        f"{PACKAGE}LongDeserializer",
+        "--value-deserializer",
+        f"{PACKAGE}DoubleDeserializer",
     ]
-    arguments += ["--property", "print.offset=true", "--property", "print.value=false", "--timeout-ms", "60000"]
-    first, _ = printed(both.archive, *arguments, "--max-messages", "5")
-    second, _ = printed(both.archive, *arguments, "--max-messages", "3")
-    assert first.split() == [f"Offset:{number}" for number in range(5)]
-    assert second.split() == [f"Offset:{number}" for number in range(5, 8)]
+    options += ["--skip-message-on-error", "--enable-systest-events", "--max-messages", "9"]
+    expected = run_tool_raw("4", "org.apache.kafka.tools.consumer.ConsoleConsumer", options).decode()
+    out, said = printed(both.archive, *options)
+    assert out == expected
+    assert out.endswith("shutdown_complete\n")
+    assert f"skipped {topic}-0 at offset 4: key: 1 bytes are no Long" in said
+    options.remove("--skip-message-on-error")
+    out, said = printed(both.archive, *options, code=1)
+    assert out == "".join(expected.splitlines(keepends=True)[:4]) + "shutdown_complete\n"
+    assert "--skip-message-on-error continues after such a record" in said
+    assert "Processed a total of 4 messages" in said
+
+
+def test_a_group_continues_after_what_was_printed(both: Both) -> None:
+    """A record that ends the command, and those that were read with it, are not committed."""
+    topic = "console-halt"
+    both.cluster.create_topic(topic)
+    both.cluster.produce(topic, [Record(b"%04d" % number) for number in range(3)] + [Record(b"x"), Record(b"9999")])
+    options = ["--bootstrap-server", both.cluster.bootstrap, "--topic", topic, "--from-beginning"]
+    options += ["--group", topic, "--timeout-ms", "60000", "--max-messages", "2"]
+    options += ["--value-deserializer", f"{PACKAGE}IntegerDeserializer"]
+    assert len(printed(both.archive, *options)[0].split()) == 2
+    out, _ = printed(both.archive, *options[:-4], "--value-deserializer", f"{PACKAGE}IntegerDeserializer", code=1)
+    assert len(out.split()) == 1
+    assert printed(both.archive, *options[:-2])[0] == "x\n9999\n"
 
 
 @pytest.fixture
@@ -103,7 +128,7 @@ def test_every_mistake_of_a_command_line_is_named_at_once(archive: MadeArchive) 
         "--bootstrap-server is missing",
         "--offset x: --partition is needed",
         "--property print.kee=true: unknown; accepted are print.timestamp, print.key",
-        "--isolation-level any: accepted are read_committed, read_uncommitted",
+        "isolation level any: accepted are read_committed, read_uncommitted",
     ):
         assert part in said
 

@@ -1,0 +1,1 @@
+"""Parts of `tsctl consume`, without a broker."""

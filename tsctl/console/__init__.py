@@ -1,0 +1,1 @@
+"""`tsctl consume`: settings, values, lines and printers of `kafka-console-consumer`."""
