@@ -108,6 +108,7 @@ def test_the_archive_alone_needs_no_broker(archive: MadeArchive, tmp_path: Path)
     assert printed(archive, *alone, *one)[0] == "7\tv\n8\tv\n9\tv\n"
 
 
+@pytest.mark.full
 def test_json_lines_are_those_of_cat(archive: MadeArchive) -> None:
     """Of each partition."""
     out, _ = printed(
@@ -162,13 +163,18 @@ def test_a_text_that_librdkafka_cannot_have_is_refused(archive: MadeArchive) -> 
     assert 'No such configuration property: "no.such"' in printed(archive, *unknown, code=2)[1]
 
 
+@pytest.mark.full
 def test_a_time_without_a_record_after_an_error_is_a_failure(both: Both, archive: MadeArchive) -> None:
-    """Without an error, --timeout-ms ends the command with exit code 0."""
+    """An unknown topic, and brokers that do not answer."""
     broker = ["--bootstrap-server", both.cluster.bootstrap, "--from-beginning"]
     _, said = printed(archive, *broker, "--topic", "console-unknown", "--timeout-ms", "5000", code=2)
     assert "no record arrived: Subscribed topic not available: console-unknown" in said
     no_broker = ["--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--timeout-ms", "3000"]
     assert "no record arrived: " in printed(archive, *no_broker, code=75)[1]
+
+
+def test_a_time_without_a_record_ends_the_command(archive: MadeArchive) -> None:
+    """Without an error, the exit code is 0; a partition that the archive lacks is a mistake."""
     alone = ["--mode", "TIERED_STORAGE_ONLY", "--topic", TOPIC, "--from-beginning", "--timeout-ms", "1000"]
     assert printed(archive, *alone)[0] == "v\n" * 20
     assert "the archive has [0, 1] of console" in printed(archive, *alone, "--partition", "9", code=2)[1]

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tests.consumer.archives import Both, error_of, fill, offsets_of, read_until, ship
 from tests.made_archive import batches
+from tests.matrix import examples
 from ts_consumer import Mode, TieredConsumer
 from ts_consumer.live import LivePart
 from ts_local.kafka.cluster import Record
@@ -98,7 +99,7 @@ def test_a_seek_directly_after_a_park_is_not_undone(both: Both) -> None:
         {},
     )
     place, found = (topic, 0), []
-    wanted = range(5, 15)
+    wanted = range(5, 5 + examples(10, quick=3))
     for offset in wanted:
         live.park([place], live.consumer.assign)
         wait_for(partial(live.join, place, offset, 0, paused=False), "the fetcher")
