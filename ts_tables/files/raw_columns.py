@@ -33,7 +33,7 @@ class RawColumns:
     def __init__(self, partition: TopicPartition, topic_id: str | None) -> None:
         self._partition = partition
         self._topic_id = topic_id
-        self._rows = 0
+        self._rows = -1
         self._constants: dict[str, pa.Array] = {}
 
     def complete(self, rows: pa.RecordBatch) -> pa.RecordBatch:

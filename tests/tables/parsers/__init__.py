@@ -1,0 +1,1 @@
+"""Parsers of tables, without files and stores."""

@@ -1,0 +1,1 @@
+"""Parsers: records of a topic in, rows of named columns and refused records out."""

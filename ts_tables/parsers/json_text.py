@@ -1,0 +1,57 @@
+"""JSON: strict texts to Python values and back, without loss of digits where a column shows them."""
+
+import json
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import orjson
+
+from ts_common.schemas.limits import MAX_JSON_BYTES
+
+# A float has each number of 15 digits. More digits in a row are enough of a reason to read a text once more.
+_MANY_DIGITS: Final = re.compile(rb"(?:[0-9]\.?){16}")
+_INT64_DIGITS: Final = 18  # that every integer of 64 bits can have
+
+
+def json_value(data: bytes, *, exactly: bool) -> Any:
+    """Return a JSON text as a Python value.
+
+    Args:
+        data: UTF-8, as RFC 8259 has it: no NaN, no byte order mark.
+        exactly: whether a number with more digits than a float has is a `Decimal`.
+
+    Raises:
+        ValueError: it is no JSON, or is larger or deeper than is accepted.
+    """
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"{len(data)} bytes; at most {MAX_JSON_BYTES} are parsed")
+    value = orjson.loads(data)
+    if not exactly or _MANY_DIGITS.search(data) is None:
+        return value
+    try:
+        return json.loads(data, parse_float=Decimal, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("the value is nested too deeply") from None
+
+
+def json_text(value: Any) -> str:
+    """Return the JSON text of a value of `json_value`, without spaces.
+
+    Raises:
+        ValueError: it is nested too deeply.
+    """
+    try:
+        return orjson.dumps(value, default=_number).decode()
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _integer(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) <= _INT64_DIGITS else Decimal(digits)
+
+
+def _number(value: Any) -> orjson.Fragment:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(str(value).encode())
+    raise TypeError(type(value).__name__)
