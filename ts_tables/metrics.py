@@ -27,6 +27,7 @@ _TOPIC: Final = "topic"
 # Each has the name of an attribute of RunSummary.
 _COUNTERS: Final = {
     "records": "Records added.",
+    "refused": "Records that the parser refused; they are in the table of refused records.",
     "files": "Files added.",
     "bytes": "Bytes of these files.",
     "commits": "Commits.",

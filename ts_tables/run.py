@@ -1,17 +1,19 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any, Protocol
 
-from ts_common.errors import OutcomeUnknown
+from ts_common.errors import OperatorError
 from ts_tables.claims.state import Kept, TableState, decode_state
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.files.reading import TableFile
+from ts_tables.parsers.contract import Parser
 from ts_tables.planning.plan import TablePlan, TakenBack, left_of
-from ts_tables.targets import Added, HeadMoved, OpenedTable, Target
-from ts_tables.tasks import MergeTask, TakenBackTask, Task, TaskResult, WriteTask
+from ts_tables.planning.work import Work
+from ts_tables.targets import Added, Arranged, HeadMoved, OpenedTable, Target
+from ts_tables.tasks import MergeTask, Output, ParseTask, TakenBackTask, Task, TaskResult, WriteTask
 
 Engine = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]  # runs tasks; returns their results in their order
 
@@ -38,6 +40,7 @@ class RunSummary:
         lag: offsets of each topic that are shipped and not claimed.
         conflicts: attempts to commit that the commit of another run or program refused.
         valid_through: as `Added.valid_through`, of the last commit with rows; None without one.
+        refused: records that the parser refused.
         held: rows of plain files that wait to be merged, after the last commit; 0 without one.
         seconds: of the run; `ts_tables.Tables.run` measures them.
     """
@@ -51,48 +54,172 @@ class RunSummary:
     lag: dict[str, int] = field(default_factory=dict)
     conflicts: int = 0
     valid_through: int | None = None
+    refused: int = 0
     held: int = 0
     seconds: float = 0.0
 
 
-def run_once(target: Target, plans: Plans, engine: Engine, summary: RunSummary | None = None) -> RunSummary:
+@dataclass(frozen=True, slots=True)
+class Parsing:
+    """How a table's records are parsed.
+
+    Attributes:
+        parser: of the table.
+        name: of the parser.
+        refused: the table of refused records.
+    """
+
+    parser: Parser
+    name: str
+    refused: Target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """A table that a commit adds to.
+
+    Attributes:
+        target: of it.
+        opened: as the plan found it.
+        files: returns those of a result that it gets.
+    """
+
+    target: Target
+    opened: OpenedTable
+    files: Callable[[TaskResult], Sequence[Mapping[str, Any]]]
+
+
+def run_once(
+    target: Target, plans: Plans, engine: Engine, summary: RunSummary | None = None, parsing: Parsing | None = None
+) -> RunSummary:
     """Add to a table what the archive has for it, in one commit or several; return what was done.
+
+    The refused records of a parser are committed to their own table first. So that one can be ahead, and is never
+    behind: no record is in neither. The next run adds to each table what it lacks.
 
     Args:
         target: the table.
         plans: plans its commits.
         engine: runs tasks, and returns their results in their order.
         summary: a new one, filled while the run works: after an error it has what was done before.
+        parsing: of the records; None for a raw table.
 
     Raises:
         HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
         DataLoss, QueryError, OperatorError: the table or the archive needs its operator.
-        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied, OutcomeUnknown: as the tasks and the
-            target raise them.
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied, OutcomeUnknown: as the tasks, the
+            parser and the target raise them.
     """
     summary = RunSummary() if summary is None else summary
     while True:
         opened: OpenedTable = target.open()
+        _check_parser(opened.state, parsing)
         plan = plans.plan(opened.state)
+        sides = [_Side(target, opened, lambda result: result.files)]
+        if parsing is not None:
+            refused: OpenedTable = parsing.refused.open()
+            _check_parser(refused.state, parsing)
+            if refused.state.claims != opened.state.claims:
+                _catch_up(parsing, plans, engine, summary)
+            else:
+                sides.insert(0, _Side(parsing.refused, refused, lambda result: result.refused_files))
         summary.waits, summary.lag = plan.waits, dict(plan.lag)
-        if plan.is_empty and not opened.is_due:
+        if plan.is_empty and not any(side.opened.is_due for side in sides):
             break
-        _commit(target, opened, plan, engine, summary)
+        _commit(sides, plan, engine, summary, parsing)
         if not plan.has_more:
             break
     return summary
 
 
-def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine, summary: RunSummary) -> None:
+def _check_parser(state: TableState, parsing: Parsing | None) -> None:
+    """Check that a table has the rows of its parser.
+
+    Raises:
+        OperatorError: it has those of another one.
+    """
+    name = None if parsing is None else parsing.name
+    if state.parser != name:
+        labels = [each or "no parser" for each in (state.parser, name)]
+        raise OperatorError(
+            f"the table has the rows of parser {labels[0]}, and the file of tables has {labels[1]}: undo the change, "
+            "or create a table of another name"
+        )
+
+
+def _catch_up(parsing: Parsing, plans: Plans, engine: Engine, summary: RunSummary) -> None:
+    """Add to the table of refused records alone what the archive has for it.
+
+    An earlier run ended between its two commits. The plan of the table was made before, so it has no more than that.
+    """
+    while True:
+        opened: OpenedTable = parsing.refused.open()
+        plan = plans.plan(opened.state)
+        if not plan.is_empty:
+            side = _Side(parsing.refused, opened, lambda result: result.refused_files)
+            _commit([side], plan, engine, summary, parsing)
+        if not plan.has_more:
+            break
+
+
+def _commit(
+    sides: Sequence[_Side], plan: TablePlan, engine: Engine, summary: RunSummary, parsing: Parsing | None
+) -> None:
+    """Commit a plan to each side, in their order.
+
+    Raises:
+        as `run_once`; sides before the one that failed have the plan.
+    """
     identity = token_hex(8)
-    opened.begin(identity)
-    sent = False
+    for side in sides:
+        side.opened.begin(identity)
+    unsent = [*sides]
     try:
-        affected = _affected(opened, plan)
-        tasks: list[Task] = [
-            WriteTask(work, opened.layout, opened.files(identity, number, [work.covered]))
-            for number, work in enumerate(plan.work)
-        ]
+        for change in _changes(sides, plan, identity, engine, parsing):
+            side = change.side
+            unsent.remove(side)
+            try:
+                summary.conflicts += side.target.commit(side.opened, identity, change.state, change.added)
+            except HeadMoved:
+                summary.conflicts += 1
+                unsent.append(side)  # what was sent was refused
+                raise
+            _count(summary, change, is_refused=parsing is not None and side.target is parsing.refused)
+            summary.removed += side.target.clean()
+    except (
+        BaseException
+    ):  # after OutcomeUnknown it can still land: a later run removes its files, or finds them committed
+        for side in unsent:
+            side.target.clean(unsent=identity)
+        raise
+    summary.commits += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a commit adds to one side.
+
+    Attributes:
+        side: of it.
+        added: files.
+        state: after the commit.
+        results: of the tasks that read the archive.
+    """
+
+    side: _Side
+    added: Added
+    state: TableState
+    results: Sequence[TaskResult]
+
+
+def _changes(
+    sides: Sequence[_Side], plan: TablePlan, identity: str, engine: Engine, parsing: Parsing | None
+) -> list[_Change]:
+    """Read what a plan adds, write the files of all sides, and return what each one's commit adds."""
+    affected = [_affected(side.opened, plan) for side in sides]
+    tasks = [_reading(work, number, identity, sides, parsing) for number, work in enumerate(plan.work)]
+    for side, some in zip(sides, affected, strict=True):
+        opened = side.opened
         tasks += [
             TakenBackTask(
                 file,
@@ -101,47 +228,68 @@ def _commit(target: Target, opened: OpenedTable, plan: TablePlan, engine: Engine
                 opened.layout,
                 opened.files(identity, number, left_of(opened.covered(file), () if plan.keeps else entries)),
             )
-            for number, (file, entries) in enumerate(affected, len(tasks))
+            for number, (file, entries) in enumerate(some, len(tasks))
         ]
-        results = _results(engine, tasks)
-        replaced = () if plan.keeps else [file.path for file, _ in affected]
-        arranged = opened.arrange([each for result in results for each in result.files], replaced)
-        merges = [
-            MergeTask(
-                tuple(files),
-                opened.layout,
-                opened.files(identity, number, [each for file in files for each in opened.covered(file)]),
-            )
-            for number, files in enumerate(arranged.merges, len(tasks))
-        ]
+    results = _results(engine, tasks)
+    read, left = results[: len(plan.work)], results[len(plan.work) :]
+    changes, number = [], len(tasks)
+    for side, some in zip(sides, affected, strict=True):
+        again, left = left[: len(some)], left[len(some) :]
+        files = [each for result in read for each in side.files(result)]
+        files += [each for result in again for each in result.files]
+        replaced = () if plan.keeps else [file.path for file, _ in some]
+        arranged = side.opened.arrange(files, replaced)
+        merged = _merged(side.opened, arranged, identity, number, engine)
+        number += len(arranged.merges)
         added = Added(
-            files=[*arranged.shown, *(each for result in _results(engine, merges) for each in result.files)],
+            files=[*arranged.shown, *(each for result in merged for each in result.files)],
             replaced=replaced,
             late=plan.late,
-            valid_through=_valid_through(results),
+            valid_through=_valid_through(read),
             held=arranged.held,
         )
-        state = _keeping(plan, affected, results)
+        state = replace(_keeping(plan, some, again), parser=side.opened.state.parser)
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
-        sent = True
-        summary.conflicts += target.commit(opened, identity, state, added)
-    except OutcomeUnknown:
-        raise  # it can still land: a later run removes its files, or finds them committed
-    except HeadMoved:
-        summary.conflicts += 1
-        target.clean(unsent=identity)  # what was sent was refused
-        raise
-    except BaseException:
-        if not sent:
-            target.clean(unsent=identity)
-        raise
-    summary.commits += 1
-    summary.records += sum(result.rows for result in results[: len(plan.work)])
+        changes.append(_Change(side, added, state, read))
+    return changes
+
+
+def _reading(work: Work, number: int, identity: str, sides: Sequence[_Side], parsing: Parsing | None) -> Task:
+    """Return the task that reads a part of a plan, for all sides."""
+    outputs = {
+        side.target: Output(side.opened.layout, side.opened.files(identity, number, [work.covered])) for side in sides
+    }
+    if parsing is None:
+        (output,) = outputs.values()
+        return WriteTask(work, output.layout, output.files)
+    refused = outputs.pop(parsing.refused, None)
+    return ParseTask(work, parsing.parser, parsing.name, next(iter(outputs.values()), None), refused)
+
+
+def _merged(
+    opened: OpenedTable, arranged: Arranged, identity: str, number: int, engine: Engine
+) -> Sequence[TaskResult]:
+    merges = [
+        MergeTask(
+            tuple(files),
+            opened.layout,
+            opened.files(identity, at, [each for file in files for each in opened.covered(file)]),
+        )
+        for at, files in enumerate(arranged.merges, number)
+    ]
+    return _results(engine, merges)
+
+
+def _count(summary: RunSummary, change: _Change, *, is_refused: bool) -> None:
+    added = change.added
     summary.files += len(added.files)
     summary.bytes += sum(each["size"] for each in added.files)
+    if is_refused:
+        summary.refused += sum(result.refused for result in change.results)
+        return
+    summary.records += sum(result.rows for result in change.results)
     summary.valid_through = summary.valid_through if added.valid_through is None else added.valid_through
     summary.held = sum(each["rows"] for each in added.held)
-    summary.removed += target.clean()
 
 
 def _results(engine: Engine, tasks: Sequence[Task]) -> Sequence[TaskResult]:
@@ -165,7 +313,7 @@ def _keeping(plan: TablePlan, affected: Sequence[Any], results: Sequence[TaskRes
     if not plan.keeps or not affected:
         return plan.state
     sums: dict[tuple[TakenBack, int], DigestSum] = {}
-    for (_, entries), result in zip(affected, results[-len(affected) :], strict=True):
+    for (_, entries), result in zip(affected, results, strict=True):
         for entry, by_block in zip(entries, result.found, strict=True):
             for number, found in by_block.items():
                 sums[entry, number] = sums.get((entry, number), DigestSum()) + found

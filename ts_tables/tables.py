@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+import pyarrow as pa
+
 from ts_common.errors import ConfigurationError, DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.query.locations import by_location
 from ts_common.query.query import Query
+from ts_common.schemas.contract import Part
 from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
@@ -24,15 +27,16 @@ from ts_tables.definition.table_definitions import TableDefinition, TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.layout import FileFormat, Layout
+from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
-from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
+from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.planning.plan import TablePlan
-from ts_tables.run import Engine, RunSummary, run_once
+from ts_tables.run import Engine, Parsing, RunSummary, run_once
 from ts_tables.status import TableStatus, partitions_of
 from ts_tables.targets import FilesLeft, TableContents, Target
 from ts_tables.verify.run import Verification, verify
@@ -83,10 +87,12 @@ class Tables:
             OperatorError: a table of this name exists that this program did not make.
             AccessDenied, CorruptData, StoreUnavailable, OutcomeUnknown: from the catalog or the archive.
         """
-        definition = self._definition(name)
-        state = TableState(self._archive.cluster, definition.isolation == "read_committed")
+        definition, parts = self._definition(name), self._parts(name)
+        state = TableState(self._archive.cluster, definition.isolation == "read_committed", parser=parts.identity)
         self._planner(definition).plan(state, is_first=True)  # topics that are named must exist
-        return self._target(name).create(state)
+        if parts.parsing is not None:  # first: a run can begin as soon as the table exists
+            parts.parsing.refused.create(state)
+        return parts.target.create(state)
 
     def run(self, name: str, summary: RunSummary | None = None) -> RunSummary:
         """Add to a table what the archive has for it; raise as `ts_tables.run.run_once`.
@@ -97,9 +103,9 @@ class Tables:
         """
         summary, began = summary or RunSummary(), monotonic()
         try:
-            target, planner = self._target(name), self._planner(self._definition(name))
-            run_once(target, planner, self._engine, summary)
-            opened = target.open()
+            parts, planner = self._parts(name), self._planner(self._definition(name))
+            run_once(parts.target, planner, self._engine, summary, parts.parsing)
+            opened = parts.target.open()
             publish(planner.stores(opened.state), name, opened.snapshot)
         finally:
             summary.seconds = monotonic() - began
@@ -112,7 +118,7 @@ class Tables:
             name: of the table.
         """
         definition = self._definition(name)
-        return self._planner(definition).plan(self._target(name).open().state)
+        return self._planner(definition).plan(self._parts(name).target.open().state)
 
     def status(self, name: str) -> TableStatus:
         """Return how far a table is; raise as `run`.
@@ -121,7 +127,7 @@ class Tables:
             name: of the table.
         """
         definition = self._definition(name)
-        state = self._target(name).open().state
+        state = self._parts(name).target.open().state
         partitions = tuple(partitions_of(state))
         try:
             plan = self._planner(definition).plan(state)
@@ -140,9 +146,8 @@ class Tables:
         Raises:
             as `run`, but never `HeadMoved`.
         """
-        target, definition = self._target(name), self._definition(name)
-        opened = target.open_any()
-        found = verify(opened, self._planner(definition).claimed(opened.state), self._engine)
+        target = self._parts(name).target
+        found, opened = self._compared(name)
         problem = target.problem(opened)
         return found if problem is None else replace(found, notes=(*found.notes, problem))
 
@@ -158,12 +163,19 @@ class Tables:
         Raises:
             as `verify`; HeadMoved: another program wrote the table meanwhile.
         """
-        target, definition = self._target(name), self._definition(name)
-        opened = target.open_any()
-        found = verify(opened, self._planner(definition).claimed(opened.state), self._engine)
+        target = self._parts(name).target
+        found, opened = self._compared(name)
         if not found.differences:
             target.adopt(opened)
         return found
+
+    def _compared(self, name: str) -> tuple[Verification, Any]:
+        """Return how a table differs from the archive, and the table that was compared."""
+        parts = self._parts(name)
+        opened = parts.target.open_any()
+        refused = None if parts.parsing is None else parts.parsing.refused.open_any()
+        claimed = self._planner(self._definition(name)).claimed(opened.state)
+        return verify(opened, claimed, self._engine, refused), opened
 
     def compact(
         self, name: str, *, expire_after: float = EXPIRE_AFTER, retain_last: int = 1, spark: Any = None
@@ -185,7 +197,7 @@ class Tables:
         from ts_tables.engines.spark.session import open_session  # noqa: PLC0415  (pyspark)
 
         self._definition(name)
-        target, settings = self._target(name), self._file.spark
+        target, settings = self._parts(name).target, self._file.spark
         if not isinstance(target, IcebergTarget):
             raise OperatorError(f"table {name} has plain files: Spark does not compact them")
         target.open()  # a table that is missing, or that fails, is found before Spark starts
@@ -216,7 +228,8 @@ class Tables:
         if not self.is_plain(name):
             raise OperatorError(f"table {name} is an Iceberg table: no file of it is held")
         summary, began = RunSummary(), monotonic()
-        run_once(self._target(name, max_age=0), _NothingNew(), self._engine, summary)
+        parts = self._parts(name, max_age=0)
+        run_once(parts.target, _NothingNew(), self._engine, summary, parts.parsing)
         summary.seconds = monotonic() - began
         return summary
 
@@ -227,10 +240,10 @@ class Tables:
             name: of the table.
         """
         self._definition(name)
-        return self._target(name).contents()
+        return self._parts(name).target.contents()
 
     def drop(self, name: str, *, purge: bool = False) -> None:
-        """Remove a table from the catalog, and what it needs of the archive.
+        """Remove a table from the catalog, that of its refused records, and what it needs of the archive.
 
         Args:
             name: of the table.
@@ -241,11 +254,13 @@ class Tables:
             OperatorError, AccessDenied, StoreUnavailable: from the catalog or the stores.
         """
         planner, cluster = self._planner(self._definition(name)), self._archive.cluster  # first, as it can be misplaced
+        parts = self._parts(name)
         left: FilesLeft | None = None
-        try:
-            self._target(name).drop(purge=purge)
-        except FilesLeft as error:
-            left = error
+        for target in (parts.target, *([] if parts.parsing is None else [parts.parsing.refused])):
+            try:
+                target.drop(purge=purge)
+            except FilesLeft as error:
+                left = error
         try:
             withdraw(planner.stores(TableState(cluster, read_committed=True)), name)
         except TieredStorageError as error:  # the table is removed, so no second drop removes them
@@ -260,7 +275,7 @@ class Tables:
     def _archive(self) -> Archive:
         given = self._file.archive
         if given.config is not None:
-            archive = Archive(config=given.config)
+            archive = Archive(config=given.config, registry=given.registry)
             if problems := self._file.misplaced(archive.locations):
                 raise ConfigurationError(self._source, problems)
             return archive
@@ -270,6 +285,7 @@ class Tables:
                 given.cluster,
                 prefix_entropy_bits=given.prefix_entropy_bits,
                 storage_options=given.storage_options,
+                registry=given.registry,
             )
         except ConfigurationError as error:
             raise ConfigurationError(self._source, [f"archive: {each}" for each in error.problems]) from error
@@ -302,11 +318,47 @@ class Tables:
         scan = self._archive.scan(topics, isolation_level=definition.isolation, include_headers=True)
         return list(by_location(scan.query))
 
-    def _target(self, name: str, max_age: int | None = None) -> Target:
+    def _parts(self, name: str, max_age: int | None = None) -> "_Parts":
+        """Return a table, and how its records are parsed.
+
+        Raises:
+            ConfigurationError: the parser, the partition key or the sort order is wrong.
+            CorruptData, StoreUnavailable, AccessDenied: from the schemas of a parser, or the catalog.
+        """
         definition = self._definition(name)
+        age = definition.max_age if max_age is None else max_age
+        if definition.parser is None:
+            return _Parts(self._made(name, definition, RAW_SCHEMA, REQUIRED, age), None, None)
+        source = f"{self._source}: tables.{name}.parser"
+        parser = definition.parser.open(
+            lambda codec: self._archive.codec(next(iter(definition.topics), ""), Part.VALUE, codec), source
+        )
+        try:
+            schema = parsed_schema(parser.columns)
+            definition.check_columns(schema)
+        except ValueError as error:
+            raise ConfigurationError(self._source, [f"tables.{name}: {error}"]) from error
+        identity = definition.parser.identity(parser)
+        target = self._made(name, definition, schema, PARSED_REQUIRED, age)
+        refused = self._made(*self._refused(name, definition), REFUSED_SCHEMA, (*REQUIRED, REASON, PARSER), age)
+        return _Parts(target, Parsing(parser, identity, refused), identity)
+
+    def _refused(self, name: str, definition: TableDefinition) -> tuple[str, TableDefinition]:
+        """Return the name and the definition of the table of a table's refused records."""
+        if definition.format == "iceberg":
+            changes: dict[str, Any] = {"location": None}
+            other = definition.quarantine or f"{name}_quarantine"
+        else:
+            changes = {"location": definition.quarantine or f"{(definition.location or '').rstrip('/')}_quarantine"}
+            other = f"{name}_quarantine"
+        return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": ()})
+
+    def _made(
+        self, name: str, definition: TableDefinition, schema: pa.Schema, required: Sequence[str], max_age: int
+    ) -> Target:
         layout = Layout(
-            RAW_SCHEMA,
-            tuple(parse_term(text, RAW_SCHEMA) for text in definition.partition_by),
+            schema,
+            tuple(parse_term(text, schema) for text in definition.partition_by),
             definition.sort_by,
             definition.target_size,
             definition.codec,
@@ -314,9 +366,8 @@ class Tables:
         )
         if definition.format == "iceberg":
             place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
-            return IcebergTarget(place, layout, REQUIRED, OnForeign(definition.foreign))
-        age = definition.max_age if max_age is None else max_age
-        return PlainTarget(name, self._place(name, definition), layout, age)
+            return IcebergTarget(place, layout, required, OnForeign(definition.foreign))
+        return PlainTarget(name, self._place(name, definition), layout, max_age)
 
     def _place(self, name: str, definition: TableDefinition) -> Place:
         """Return where the plain files of a table are.
@@ -333,6 +384,21 @@ class Tables:
         if problems:
             raise ConfigurationError(self._source, [f"tables.{name}: {each}" for each in problems])
         return Place(str(location), connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A table and what it needs.
+
+    Attributes:
+        target: the table.
+        parsing: of its records; None of a raw table.
+        identity: of the parser, as the table's state has it.
+    """
+
+    target: Target
+    parsing: Parsing | None
+    identity: str | None
 
 
 class _NothingNew:

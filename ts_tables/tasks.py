@@ -15,9 +15,11 @@ from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.layout import Layout, WrittenFile
+from ts_tables.files.parsed_columns import parsed_rows, refused_rows, topic_column
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
+from ts_tables.parsers.contract import Parser, check
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
 
@@ -43,9 +45,11 @@ class TaskResult:
     Attributes:
         partition: prefix of the keys of its partition.
         files: as `NewFiles.describe` returns them.
-        rows: their number.
+        rows: their number; of a parser, the number of records that are not refused.
         last_timestamp: the greatest of the rows, ms; None without rows, or if none has one.
         found: for each entry of a `TakenBackTask`, the sums of its rows by the number of their block.
+        refused_files: of records that a parser refused, as `files`.
+        refused: their number.
     """
 
     partition: str
@@ -53,6 +57,21 @@ class TaskResult:
     rows: int
     last_timestamp: int | None
     found: tuple[Mapping[int, DigestSum], ...] = ()
+    refused_files: tuple[Mapping[str, Any], ...] = ()
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where rows of one kind are written. It can be pickled.
+
+    Attributes:
+        layout: of the files.
+        files: opens and describes them.
+    """
+
+    layout: Layout
+    files: NewFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,65 @@ class WriteTask:
             raise
         prefix = split.ranges[0].copies[0].keys.prefix
         return TaskResult(prefix, tuple(self.files.describe(each) for each in written), rows, last)
+
+
+@dataclass(frozen=True, slots=True)
+class ParseTask:
+    """Parses the records of one part of a plan, and writes the rows and the refused records. It can be pickled.
+
+    Attributes:
+        work: what to read.
+        parser: of the table.
+        name: of the parser.
+        rows: where rows are written; None if the table has them.
+        refused: where refused records are written; None if their table has them.
+    """
+
+    work: Work
+    parser: Parser
+    name: str
+    rows: Output | None
+    refused: Output | None
+
+    def __call__(self) -> TaskResult:
+        """Read the records, parse them, and write both.
+
+        Raises:
+            as `WriteTask`; what the parser raises.
+        """
+        split = self.work.split
+        columns = RawColumns(self.work.partition, self.work.topic_id)
+        rows, refused_records = _Writing(self.rows), _Writing(self.refused)
+        count, refused, last = 0, 0, None
+        try:
+            for batch in self.work.rows(shared_store(split.location, split.connection), READ, RecycledMemory()):
+                records = columns.complete(batch)
+                parsed = self.parser.parse(records)
+                check(self.parser, parsed, records.num_rows)
+                if rows.writer and parsed.rows.num_rows:
+                    rows.writer.add(parsed_rows(records, parsed))
+                if refused_records.writer and len(parsed.refused):
+                    refused_records.writer.add(refused_rows(records, parsed, self.name))
+                count += records.num_rows
+                refused += len(parsed.refused)
+                last = _later(last, batch["timestamp"])
+            files, refused_files = rows.close(), refused_records.close()
+        except OSError as error:
+            rows.abort()
+            refused_records.abort()
+            raise StoreUnavailable(f"a file of {self.work.partition} cannot be written: {error}") from error
+        except BaseException:
+            rows.abort()
+            refused_records.abort()
+            raise
+        return TaskResult(
+            split.ranges[0].copies[0].keys.prefix,
+            files,
+            count - refused,
+            last,
+            refused_files=refused_files,
+            refused=refused,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +236,24 @@ class MergeTask:
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None)
 
 
+class _Writing:
+    """A writer of an output; None writes nothing."""
+
+    def __init__(self, output: Output | None) -> None:
+        self._output = output
+        self.writer = None if output is None else FileWriter(output.layout, output.files.open)
+
+    def close(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the files, as they are described."""
+        if self.writer is None or self._output is None:
+            return ()
+        return tuple(self._output.files.describe(each) for each in self.writer.close())
+
+    def abort(self) -> None:
+        if self.writer is not None:
+            self.writer.abort()
+
+
 def _written_again(
     layout: Layout, files: NewFiles, batches: Iterable[pa.RecordBatch]
 ) -> tuple[int, Sequence[WrittenFile]]:
@@ -194,7 +290,7 @@ def _is_of(rows: pa.RecordBatch, taken_back: TakenBack) -> pa.Array:
     return functools.reduce(
         pc.and_,
         [
-            pc.equal(rows["topic"], taken_back.partition.topic),
+            pc.equal(rows[topic_column(rows.schema)], taken_back.partition.topic),
             pc.equal(rows[PARTITION], taken_back.partition.partition),
             rows[TOPIC_ID].is_null() if topic_id is None else pc.fill_null(pc.equal(rows[TOPIC_ID], topic_id), False),
             pc.greater_equal(rows[OFFSET], taken_back.start),

@@ -163,9 +163,11 @@ def needing(extra: str) -> Iterator[None]:
 
 
 def _print(name: str, done: "RunSummary", output: Output) -> None:
+    refused = f"{done.refused:,} records refused, " if done.refused else ""
     held = f"; {done.held:,} rows wait for max_age" if done.held else ""
     output.text(
         f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
+        f"{refused}"
         f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind{held}"
     )
     if output.as_json:
@@ -173,6 +175,7 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
             {
                 "table": name,
                 "records": done.records,
+                "refused": done.refused,
                 "files": done.files,
                 "bytes": done.bytes,
                 "commits": done.commits,

@@ -1,6 +1,6 @@
 """Tables that a test makes of a made archive: on an SQL catalog in a directory, or of plain files."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
+from tests.tables.made_parser import NAME as PARSER_NAME
 from ts_common.model import TopicPartition
 from ts_common.query.query import Query, Subscription
 from ts_common.query.shared_stores import shared_store
@@ -18,16 +19,18 @@ from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.files.layout import TARGET_BYTES, FileFormat, Layout
+from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema, topic_column
 from ts_tables.files.partitioning import Term, parse_term
-from ts_tables.files.raw_columns import RAW_SCHEMA, REQUIRED
+from ts_tables.files.raw_columns import RAW_SCHEMA, REFUSED_SCHEMA, REQUIRED
 from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.head import Head, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.parsers.contract import Parser
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.plan import Planner
-from ts_tables.run import RunSummary, run_once
+from ts_tables.run import Parsing, RunSummary, run_once
 from ts_tables.targets import Target
 from ts_tables.verify.run import Verification, verify
 
@@ -69,6 +72,7 @@ class MadeTable:
         max_age: seconds that they are held.
         target_bytes: of a file.
         catalog_name: of the catalog.
+        parser: of the records; None for a raw table.
     """
 
     archive: MadeArchive
@@ -89,6 +93,7 @@ class MadeTable:
     max_age: int = 0
     target_bytes: int = TARGET_BYTES
     catalog_name: str = "lake"
+    parser: Parser | None = None
 
     @property
     def properties(self) -> dict[str, str]:
@@ -106,7 +111,11 @@ class MadeTable:
 
     @property
     def table(self) -> Table:
-        return self.catalog.load_table(NAME)
+        return self.catalog.load_table(self.table_name)
+
+    @property
+    def table_name(self) -> tuple[str, str]:
+        return NAME
 
     @property
     def head(self) -> Head:
@@ -118,14 +127,30 @@ class MadeTable:
         return self.iceberg() if self.format is None else self.plain()
 
     def iceberg(self) -> IcebergTarget:
-        layout = Layout(RAW_SCHEMA, self._terms, self.sort_by, self.target_bytes)
-        return IcebergTarget(TableName(self.catalog_name, self.properties, NAME), layout, REQUIRED, self.on_foreign)
+        layout = Layout(self.schema, self._terms, self.sort_by, self.target_bytes)
+        required = REQUIRED if self.parser is None else PARSED_REQUIRED
+        return IcebergTarget(
+            TableName(self.catalog_name, self.properties, self.table_name), layout, required, self.on_foreign
+        )
 
     def plain(self) -> PlainTarget:
         assert self.format is not None
         codec = "gzip" if self.format is FileFormat.JSON_LINES else "zstd"
-        layout = Layout(RAW_SCHEMA, self._terms, self.sort_by, self.target_bytes, codec, self.format)
+        layout = Layout(self.schema, self._terms, self.sort_by, self.target_bytes, codec, self.format)
         return PlainTarget("backup.t", self.place, layout, self.max_age)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return RAW_SCHEMA if self.parser is None else parsed_schema(self.parser.columns)
+
+    @property
+    def quarantine(self) -> "MadeTable":
+        """The table of refused records, as a raw table with two more columns."""
+        return _Quarantine(**{**vars(self), "parser": None, "partition_by": (), "sort_by": ()})
+
+    @property
+    def parsing(self) -> Parsing | None:
+        return None if self.parser is None else Parsing(self.parser, PARSER_NAME, self.quarantine.target())
 
     @property
     def place(self) -> Place:
@@ -133,7 +158,7 @@ class MadeTable:
 
     @property
     def _terms(self) -> tuple[Term, ...]:
-        return tuple(parse_term(text, RAW_SCHEMA) for text in self.partition_by)
+        return tuple(parse_term(text, self.schema) for text in self.partition_by)
 
     def planner(self) -> Planner:
         query = Query(
@@ -146,10 +171,16 @@ class MadeTable:
         return Planner(self.archive.store, query, self.policy, self.begins.get, self.most_bytes)
 
     def create(self) -> bool:
-        return self.target().create(TableState(CLUSTER, self.read_committed))
+        state = TableState(CLUSTER, self.read_committed, parser=None if self.parser is None else PARSER_NAME)
+        if self.parsing is not None:
+            self.parsing.refused.create(state)
+        return self.target().create(state)
 
     def run(self) -> RunSummary:
-        return run_once(self.target(), self.planner(), lambda tasks: run_in_processes(tasks, workers=1))
+        def in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+            return run_in_processes(tasks, workers=1)
+
+        return run_once(self.target(), self.planner(), in_processes, parsing=self.parsing)
 
     def arrow(self) -> pa.Table:
         """Return the rows by partition and offset, as pyarrow reads the table's files; those that are held too.
@@ -157,10 +188,10 @@ class MadeTable:
         pyiceberg reads a NULL list as an empty one.
         """
         files: list[TableFile] = self.target().open_any().all_files()
-        read = [pa.Table.from_batches([batch]) for each in files for batch in each.rows(RAW_SCHEMA)]
-        tables = [each.select(RAW_SCHEMA.names).cast(RAW_SCHEMA) for each in read]
-        order = [(name, "ascending") for name in ("topic", "_partition_id", "_offset")]
-        return pa.concat_tables([RAW_SCHEMA.empty_table(), *tables]).sort_by(order)
+        read = [pa.Table.from_batches([batch]) for each in files for batch in each.rows(self.schema)]
+        tables = [each.select(self.schema.names).cast(self.schema) for each in read]
+        order = [(name, "ascending") for name in (topic_column(self.schema), "_partition_id", "_offset", "_ordinal")]
+        return pa.concat_tables([self.schema.empty_table(), *tables]).sort_by(order)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows by partition and offset."""
@@ -200,3 +231,20 @@ class MadeTable:
             for entry in manifest.fetch_manifest_entry(loaded.io)
         }
         return {path.removeprefix(loaded.location()).lstrip("/") for path in found}
+
+
+class _Quarantine(MadeTable):
+    """The table of the records that the parser of another one refused."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return REFUSED_SCHEMA
+
+    @property
+    def table_name(self) -> tuple[str, str]:
+        return NAME[0], f"{NAME[1]}_quarantine"
+
+    @property
+    def place(self) -> Place:
+        found = super().place
+        return Place(f"{found.location}_quarantine", found.connection)

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.made_archive import CLUSTER, MadeArchive, batches, steps
+from tests.made_archive import MadeArchive, batches, steps
 from tests.matrix import cases
+from tests.tables.made_parser import MadeParser, rows_of
 from tests.tables.made_tables import MadeTable
 from ts_common.store.options import AddressingStyle, Connection, Credentials
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_local.stores.s3 import REGION, S3Server
-from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat
 from ts_tables.run import run_once
 
@@ -50,11 +50,13 @@ class Lake:
 
     Attributes:
         format: of plain files; None for an Iceberg table.
+        is_parsed: whether the table has a parser.
     """
 
     directory: Path
     s3: S3Server
     format: FileFormat | None
+    is_parsed: bool = False
     archive: MadeArchive = field(init=False)
     end: int = 0
 
@@ -71,10 +73,10 @@ class Lake:
             )
         self.end += 10
 
-    def arguments(self, endpoint: str) -> "tuple[Path, str, Keys, FileFormat | None]":
+    def arguments(self, endpoint: str) -> "Arguments":
         """Return the arguments of `_table`."""
         keys = Keys(endpoint, self.s3.admin.access_key, self.s3.admin.secret_key)
-        return self.directory, f"s3://{BUCKET}/{self.directory.name}", keys, self.format
+        return self.directory, f"s3://{BUCKET}/{self.directory.name}/t", keys, self.format, self.is_parsed
 
     @property
     def table(self) -> MadeTable:
@@ -82,8 +84,11 @@ class Lake:
 
     def check(self) -> None:
         """Every record is there once, and no file is left over."""
-        found = [(row["_partition_id"], row["_offset"]) for row in self.table.rows()]
-        assert found == [(number, offset) for number in range(PARTITIONS) for offset in range(self.end)]
+        tables = [self.table, *([self.table.quarantine] if self.is_parsed else [])]
+        found = [[(row["_partition_id"], row["_offset"]) for row in each.rows()] for each in tables]
+        places = [(number, offset) for number in range(PARTITIONS) for offset in range(self.end)]
+        rows = [place for place in places for _ in range(rows_of(place[1]) if self.is_parsed else 1)]
+        assert found == [rows, *([[place for place in places if not rows_of(place[1])]] if self.is_parsed else [])]
         client = self.s3.client()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.directory.name}/")
         names = {each["Key"] for page in pages for each in page.get("Contents", [])}
@@ -93,20 +98,25 @@ class Lake:
             names = {
                 name for name in names if not name.endswith((".metadata.json", "/data/", "/metadata/", "/_ts/plans/"))
             }
-            kept = self._committed()
+            kept = {path for each in tables for path in _committed(each)}
         else:
             names = {name for name in names if "/ledger/" not in name and not name.endswith("/_ts/files.json")}
-            kept = {f"{self.directory.name}/{name}" for name in self.table.committed_files()}
+            kept = {
+                f"{each.place.location.removeprefix(f's3://{BUCKET}/')}/{name}"
+                for each in tables
+                for name in each.committed_files()
+            }
         assert names == kept
 
-    def _committed(self) -> set[str]:
-        loaded = self.table.table
-        kept = {snapshot.manifest_list for snapshot in loaded.snapshots()}
-        for snapshot in loaded.snapshots():
-            for manifest in snapshot.manifests(loaded.io):
-                kept.add(manifest.manifest_path)
-                kept |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(loaded.io)}
-        return {each.removeprefix(f"s3://{BUCKET}/") for each in kept}
+
+def _committed(table: MadeTable) -> set[str]:
+    loaded = table.table
+    kept = {snapshot.manifest_list for snapshot in loaded.snapshots()}
+    for snapshot in loaded.snapshots():
+        for manifest in snapshot.manifests(loaded.io):
+            kept.add(manifest.manifest_path)
+            kept |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(loaded.io)}
+    return {each.removeprefix(f"s3://{BUCKET}/") for each in kept}
 
 
 class Keys(NamedTuple):
@@ -117,7 +127,10 @@ class Keys(NamedTuple):
     secret_key: str
 
 
-def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat | None) -> MadeTable:
+Arguments = tuple[Path, str, Keys, FileFormat | None, bool]
+
+
+def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat | None, is_parsed: bool) -> MadeTable:
     properties = {
         "s3.endpoint": keys.endpoint,
         "s3.access-key-id": keys.access_key,
@@ -135,11 +148,12 @@ def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat |
         connection=Connection(
             endpoint_url=keys.endpoint, region=REGION, addressing_style=AddressingStyle.PATH, credentials=credentials
         ),
-        partition_by=("topic",),
+        partition_by=("_topic",) if is_parsed else ("topic",),
+        parser=MadeParser() if is_parsed else None,
     )
 
 
-def _run(arguments: "tuple[Path, str, Keys, FileFormat | None]", engine: str) -> None:
+def _run(arguments: Arguments, engine: str) -> None:
     """Run the table; the main function of a process that is killed."""
     table = _table(*arguments)
     if engine == "processes":
@@ -152,7 +166,7 @@ def _run(arguments: "tuple[Path, str, Keys, FileFormat | None]", engine: str) ->
     directory = arguments[0] / "spark"
     directory.mkdir(exist_ok=True)
     with local_session(directory, "local[2]", {}) as spark:
-        run_once(table.target(), table.planner(), SparkEngine(spark))
+        run_once(table.target(), table.planner(), SparkEngine(spark), parsing=table.parsing)
 
 
 class Victim:
@@ -202,21 +216,24 @@ class Victim:
             raise DropRequest
 
 
-CASES = list(product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after")))
+CASES = [
+    *product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after"), (False,)),
+    *product(("processes",), (None, FileFormat.PARQUET), ("before", "after"), (True,)),
+]
 LONGEST_SECONDS = {"processes": 120, "spark": 300}  # of one run
-QUICK = [("processes", None, "after"), ("processes", FileFormat.PARQUET, "after")]
+QUICK = [("processes", None, "after", False), ("processes", FileFormat.PARQUET, "after", False)]
 
 
 @pytest.mark.timeout(3600)  # of Spark: twenty sessions
 @pytest.mark.parametrize("case", cases(CASES, quick=QUICK), ids=str)
 def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
-    s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str]
+    s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str, bool]
 ) -> None:
     """Each run is killed at a write that no earlier one met, until no write is left."""
-    engine, form, moment = case
-    lake = Lake(tmp_path, s3, form)
+    engine, form, moment, is_parsed = case
+    lake = Lake(tmp_path, s3, form, is_parsed)
     lake.grow()
-    lake.table.target().create(TableState(CLUSTER, read_committed=True))
+    lake.table.create()
     with S3FaultProxy(s3) as proxy:
         victim = Victim(lake, proxy, moment, engine)
         assert victim.live(immortal=True) == 0

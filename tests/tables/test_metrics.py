@@ -49,6 +49,7 @@ def test_counters_continue_and_gauges_are_of_the_last_run(path: Path) -> None:
         ("commits_total", "a"): 3,
         ("records_total", "a"): 110,
         ("files_total", "a"): 4,
+        ("refused_total", "a"): 0,
         ("bytes_total", "a"): 5200,
         ("conflicts_total", "a"): 1,
         ("lag_offsets", "a", "t"): 0,

@@ -15,6 +15,8 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
   first offsets: `read_committed` withheld their records below the hole. A late claim adds both.
 - `lost`: offsets below the start of the log when the table reached them.
 
+A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
+
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
 """
@@ -150,11 +152,25 @@ class TableState:
         cluster: of the archive.
         read_committed: the isolation level of all claims.
         topics: by name, the incarnations that were claimed, in their order.
+        parser: identifies what made the rows of the records; None of a raw table.
     """
 
     cluster: str
     read_committed: bool
     topics: Mapping[str, tuple[IncarnationState, ...]] = field(default_factory=dict)
+    parser: str | None = None
+
+    @property
+    def claims(self) -> "TableState":
+        """The state without rows that an election removed and that stay: what two tables of one plan share."""
+        topics = {
+            name: tuple(
+                replace(each, partitions={n: replace(one, kept=()) for n, one in each.partitions.items()})
+                for each in incarnations
+            )
+            for name, incarnations in self.topics.items()
+        }
+        return replace(self, topics=topics)
 
     def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
         """Return the claims of an incarnation; None without any."""
@@ -193,7 +209,8 @@ class TableState:
             for name, incarnations in sorted(self.topics.items())
         }
         isolation = "read_committed" if self.read_committed else "read_uncommitted"
-        return {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
+        found = {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
+        return found if self.parser is None else {**found, "parser": self.parser}
 
 
 def decode_state(data: bytes, what: str) -> TableState:
@@ -221,7 +238,8 @@ def decode_state(data: bytes, what: str) -> TableState:
             directories = [each.directory for each in topics[name]]
             if len({*directories}) < len(directories):
                 raise ValueError(f"topic {name} has an incarnation twice")
-        return TableState(text(fields["cluster"]), isolation == "read_committed", topics)
+        parser = None if fields.get("parser") is None else text(fields["parser"])
+        return TableState(text(fields["cluster"]), isolation == "read_committed", topics, parser)
 
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -1,19 +1,32 @@
 """What a file of tables has: the archive, the catalog, and each table, with what is accepted."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+import pyarrow as pa
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from ts_common.model import is_topic_name
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
+from ts_tables.definition.parser_definition import ParserDefinition
 from ts_tables.definition.places import check_absolute, check_catalog, check_store, is_within, overlaps
 from ts_tables.definition.sizes import Seconds, Size
 from ts_tables.files.json_lines import CODECS
+from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
 
@@ -40,15 +53,26 @@ def _pattern(value: str) -> str:
     return value
 
 
-def _term(value: str) -> str:
-    parse_term(value, RAW_SCHEMA)
-    return value
+def _known_columns(parser: ParserDefinition | None) -> pa.Schema | None:
+    """Return the columns of a table, if the file has them: of a raw table, or of a parser with columns."""
+    if parser is None:
+        return RAW_SCHEMA
+    return parsed_schema(parser.open_columns().columns) if parser.columns else None
 
 
-def _column(value: str) -> str:
-    if value not in _SORTABLE:
-        raise ValueError(f"{value!r}: a table is sorted by {', '.join(_SORTABLE)}{nearest(value, _SORTABLE)}")
-    return value
+def _check_terms(terms: Sequence[str], schema: pa.Schema) -> None:
+    names = [parse_term(text, schema).name for text in terms]
+    if len({*names}) < len(names):
+        raise ValueError(f"two terms have the name {next(n for n in names if names.count(n) > 1)}")
+
+
+def _check_order(columns: Sequence[str], schema: pa.Schema) -> None:
+    known = _SORTABLE if schema.equals(RAW_SCHEMA) else tuple(schema.names)
+    for name in columns:
+        if name not in known:
+            raise ValueError(f"{name!r}: a table is sorted by {', '.join(known)}{nearest(name, known)}")
+        if pa.types.is_nested(schema.field(name).type):
+            raise ValueError(f"{name!r}: rows have no order by a {schema.field(name).type}")
 
 
 def _texts(value: Any) -> Any:
@@ -91,6 +115,9 @@ class ArchiveDefinition(BaseModel):
     prefix_entropy_bits: int | None = Field(
         None, ge=0, description="Number of entropy bits of the keys, with url. Default: as the archive has it."
     )
+    registry: str | None = Field(
+        None, description="Schemas of parsers: the URL of a registry, or its archived topic, as in topic:_schemas."
+    )
     storage_options: dict[str, Any] | None = Field(
         None, description="The connection to S3, with url, as in docs/reader.md. Default: the environment."
     )
@@ -125,10 +152,20 @@ class TableDefinition(BaseModel):
         description="First offsets by topic and partition, as of another sink. Other partitions begin at the start of "
         "their log.",
     )
-    partition_by: Annotated[tuple[Annotated[str, AfterValidator(_term)], ...], BeforeValidator(_listed), _LIST] = Field(
-        (), description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key)."
+    parser: ParserDefinition | None = Field(
+        None, description="What makes columns of the values of records. Default: the columns of a raw table."
     )
-    sort_by: Annotated[tuple[Annotated[str, AfterValidator(_column)], ...], BeforeValidator(_listed), _LIST] = Field(
+    quarantine: str | None = Field(
+        None,
+        description="The table of the records that the parser refused. Default: the name with _quarantine. Of plain "
+        "files it is their location.",
+    )
+    partition_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
+        (),
+        description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key). Of a parsed table: "
+        "its columns, and _timestamp and _topic.",
+    )
+    sort_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
         (), description="Columns that each row group is sorted by."
     )
     target_size: Size = Field("256MiB", ge=1 << 20, le=4 << 30, validate_default=True, description="Size of a file.")
@@ -178,10 +215,34 @@ class TableDefinition(BaseModel):
         if other := next((name for name in self.start if not self._has(name)), None):
             raise ValueError(f"start: the table has no topic {other}{nearest(other, self.topics)}")
         self._check_format()
-        names = [parse_term(text, RAW_SCHEMA).name for text in self.partition_by]
-        if len({*names}) < len(names):
-            raise ValueError(f"partition_by: two terms have the name {next(n for n in names if names.count(n) > 1)}")
+        if self.parser is not None and self.parser.needs_one_topic and len(self.topics) != 1:
+            raise ValueError(f"topics: the schema of parser {self.parser.type} is of one topic; name it")
+        if self.parser is None and self.quarantine is not None:
+            raise ValueError("quarantine: without a parser, no record is refused")
         return self
+
+    @field_validator("partition_by", "sort_by")
+    @classmethod
+    def _are_columns(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if "parser" in info.data and (known := _known_columns(info.data["parser"])) is not None:
+            check = _check_terms if info.field_name == "partition_by" else _check_order
+            check(value, known)
+        return value
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Check the partition key and the sort order of a table whose parser has columns of its own.
+
+        Args:
+            schema: of the table.
+
+        Raises:
+            ValueError: a column or a transform is unknown.
+        """
+        for name, check in (("partition_by", _check_terms), ("sort_by", _check_order)):
+            try:
+                check(getattr(self, name), schema)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
 
     def _has(self, topic: str) -> bool:
         return topic in self.topics if self.pattern is None else re.search(self.pattern, topic) is not None
@@ -192,6 +253,10 @@ class TableDefinition(BaseModel):
         Raises:
             ValueError: the table has it, and another format.
         """
+        if self.format == "json" and self.parser is not None:
+            raise ValueError(
+                "format: JSON lines have the columns of raw tables; choose parquet or iceberg for a parser"
+            )
         if self.format == "json" and self.compression not in {None, *CODECS}:
             raise ValueError(f"compression: JSON lines have {', '.join(CODECS)}, and not {self.compression}")
         if self.format != "iceberg":

@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # For a document that others check.
 DIGEST: Final = (
     "SHA-256 of topic|partition|offset|ms|type|H(key)|H(value)|H(name):H(value),... in UTF-8; H: SHA-256 in "
     "hexadecimal, N for NULL; sums of the first and of the second 64 bits, in hexadecimal"
 )
+RAW_DIGEST: Final = "_raw_digest"  # of a parsed table: the first 128 bits of the record's digest
+_DIGEST_BYTES: Final = 16
 BLOCK_OFFSETS: Final = 1_000_000  # that are summed together
+_ORDINAL: Final = "_ordinal"
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
 
@@ -60,14 +64,25 @@ def parse_sums(rows: int, text: str) -> DigestSum:
 
 
 def sum_of(rows: pa.RecordBatch | pa.Table) -> DigestSum:
-    """Return the sums of rows with the columns `COLUMNS`."""
-    first = second = 0
+    """Return the sums of records: of rows with the columns `COLUMNS`, or of the first row of each in a parsed table."""
+    if RAW_DIGEST in rows.schema.names:
+        firsts = rows.filter(pc.equal(rows[_ORDINAL], 0))
+        digests = firsts[RAW_DIGEST].to_pylist()
+    else:
+        digests = _digests(rows)
+    first = sum(int.from_bytes(digest[:8], "big") for digest in digests)
+    second = sum(int.from_bytes(digest[8:_DIGEST_BYTES], "big") for digest in digests)
+    return DigestSum(len(digests), first, second)
+
+
+def raw_digests(rows: pa.RecordBatch) -> pa.Array:
+    """Return the column `RAW_DIGEST` of rows with the columns `COLUMNS`."""
+    return pa.array([digest[:_DIGEST_BYTES] for digest in _digests(rows)], pa.binary())
+
+
+def _digests(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
     columns = [_values(rows.column(name), name) for name in COLUMNS]
-    for fields in zip(*columns, strict=True):
-        digest = digest_of(*fields)
-        first += int.from_bytes(digest[:8], "big")
-        second += int.from_bytes(digest[8:16], "big")
-    return DigestSum(rows.num_rows, first, second)
+    return [digest_of(*fields) for fields in zip(*columns, strict=True)]
 
 
 def digest_of(

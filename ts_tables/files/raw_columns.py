@@ -20,6 +20,10 @@ POSITION_TYPES: Final = {TOPIC_ID: pa.string(), PARTITION: pa.int32(), OFFSET: p
 READ: Final = tuple(name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"})
 REQUIRED: Final = ("topic", "partition", "offset", PARTITION, OFFSET, ORDINAL)  # never NULL
 RAW_SCHEMA: Final = pa.schema([*TYPES.items(), *POSITION_TYPES.items()])
+# Of a table of refused records: each as it is, with the reason, and the parser that refused it.
+REASON: Final = "_reason"
+PARSER: Final = "_parser"
+REFUSED_SCHEMA: Final = pa.schema([*RAW_SCHEMA, (REASON, pa.string()), (PARSER, pa.string())])
 
 
 class RawColumns:

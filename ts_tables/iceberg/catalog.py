@@ -23,14 +23,22 @@ from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, I
 from pyiceberg.transforms import Transform as IcebergTransform
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IcebergType,
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
+    TimeType,
 )
 
 from ts_common.errors import OperatorError
@@ -54,6 +62,12 @@ _SIMPLE: Final[Mapping[pa.DataType, IcebergType]] = {
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
     pa.timestamp("us", tz="UTC"): TimestamptzType(),
+    pa.timestamp("us"): TimestampType(),
+    pa.time64("us"): TimeType(),
+    pa.bool_(): BooleanType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.date32(): DateType(),
 }
 
 
@@ -210,8 +224,11 @@ def iceberg_schema(schema: pa.Schema, required: Sequence[str] = ()) -> Schema:
     """Return an Iceberg schema with ids in the order of the columns; a catalog may give others.
 
     Args:
-        schema: of simple types, lists and structs.
+        schema: of the files.
         required: columns that are never NULL.
+
+    Raises:
+        OperatorError: Iceberg has no such type as a column.
     """
     numbers = iter(range(len(schema) + 1, 1 << 20))  # of nested fields
 
@@ -219,10 +236,17 @@ def iceberg_schema(schema: pa.Schema, required: Sequence[str] = ()) -> Schema:
         if pa.types.is_list(kind):
             element = next(numbers)
             return ListType(element, convert(kind.value_type), element_required=False)
+        if pa.types.is_map(kind):
+            key, value = next(numbers), next(numbers)
+            return MapType(key, convert(kind.key_type), value, convert(kind.item_type), value_required=False)
+        if pa.types.is_decimal128(kind):
+            return DecimalType(kind.precision, kind.scale)
         if pa.types.is_struct(kind):
             return StructType(
                 *(NestedField(next(numbers), each.name, convert(each.type), required=False) for each in kind)
             )
+        if kind not in _SIMPLE:
+            raise OperatorError(f"a column has type {kind}, which Iceberg does not have")
         return _SIMPLE[kind]
 
     return Schema(

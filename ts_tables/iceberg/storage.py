@@ -20,13 +20,14 @@ from uuid import uuid4
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, Table
 
 from ts_common.errors import OperatorError
 from ts_common.json_objects import decoding, optional_number, parse_fields
 from ts_tables.files.layout import WrittenFile
+from ts_tables.files.parsed_columns import topic_column
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION
 from ts_tables.iceberg.data_files import FileDescriber
@@ -96,7 +97,7 @@ def files_between(table: Table, topic: str, partition: int, offsets: tuple[int, 
     """
     compare: dict[str, Any] = {"eq": EqualTo, "from": GreaterThanOrEqual, "to": LessThan}
     wanted = And(
-        compare["eq"]("topic", topic),
+        compare["eq"](topic_column(schema_to_pyarrow(table.schema())), topic),
         compare["eq"](PARTITION, partition),
         compare["from"](OFFSET, offsets[0]),
         compare["to"](OFFSET, offsets[1]),

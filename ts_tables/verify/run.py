@@ -72,32 +72,56 @@ class Verification:
         }
 
 
-def verify(opened: OpenedTable, claimed: Claimed, run_tasks: Engine) -> Verification:
+def verify(
+    opened: OpenedTable, claimed: Claimed, run_tasks: Engine, refused: OpenedTable | None = None
+) -> Verification:
     """Compare a table with the archive.
 
     Args:
         opened: the table.
         claimed: its claims, as the archive shows them.
         run_tasks: an engine: runs tasks, and returns their results in their order.
+        refused: the table of records that the parser refused; None of a raw table. Each record is in one of both.
 
     Raises:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the archive or the table.
     """
-    files = opened.all_files()
+    parts = [(file, claimed.skipped, refused is not None) for file in opened.all_files()]
+    if refused is not None:
+        ahead = _with_ahead(claimed.skipped, opened.state, refused.state)
+        parts += [(file, ahead, False) for file in refused.all_files()]
     archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
-    table = added(run_tasks([FileSums(file, claimed.skipped) for file in files]))
+    table = added(run_tasks([FileSums(*part) for part in parts]))
     kept = _kept(opened.state, claimed.skipped)
+    if refused is not None:
+        for block, some in _kept(refused.state, claimed.skipped).items():
+            kept.setdefault(block, []).extend(some)
     kept_sums = {
         block: sum((parse_sums(each.rows, each.digest) for each in some), DigestSum()) for block, some in kept.items()
     }
     found: list[Difference] = []
     for block in different_blocks(table, archive, kept_sums):
         theirs = run_tasks([ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)])
-        ours = run_tasks([FileRows(file, block, claimed.skipped) for file in files])
+        ours = run_tasks([FileRows(file, block, skipped, is_parsed) for file, skipped, is_parsed in parts])
         found += differences(
             block, _together(ours), _together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
         )
     return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
+
+
+def _with_ahead(skipped: Skipped, state: TableState, refused: TableState) -> Skipped:
+    """Return ranges that are not compared, with those that only the table of refused records has claimed."""
+    found = dict(skipped)
+    for topic, incarnations in refused.topics.items():
+        for each in incarnations:
+            known = state.incarnation(topic, each.directory)
+            for number, claims in each.partitions.items():
+                behind = None if known is None else known.partitions.get(number)
+                key = (TopicPartition(topic, number), each.topic_id)
+                begin = claims.start if behind is None else behind.end
+                if begin < claims.end:
+                    found[key] = (*found.get(key, ()), (begin, claims.end))
+    return found
 
 
 def _together(counted: Iterable[Counter[Any]]) -> Counter[Any]:

@@ -12,12 +12,15 @@ import pyarrow.compute as pc
 from ts_common.decode.memory import RecycledMemory
 from ts_common.model import TopicPartition
 from ts_common.query.shared_stores import shared_store
-from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, DigestSum, sum_of
+from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
+from ts_tables.files.parsed_columns import TOPIC, parsed_schema, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RAW_SCHEMA, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
 from ts_tables.planning.work import Work
 
-_NEEDED: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, TOPIC_ID, PARTITION, OFFSET, ORDINAL)])
+_POSITION: Final = (TOPIC_ID, PARTITION, OFFSET, ORDINAL)
+_RAW: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, *_POSITION)])
+_PARSED: Final = parsed_schema(pa.schema([])).empty_table().select([TOPIC, *_POSITION, RAW_DIGEST]).schema
 
 
 class Block(NamedTuple):
@@ -69,10 +72,12 @@ class FileSums:
     Attributes:
         file: of the table.
         skipped: by partition and topic id, ranges of offsets that are not compared.
+        is_parsed: whether the rows are those of a parser.
     """
 
     file: TableFile
     skipped: Skipped
+    is_parsed: bool = False
 
     def __call__(self) -> Sums:
         """Return the sums by block.
@@ -81,7 +86,7 @@ class FileSums:
             CorruptData: the file is no Parquet, or lacks a column.
             StoreUnavailable: it cannot be read.
         """
-        return _summed(self.file.rows(_NEEDED, tuple(_NEEDED.names)), self.skipped)
+        return _summed(_file_rows(self.file, self.is_parsed), self.skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +114,17 @@ class FileRows:
         file: of the table.
         block: of the rows.
         skipped: by partition and topic id, ranges of offsets that are not compared.
+        is_parsed: whether the rows are those of a parser.
     """
 
     file: TableFile
     block: Block
     skipped: Skipped
+    is_parsed: bool = False
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `FileSums`."""
-        return _counted(self.file.rows(_NEEDED, tuple(_NEEDED.names)), self.block, self.skipped)
+        return _counted(_file_rows(self.file, self.is_parsed), self.block, self.skipped)
 
 
 def added(sums: Iterable[Sums]) -> Sums:
@@ -134,6 +141,13 @@ def _archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
     store = shared_store(work.split.location, work.split.connection)
     for rows in work.rows(store, READ, RecycledMemory()):
         yield columns.complete(rows)
+
+
+def _file_rows(file: TableFile, is_parsed: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, one for each record: the first one of a parsed table."""
+    needed = _PARSED if is_parsed else _RAW
+    for rows in file.rows(needed, tuple(needed.names)):
+        yield rows.filter(pc.equal(rows[ORDINAL], 0)) if is_parsed else rows
 
 
 def _summed(batches: Iterable[pa.RecordBatch], skipped: Skipped = NOTHING) -> Sums:
@@ -154,6 +168,8 @@ def _compared(rows: pa.RecordBatch, skipped: Skipped) -> Iterator[tuple[Block, p
 def _sum(rows: pa.RecordBatch) -> DigestSum:
     """Return the sums of rows; one that has another position than its record is changed."""
     found = sum_of(rows)
+    if RAW_DIGEST in rows.schema.names:
+        return found
     is_moved = pc.or_(
         pc.or_(pc.not_equal(rows["offset"], rows[OFFSET]), pc.not_equal(rows["partition"], rows[PARTITION])),
         pc.not_equal(rows[ORDINAL], 0),
@@ -176,7 +192,7 @@ def _by_block(rows: pa.RecordBatch) -> Iterator[tuple[Block, pa.RecordBatch]]:
     """Yield the rows of each block."""
     if not rows.num_rows:
         return
-    topics, ids = rows["topic"].dictionary_encode(), rows[TOPIC_ID].dictionary_encode("encode")
+    topics, ids = rows[topic_column(rows.schema)].dictionary_encode(), rows[TOPIC_ID].dictionary_encode("encode")
     parts = [
         topics.indices.to_numpy(),
         ids.indices.to_numpy(),

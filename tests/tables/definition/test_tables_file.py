@@ -35,7 +35,16 @@ tables:
   backup.a: {topics: [a, b/c], pattern: "(", partition_by: [week(timestamp)], sort_by: [valu], on_hole: stop}
   backup.b: {}
   backup.c: {topics: c, partion_by: topic, target_size: 3 apples, start: {c: {0: -1}}}
-  backup.d: {topics: [d, d], partition_by: ["bucket(4, key)", "bucket(8, key)"]}
+  backup.d: {topics: [d, d]}
+  backup.e: {topics: e, partition_by: ["bucket(4, key)", "bucket(8, key)"]}
+  backup.f: {topics: f, parser: {type: json, columns: {a: lon, _offset: long}}}
+  backup.g: {topics: g, parser: {type: jsn, columns: {a: long}}}
+  backup.h: {topics: h, parser: {type: delimited, columns: {a: long}}}
+  backup.i: {topics: [i, j], parser: {type: avro}}
+  backup.j: {topics: j, parser: {type: json, columns: {A: long, a: long}}, sort_by: b}
+  backup.k: {topics: k, parser: {type: json, columns: {a: "list<long>"}}, sort_by: a, partition_by: day(timestamp)}
+  backup.l: {topics: l, quarantine: backup.m}
+  backup.n: {topics: n, format: json, location: file:///n, parser: {type: json, columns: {a: long}}}
 """
 
 
@@ -67,14 +76,24 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
         "tables.orders: 'orders' is no name of a table; namespace.name is expected",
         "tables.backup.a.topics.1: 'b/c' is no name of a topic",
         "tables.backup.a.pattern: '(' is no regular expression",
-        "tables.backup.a.partition_by.0: 'week(timestamp)': week is unknown",
-        "tables.backup.a.sort_by.0: 'valu': a table is sorted by key",
+        "tables.backup.a.partition_by: 'week(timestamp)': week is unknown",
+        "tables.backup.a.sort_by: 'valu': a table is sorted by key",
         "tables.backup.a.on_hole: input should be 'wait' or 'pass'",
         "tables.backup.b: topics or pattern is needed",
         "tables.backup.c.partion_by: this name is unknown; did you mean partition_by?",
         "tables.backup.c.target_size: '3 apples' is no size",
         "tables.backup.c.start.c.0: input should be greater than or equal to 0",
         "tables.backup.d: topics: a name is given twice",
+        "tables.backup.e.partition_by: two terms have the name key_bucket",
+        "tables.backup.f.parser.columns.a.type: type 'lon': lon is unknown; did you mean long?",
+        "tables.backup.g.parser.type: 'jsn' is unknown; did you mean json?",
+        "tables.backup.h.parser: delimiter: delimited needs one",
+        "tables.backup.i: topics: the schema of parser avro is of one topic",
+        "tables.backup.j.parser: column A: the table has another one of this name",
+        "tables.backup.k.sort_by: 'a': rows have no order by a list<element: int64>",
+        "tables.backup.k.partition_by: 'day(timestamp)': the table has no column timestamp",
+        "tables.backup.l: quarantine: without a parser, no record is refused",
+        "tables.backup.n: format: JSON lines have the columns of raw tables",
     ):
         assert part in text, text
 

@@ -1,0 +1,90 @@
+"""docs/parsed-tables.md: its tables are made of a small archive, and its lists are complete."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from ruamel.yaml import YAML
+
+from tests.common.log_format.build import batch, record
+from tests.docs.commands import CHECKOUT, blocks
+from tests.made_archive import CLUSTER, MadeArchive
+from ts_common.schemas.choice import NAMES
+from ts_tables import Tables
+from ts_tables.definition.parser_definition import ColumnDefinition
+from ts_tables.files.parsed_columns import OWN_NAMES
+from ts_tables.files.raw_columns import RAW_SCHEMA, REFUSED_SCHEMA
+
+PAGE = CHECKOUT / "docs/parsed-tables.md"
+EVENTS = [
+    {
+        "id": 1,
+        "type": "view",
+        "meta": {"time": "2026-11-25T12:00:00Z"},
+        "amount": 1.5,
+        "tags": ["a"],
+        "payload": {"b": 1},
+    },
+    {"id": 2, "type": "click"},
+    {"type": "view"},
+]
+
+
+def tables_of(directory: Path, topic: str, values: list[bytes], definition: dict[str, Any]) -> Tables:
+    """Return plain files with a definition of the page, over an archive of these values."""
+    archive = MadeArchive(directory / "store")
+    records = [record(at, b"k", value, timestamp_delta=at) for at, value in enumerate(values)]
+    archive.put_segment(topic, 0, batch(0, records, max_timestamp=len(values) - 1))
+    archive.commit(topic, len(values), last_stable_offset=len(values))
+    place = {"topics": topic, "format": "parquet", "location": f"file://{directory}/files"}
+    content = {
+        "archive": {"url": archive.location, "cluster": CLUSTER},
+        "tables": {"lake.events": {**definition, **place}},
+    }
+    return Tables(content, engine=lambda tasks: [task() for task in tasks])
+
+
+def rows_of(directory: Path, columns: str, name: str = "files") -> list[tuple[Any, ...]]:
+    """Return rows by offset."""
+    found = duckdb.sql(f"select {columns} from read_parquet('{directory}/{name}/**/*.parquet') order by _offset")
+    return [] if found is None else found.fetchall()
+
+
+def test_the_first_table_has_the_columns_of_the_page(tmp_path: Path) -> None:
+    """One event lacks its id."""
+    first, _ = blocks(PAGE, language="yaml")
+    definition = YAML(typ="safe").load(first.text)["tables"]["lake.events"]
+    tables = tables_of(tmp_path, "events", [json.dumps(event).encode() for event in EVENTS], definition)
+    tables.create("lake.events")
+    summary = tables.run("lake.events")
+    assert (summary.records, summary.refused) == (2, 1)
+    assert tables.verify("lake.events").differences == ()
+    found = rows_of(tmp_path, "id, type, amount::text, tags, rest, epoch(event_time)")
+    assert found == [(1, "view", "1.50", ["a"], '{"b":1}', 1795608000.0), (2, "click", None, None, None, None)]
+    assert rows_of(tmp_path, "_offset, _reason", "files_quarantine") == [(2, "id: it is missing")]
+
+
+def test_the_class_of_the_page_is_a_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the definition of the page."""
+    (code,) = blocks(PAGE, language="python")
+    (tmp_path / "lengths.py").write_text(code.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    _, second = blocks(PAGE, language="yaml")
+    tables = tables_of(tmp_path, "words", [b"one", b"", b"three"], YAML(typ="safe").load(second.text))
+    tables.create("lake.events")
+    tables.run("lake.events")
+    assert rows_of(tmp_path, "_offset, size") == [(0, 3), (2, 5)]
+    assert rows_of(tmp_path, "_offset, _reason", "files_quarantine") == [(1, "it is empty")]
+
+
+def test_the_page_names_every_column_and_key() -> None:
+    """Of both tables and of a column's definition."""
+    text = PAGE.read_text()
+    own = [*OWN_NAMES, *(name for name in REFUSED_SCHEMA.names if name not in RAW_SCHEMA.names)]
+    keys = list(ColumnDefinition.model_fields)
+    for name in (*own, *keys):
+        assert re.search(rf"[|,] `{name}`[ ,]", text), name
+    assert {"registry", "avro", "protobuf", "json-schema"} < {*NAMES}

@@ -1,0 +1,274 @@
+"""Parsed tables: each record is a row, its rows, or a refused record, whatever ends a run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.common.log_format.build import batch, record
+from tests.made_archive import CLUSTER, MadeArchive
+from ts_common.errors import OperatorError
+from ts_tables import Tables
+from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.iceberg.target import IcebergTarget
+from ts_tables.plain.target import PlainTarget
+from ts_tables.tables import CATALOG
+from ts_tables.verify.compare import Kind
+
+NAME = "lake.events"
+PARSER = {"type": "json", "columns": {"id": "long", "type": "string", "at": {"type": "timestamp", "unit": "ms"}}}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Row = tuple[int, int, int, int | None]  # partition, offset, ordinal, id
+
+
+def value_of(offset: int) -> bytes | None:
+    """Return a value: of ten, one is no JSON, one has three rows, and one is a tombstone."""
+    row = {"id": offset, "type": f"t{offset % 3}", "at": offset * 1000}
+    match offset % 10:
+        case 9:
+            return b"{"
+        case 8:
+            return json.dumps([row] * 3).encode()
+        case 7:
+            return None
+        case _:
+            return json.dumps(row).encode()
+
+
+def expected(ends: Mapping[int, int]) -> tuple[list[Row], list[tuple[int, int]]]:
+    """Return the rows, and the partition and offset of each refused record, below the ends of partitions."""
+    rows: list[Row] = []
+    refused = []
+    for partition, end in ends.items():
+        for offset in range(end):
+            if offset % 10 == 9:
+                refused.append((partition, offset))
+            else:
+                count = 3 if offset % 10 == 8 else 1
+                known = None if offset % 10 == 7 else offset
+                rows += [(partition, offset, ordinal, known) for ordinal in range(count)]
+    return rows, refused
+
+
+@dataclass
+class Made:
+    """A table of a made archive whose tasks run in this process.
+
+    Attributes:
+        archive: of topic `t`.
+        directory: of the catalog, or of plain files.
+        format: of the table.
+        more: of its definition.
+    """
+
+    archive: MadeArchive
+    directory: Path
+    format: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def put(self, start: int, end: int, partition: int = 0, epoch: int = 0) -> None:
+        """Archive a segment."""
+        records = [record(at - start, b"k", value_of(at), timestamp_delta=at - start) for at in range(start, end)]
+        data = batch(start, records, epoch=epoch, base_timestamp=start, max_timestamp=end - 1)
+        self.archive.put_segment("t", start, data, partition=partition, variant=bool(epoch))
+        epochs = ((0, 0), (epoch, start)) if epoch else ((0, 0),)
+        self.archive.commit("t", end, partition=partition, epochs=epochs, highest_base=start, last_stable_offset=end)
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        """The properties of the catalog."""
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.directory}/catalog.db",
+            "warehouse": f"file://{self.directory}/warehouse",
+        }
+
+    @property
+    def tables(self) -> Tables:
+        """The tables."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        definition = {"topics": "t", "parser": PARSER, "format": self.format, **self.more}
+        if self.format != "iceberg":
+            definition["location"] = f"file://{self.directory}/files"
+        content = {
+            "archive": {"url": self.archive.location, "cluster": CLUSTER},
+            "catalog": self.catalog,
+            "tables": {NAME: definition},
+        }
+        return Tables(content, engine=lambda tasks: [task() for task in tasks])
+
+    def select(self, query: str, of: str = "") -> list[tuple[Any, ...]]:
+        """Return rows of DuckDB; `{}` is the table, or that of refused records with `of="_quarantine"`."""
+        files = self.files(of)
+        if not files:
+            return []
+        found = duckdb.sql(query.format(f"read_parquet({files}, hive_partitioning = false, union_by_name = true)"))
+        return [] if found is None else found.fetchall()
+
+    def files(self, of: str = "") -> list[str]:
+        """Return the paths of the files of a table, as readers see them."""
+        if self.format == "iceberg":
+            table = open_catalog(CATALOG, self.catalog).load_table(f"{NAME}{of}")
+            return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+        root = self.directory / f"files{of}"
+        return [str(each) for each in root.rglob("*.parquet") if "_ts/" not in str(each)]
+
+    def check(self, **ends: int) -> None:
+        """Every record is a row, or refused, once; `p0` is the end of partition 0."""
+        rows, refused = expected({int(name[1:]): end for name, end in ends.items()})
+        order = "order by _partition_id, _offset, _ordinal"
+        assert self.select(f"select _partition_id, _offset, _ordinal, id from {{}} {order}") == rows
+        found = self.select(f"select _partition_id, _offset from {{}} {order}", "_quarantine")
+        assert found == refused
+        compared = self.tables.verify(NAME)
+        assert compared.differences == ()
+        assert compared.rows == sum(ends.values())
+
+
+@pytest.fixture(params=["iceberg", "parquet"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
+    return Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", request.param)
+
+
+def test_each_record_is_rows_or_refused(made: Made) -> None:
+    """With its position, its time and the columns of the parser; the reason is in the other table."""
+    made.put(0, 40)
+    made.put(0, 20, partition=1)
+    assert made.tables.create(NAME)
+    summary = made.tables.run(NAME)
+    assert (summary.records, summary.refused, summary.commits) == (54, 6, 1)
+    made.check(p0=40, p1=20)
+    made.put(40, 60)
+    assert made.tables.run(NAME).records == 18
+    made.check(p0=60, p1=20)
+    assert made.tables.run(NAME).commits == 0
+    (one,) = made.select("select * exclude (_raw_digest) from {} where _partition_id = 1 and _offset = 16")
+    moment = EPOCH + timedelta(seconds=16)
+    assert one == ("t", None, 1, 16, 0, EPOCH + timedelta(milliseconds=16), 16, "t1", moment)
+    query = "select distinct topic, key, value, _reason, _parser from {}"
+    ((topic, key, value, reason, parser),) = made.select(query, "_quarantine")
+    assert (topic, key, value) == ("t", b"k", b"{")
+    assert reason.startswith("unexpected end of data")
+    assert parser.startswith("json:")
+
+
+def test_rows_are_partitioned_by_columns_of_the_parser(made: Made) -> None:
+    """Late records too, by their own time."""
+    made.more = {"partition_by": ["type", "hour(at)"], "sort_by": "id"}
+    made.put(0, 40)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.check(p0=40)
+    if made.format == "parquet":
+        names = {
+            str(each.parent.relative_to(made.directory / "files"))
+            for each in (made.directory / "files").rglob("*.parquet")
+        }
+        assert "type=t1/at_hour=1970-01-01-00" in names
+
+
+class Killed(BaseException):
+    """Ends a run where it is raised, as a kill does."""
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+def test_a_run_that_ends_at_a_commit_is_completed(
+    made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
+) -> None:
+    """Between the two commits the refused records are ahead; the next run adds the rows, also those that are new."""
+    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
+    commit, count = kind.commit, iter(range(10))
+    made.put(0, 40)
+    made.tables.create(NAME)
+
+    def killed(*arguments: Any) -> Any:
+        is_last = next(count) == at
+        if is_last and not is_late:
+            raise Killed
+        found = commit(*arguments)
+        if is_last:
+            raise Killed
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "commit", killed)
+        with pytest.raises(Killed):
+            made.tables.run(NAME)
+    assert made.tables.verify(NAME).differences == ()
+    made.put(40, 60)
+    made.put(0, 20, partition=1)
+    made.tables.run(NAME)
+    made.check(p0=60, p1=20)
+
+
+def test_a_record_that_moved_among_the_refused_is_found(tmp_path: Path) -> None:
+    """One that neither table has is missing; one that has a row and is refused differs."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet")  # an Iceberg file needs field ids
+    made.put(0, 40)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    (file,) = made.files("_quarantine")
+    moved = ", ".join(f"case when {name} = 9 then 8 else {name} end as {name}" for name in ("_offset", '"offset"'))
+    duckdb.sql(f"copy (select * replace ({moved}) from '{file}') to '{file}.new' (format parquet)")
+    Path(f"{file}.new").rename(file)
+    found = {(each.kind, each.start, each.end) for each in made.tables.verify(NAME).differences}
+    assert found == {(Kind.CHANGED, 8, 9), (Kind.MISSING, 9, 10)}
+
+
+def test_rows_that_an_election_removed_are_deleted_from_both_tables(made: Made) -> None:
+    """And the records of the later leader are added."""
+    made.more = {"on_taken_back": "delete"}
+    made.put(0, 30)
+    made.put(30, 60)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put(30, 50, epoch=2)
+    made.tables.run(NAME)
+    made.check(p0=50)
+
+
+def test_rows_that_an_election_removed_can_stay(made: Made) -> None:
+    """In both tables; their sums are in the states."""
+    made.more = {"on_taken_back": "keep"}
+    made.put(0, 30)
+    made.put(30, 60)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put(30, 50, epoch=2)
+    made.tables.run(NAME)
+    assert made.tables.verify(NAME).differences == ()
+    assert made.select("select count(distinct _offset), count(*) from {} where _ordinal = 0") == [(54, 72)]
+    assert made.tables.run(NAME).commits == 0
+
+
+def test_another_parser_is_refused(made: Made) -> None:
+    """Its rows would differ from those that the table has."""
+    made.put(0, 40)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.more = {"parser": {"type": "json", "columns": {**PARSER["columns"], "id": "double"}}}  # type: ignore[dict-item]
+    with pytest.raises(OperatorError, match=r"parser json:[0-9a-f]{16}, and the file|its columns id differ"):
+        made.tables.run(NAME)
+    made.more = {"parser": {"type": "json", "columns": {**PARSER["columns"], "id": {"type": "long", "required": True}}}}  # type: ignore[dict-item]
+    with pytest.raises(OperatorError, match="the table has the rows of parser json:"):
+        made.tables.run(NAME)
+    made.more = {}
+    made.check(p0=40)
+
+
+def test_a_drop_removes_both_tables(made: Made) -> None:
+    """With their files."""
+    made.put(0, 40)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.tables.drop(NAME, purge=True)
+    assert not list(made.directory.rglob("*.parquet"))
+    assert made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.check(p0=40)

@@ -1,0 +1,185 @@
+"""How a table's records are parsed, as the file of tables has it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from ts_common.config.plugins import load_class
+from ts_common.errors import ConfigurationError, TieredStorageError
+from ts_common.schemas.choice import NAMES, PLAIN
+from ts_common.schemas.contract import Codec
+from ts_common.suggestions import nearest
+from ts_tables.files.parsed_columns import parsed_schema
+from ts_tables.parsers.columns import Column, make_column, parse_type
+from ts_tables.parsers.contract import Parser
+from ts_tables.parsers.decoded import DecodedParser
+from ts_tables.parsers.delimited import DelimitedParser
+from ts_tables.parsers.expression import ExpressionParser
+from ts_tables.parsers.json_values import JsonParser
+
+JSON, DELIMITED, EXPRESSION = "json", "delimited", "expression"
+_WITH_COLUMNS: Final = (JSON, DELIMITED, EXPRESSION)
+_CODECS: Final = tuple(name for name in NAMES if name != JSON)
+_TYPES: Final = (*_WITH_COLUMNS, *_CODECS)
+_VERSION: Final = 1  # of what the built-in parsers make of equal records
+
+CodecOf = Callable[[str], Codec]  # by its name and options, as ts_common.schemas.choice.parse_codec has them
+
+
+def _kind(value: str) -> str:
+    if value.strip() != "json":
+        parse_type(value)
+    return value
+
+
+def _column(value: Any) -> Any:
+    return {"type": value} if isinstance(value, str) else value
+
+
+def _type(value: str) -> str:
+    if value not in _TYPES and ":" not in value:
+        raise ValueError(
+            f"{value!r} is unknown{nearest(value, _TYPES)}; accepted are {', '.join(_TYPES)}, module:Class"
+        )
+    return value
+
+
+class ColumnDefinition(BaseModel):
+    """One column of a parser."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Annotated[str, AfterValidator(_kind)] = Field(
+        description="boolean, int, long, float, double, decimal(10,2), string, binary, date, timestamp, json, "
+        "list<...>, map<string, ...> or struct<name: ...>."
+    )
+    path: tuple[str, ...] | None = Field(
+        None, min_length=1, description="Names of the JSON members that lead to the value. Default: the column's name."
+    )
+    required: bool = Field(False, description="Whether a record without a value is refused.")
+    unit: Literal["s", "ms", "us"] | None = Field(
+        None, description="Of a timestamp that is a number since 1970. Default: it is a text of ISO 8601."
+    )
+
+
+_Columns = Annotated[
+    dict[str, Annotated[ColumnDefinition, BeforeValidator(_column)]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"anyOf": [{"type": "string"}, ColumnDefinition.model_json_schema()]},
+        }
+    ),
+]
+
+
+class ParserDefinition(BaseModel):
+    """What makes columns of the values of records."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Annotated[str, AfterValidator(_type)] = Field(
+        description="json, delimited, expression, a codec of values as in docs/schemas.md, or a class module:Class."
+    )
+    columns: _Columns = Field({}, description="Names and types of the columns, of json, delimited and expression.")
+    delimiter: Annotated[str, Field(min_length=1, max_length=16)] | None = Field(
+        None, description="Between the fields of a line, of delimited."
+    )
+    quote: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        None, description="Around fields that contain delimiters, of delimited. Default: no field is quoted."
+    )
+    expression: str | None = Field(
+        None, description="A regular expression of RE2 whose named groups are the columns, of expression."
+    )
+    options: dict[str, str] = Field({}, description="Options of a codec, as schema.file, or of a class.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "ParserDefinition":
+        has_columns = self.type in _WITH_COLUMNS
+        if has_columns != bool(self.columns):
+            raise ValueError(f"columns: {self.type} {'needs some' if has_columns else 'has its own'}")
+        of = {"delimiter": DELIMITED, "quote": DELIMITED, "expression": EXPRESSION}
+        for name, kind in of.items():
+            if getattr(self, name) is not None and self.type != kind:
+                raise ValueError(f"{name}: {self.type} has none")
+        for name, kind in (("delimiter", DELIMITED), ("expression", EXPRESSION)):
+            if getattr(self, name) is None and self.type == kind:
+                raise ValueError(f"{name}: {kind} needs one")
+        if self.quote is not None and len(self.delimiter or "") != 1:
+            raise ValueError("delimiter: with quotes it is one character")
+        if has_columns and self.options:
+            raise ValueError(f"options: {self.type} has none")
+        if self.type != JSON and (other := next((n for n, each in self.columns.items() if each.path), None)):
+            raise ValueError(f"columns.{other}.path: only json has paths")
+        parsed_schema(self.open_columns().columns if has_columns else JsonParser([]).columns)
+        return self
+
+    def open_columns(self) -> Parser:
+        """Return a parser whose columns the file has.
+
+        Raises:
+            ValueError: the columns or the expression are wrong.
+        """
+        columns = [self._column(name, each) for name, each in self.columns.items()]
+        match self.type:
+            case "json":
+                return JsonParser(columns)
+            case "delimited":
+                return DelimitedParser(columns, self.delimiter or "", self.quote)
+            case _:
+                return ExpressionParser(columns, self.expression or "")
+
+    def open(self, codec_of: CodecOf, source: str) -> Parser:
+        """Return the parser.
+
+        Args:
+            codec_of: returns a codec of the table's values.
+            source: of the definition, for messages.
+
+        Raises:
+            ConfigurationError: the class, the codec or an option is wrong.
+            CorruptData, StoreUnavailable, AccessDenied: from the schemas.
+        """
+        if self.type in _WITH_COLUMNS:
+            return self.open_columns()
+        if self.type in _CODECS:
+            return DecodedParser(codec_of(",".join([self.type, *(f"{k}={v}" for k, v in self.options.items())])))
+        # mypy rejects an abstract class here; the loaded one is concrete, and its constructor is documented.
+        found: type[Parser] = load_class(self.type, Parser, source)  # type: ignore[type-abstract]
+        try:
+            return found(dict(self.options))  # type: ignore[call-arg]
+        except TieredStorageError:
+            raise
+        except Exception as error:  # the class is the user's code
+            raise ConfigurationError(source, [f"{self.type}: {type(error).__name__}: {error}"]) from error
+
+    @property
+    def has_plain_codec(self) -> bool:
+        """Whether the type is a codec without a schema, which is the same for every topic."""
+        return self.type in PLAIN
+
+    @property
+    def needs_one_topic(self) -> bool:
+        """Whether the columns are those of one topic's schema."""
+        return self.type in _CODECS and not self.has_plain_codec
+
+    def identity(self, parser: Parser) -> str:
+        """Return a text that is equal for parsers that make equal rows of equal records.
+
+        Args:
+            parser: as it was opened.
+        """
+        fields: Mapping[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
+        columns = [[field.name, str(field.type)] for field in parser.columns]
+        text = json.dumps([_VERSION, fields, columns], sort_keys=True)
+        return f"{self.type}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    @staticmethod
+    def _column(name: str, given: ColumnDefinition) -> Column:
+        try:
+            return make_column(name, given.type, given.path, required=given.required, unit=given.unit)
+        except ValueError as error:
+            raise ValueError(f"columns.{name}: {error}") from error

@@ -1,0 +1,71 @@
+"""The columns of a parsed table: the position and the digest of each row's record, then those of the parser."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from ts_tables.files.digest import RAW_DIGEST, raw_digests
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, POSITION_TYPES, REFUSED_SCHEMA, TOPIC_ID
+from ts_tables.parsers.contract import Parsed, ordinals_of
+
+TOPIC: Final = "_topic"
+TIMESTAMP: Final = "_timestamp"
+_OWN: Final = {
+    TOPIC: pa.string(),
+    **POSITION_TYPES,
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    RAW_DIGEST: pa.binary(),
+}
+OWN_NAMES: Final = tuple(_OWN)
+PARSED_REQUIRED: Final = (TOPIC, PARTITION, OFFSET, ORDINAL, RAW_DIGEST)  # never NULL
+_SOURCES: Final = {TOPIC: "topic", TIMESTAMP: "timestamp"}  # other names are those of a raw table
+
+
+def parsed_schema(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of a table.
+
+    Args:
+        columns: of its parser.
+
+    Raises:
+        ValueError: a column has the name of another one, without regard to case, as engines of SQL compare names.
+    """
+    names = [name.lower() for name in (*OWN_NAMES, *columns.names)]
+    if twice := next((name for name in columns.names if names.count(name.lower()) > 1), None):
+        raise ValueError(f"column {twice}: the table has another one of this name")
+    return pa.schema([*_OWN.items(), *columns])
+
+
+def topic_column(schema: pa.Schema) -> str:
+    """Return the name of the column of the topic, of a raw or a parsed table."""
+    return TOPIC if TOPIC in schema.names else "topic"
+
+
+def parsed_rows(records: pa.RecordBatch, parsed: Parsed) -> pa.RecordBatch:
+    """Return the rows of a parsed table.
+
+    Args:
+        records: with the columns of a raw table.
+        parsed: what the parser made of them.
+    """
+    of_rows = records.select([_SOURCES.get(name, name) for name in (TOPIC, TOPIC_ID, PARTITION, OFFSET, TIMESTAMP)])
+    found = dict(
+        zip((TOPIC, TOPIC_ID, PARTITION, OFFSET, TIMESTAMP), of_rows.take(parsed.records).columns, strict=True)
+    )
+    found[ORDINAL] = ordinals_of(parsed.records)
+    found[RAW_DIGEST] = raw_digests(records).take(parsed.records)
+    columns = [*(found[name] for name in OWN_NAMES), *parsed.rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_OWN.items(), *parsed.rows.schema]))
+
+
+def refused_rows(records: pa.RecordBatch, parsed: Parsed, parser: str) -> pa.RecordBatch:
+    """Return the rows of a table of refused records.
+
+    Args:
+        records: with the columns of a raw table.
+        parsed: what the parser made of them.
+        parser: its name.
+    """
+    rows = records.take(parsed.refused)
+    parsers = pa.repeat(pa.scalar(parser, pa.string()), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, parsed.reasons, parsers], schema=REFUSED_SCHEMA)
