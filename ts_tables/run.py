@@ -1,19 +1,25 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
 
 from ts_common.errors import OperatorError
 from ts_tables.claims.state import Kept, TableState, decode_state
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
+from ts_tables.files.parsed_columns import OWN_NAMES, parsed_schema
 from ts_tables.files.reading import TableFile
 from ts_tables.parsers.contract import Parser
+from ts_tables.parsers.inference import FoundColumn
 from ts_tables.planning.plan import TablePlan, TakenBack, left_of
 from ts_tables.planning.work import Work
 from ts_tables.targets import Added, Arranged, HeadMoved, OpenedTable, Target
 from ts_tables.tasks import MergeTask, Output, ParseTask, TakenBackTask, Task, TaskResult, WriteTask
+
+MOST_FOUND: Final = 1_000  # columns that a parser finds in values
 
 Engine = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]  # runs tasks; returns their results in their order
 
@@ -73,6 +79,10 @@ class Parsing:
     name: str
     refused: Target
 
+    def with_columns(self, found: Sequence[FoundColumn]) -> "Parsing":
+        """Return it with columns that were found in values."""
+        return replace(self, parser=self.parser.with_columns(found))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
@@ -81,12 +91,10 @@ class _Side:
     Attributes:
         target: of it.
         opened: as the plan found it.
-        files: returns those of a result that it gets.
     """
 
     target: Target
     opened: OpenedTable
-    files: Callable[[TaskResult], Sequence[Mapping[str, Any]]]
 
 
 def run_once(
@@ -115,18 +123,20 @@ def run_once(
         opened: OpenedTable = target.open()
         _check_parser(opened.state, parsing)
         plan = plans.plan(opened.state)
-        sides = [_Side(target, opened, lambda result: result.files)]
+        sides = [_Side(target, opened)]
+        current = parsing
         if parsing is not None:
             refused: OpenedTable = parsing.refused.open()
             _check_parser(refused.state, parsing)
             if refused.state.claims != opened.state.claims:
-                _catch_up(parsing, plans, engine, summary)
+                refused = _catch_up(parsing, plans, engine, summary)
             else:
-                sides.insert(0, _Side(parsing.refused, refused, lambda result: result.refused_files))
+                sides.insert(0, _Side(parsing.refused, refused))
+            current = parsing.with_columns(refused.state.columns)  # those of the table, or of what it gets next
         summary.waits, summary.lag = plan.waits, dict(plan.lag)
         if plan.is_empty and not any(side.opened.is_due for side in sides):
             break
-        _commit(sides, plan, engine, summary, parsing)
+        _commit(sides, plan, engine, summary, current)
         if not plan.has_more:
             break
     return summary
@@ -147,19 +157,17 @@ def _check_parser(state: TableState, parsing: Parsing | None) -> None:
         )
 
 
-def _catch_up(parsing: Parsing, plans: Plans, engine: Engine, summary: RunSummary) -> None:
-    """Add to the table of refused records alone what the archive has for it.
+def _catch_up(parsing: Parsing, plans: Plans, engine: Engine, summary: RunSummary) -> OpenedTable:
+    """Add to the table of refused records alone what the archive has for it; return it as it is then.
 
     An earlier run ended between its two commits. The plan of the table was made before, so it has no more than that.
     """
     while True:
         opened: OpenedTable = parsing.refused.open()
         plan = plans.plan(opened.state)
-        if not plan.is_empty:
-            side = _Side(parsing.refused, opened, lambda result: result.refused_files)
-            _commit([side], plan, engine, summary, parsing)
-        if not plan.has_more:
-            break
+        if plan.is_empty:
+            return opened
+        _commit([_Side(parsing.refused, opened)], plan, engine, summary, parsing.with_columns(opened.state.columns))
 
 
 def _commit(
@@ -173,24 +181,24 @@ def _commit(
     identity = token_hex(8)
     for side in sides:
         side.opened.begin(identity)
-    unsent = [*sides]
+    unsent = [side.target for side in sides]
     try:
         for change in _changes(sides, plan, identity, engine, parsing):
             side = change.side
-            unsent.remove(side)
+            unsent.remove(side.target)
             try:
                 summary.conflicts += side.target.commit(side.opened, identity, change.state, change.added)
             except HeadMoved:
                 summary.conflicts += 1
-                unsent.append(side)  # what was sent was refused
+                unsent.append(side.target)  # what was sent was refused
                 raise
             _count(summary, change, is_refused=parsing is not None and side.target is parsing.refused)
             summary.removed += side.target.clean()
     except (
         BaseException
     ):  # after OutcomeUnknown it can still land: a later run removes its files, or finds them committed
-        for side in unsent:
-            side.target.clean(unsent=identity)
+        for target in unsent:
+            target.clean(unsent=identity)
         raise
     summary.commits += 1
 
@@ -216,8 +224,9 @@ def _changes(
     sides: Sequence[_Side], plan: TablePlan, identity: str, engine: Engine, parsing: Parsing | None
 ) -> list[_Change]:
     """Read what a plan adds, write the files of all sides, and return what each one's commit adds."""
+    read, sides, parsing = _read(sides, plan, identity, engine, parsing)
     affected = [_affected(side.opened, plan) for side in sides]
-    tasks = [_reading(work, number, identity, sides, parsing) for number, work in enumerate(plan.work)]
+    tasks: list[Task] = []
     for side, some in zip(sides, affected, strict=True):
         opened = side.opened
         tasks += [
@@ -228,14 +237,14 @@ def _changes(
                 opened.layout,
                 opened.files(identity, number, left_of(opened.covered(file), () if plan.keeps else entries)),
             )
-            for number, (file, entries) in enumerate(some, len(tasks))
+            for number, (file, entries) in enumerate(some, len(plan.work) + len(tasks))
         ]
-    results = _results(engine, tasks)
-    read, left = results[: len(plan.work)], results[len(plan.work) :]
-    changes, number = [], len(tasks)
+    left = _results(engine, tasks)
+    changes, number = [], len(plan.work) + len(tasks)
     for side, some in zip(sides, affected, strict=True):
         again, left = left[: len(some)], left[len(some) :]
-        files = [each for result in read for each in side.files(result)]
+        is_refused = parsing is not None and side.target is parsing.refused
+        files = [each for result in read for each in (result.refused_files if is_refused else result.files)]
         files += [each for result in again for each in result.files]
         replaced = () if plan.keeps else [file.path for file, _ in some]
         arranged = side.opened.arrange(files, replaced)
@@ -248,10 +257,46 @@ def _changes(
             valid_through=_valid_through(read),
             held=arranged.held,
         )
-        state = replace(_keeping(plan, some, again), parser=side.opened.state.parser)
+        columns = () if parsing is None else tuple(parsing.parser.found)
+        state = replace(_keeping(plan, some, again), parser=side.opened.state.parser, columns=columns)
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
         changes.append(_Change(side, added, state, read))
     return changes
+
+
+def _read(
+    sides: Sequence[_Side], plan: TablePlan, identity: str, engine: Engine, parsing: Parsing | None
+) -> tuple[Sequence[TaskResult], Sequence[_Side], Parsing | None]:
+    """Read what a plan adds, and return the results of its parts, with all columns that were found in values.
+
+    A part with a member that has no column writes nothing, and is read again when it has one.
+
+    Raises:
+        OperatorError: the values have too many members.
+    """
+    results: dict[int, TaskResult] = {}
+    while True:
+        if parsing is not None and parsing.parser.found:
+            schema = parsed_schema(parsing.parser.columns)
+            sides = [each if each.target is parsing.refused else _extended(each, schema) for each in sides]
+        left = [number for number in range(len(plan.work)) if number not in results]
+        found = _results(engine, [_reading(plan.work[at], at, identity, sides, parsing) for at in left])
+        results |= {at: result for at, result in zip(left, found, strict=True) if not result.unknown}
+        if len(results) == len(plan.work):
+            return [results[at] for at in range(len(plan.work))], sides, parsing
+        if parsing is None:
+            raise AssertionError("a table without a parser has no members")
+        members = [member for result in found for member in result.unknown]
+        parsing = replace(parsing, parser=parsing.parser.grown(members, OWN_NAMES))
+        if len(parsing.parser.found) > MOST_FOUND:
+            raise OperatorError(
+                f"the values have more than {MOST_FOUND} members: declare columns, and one of type json for the rest, "
+                "in a table of another name"
+            )
+
+
+def _extended(side: _Side, schema: pa.Schema) -> _Side:
+    return replace(side, opened=side.opened.extended(schema))
 
 
 def _reading(work: Work, number: int, identity: str, sides: Sequence[_Side], parsing: Parsing | None) -> Task:

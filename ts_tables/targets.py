@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from ts_common.errors import OperatorError, StaleStateError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
@@ -98,6 +100,14 @@ class OpenedTable(Protocol):
 
     def begin(self, plan: str) -> None:
         """Note a plan before its first file."""
+        ...
+
+    def extended(self, schema: pa.Schema) -> "OpenedTable":
+        """Return the table with further columns at the end, of simple types; its next commit adds them.
+
+        Args:
+            schema: all columns.
+        """
         ...
 
     @property

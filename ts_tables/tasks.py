@@ -20,6 +20,7 @@ from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
 from ts_tables.parsers.contract import Parser, check
+from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
 
@@ -50,6 +51,7 @@ class TaskResult:
         found: for each entry of a `TakenBackTask`, the sums of its rows by the number of their block.
         refused_files: of records that a parser refused, as `files`.
         refused: their number.
+        unknown: members of the values without a column; then there are no files.
     """
 
     partition: str
@@ -59,6 +61,7 @@ class TaskResult:
     found: tuple[Mapping[int, DigestSum], ...] = ()
     refused_files: tuple[Mapping[str, Any], ...] = ()
     refused: int = 0
+    unknown: tuple[Member, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,18 @@ class ParseTask:
         columns = RawColumns(self.work.partition, self.work.topic_id)
         rows, refused_records = _Writing(self.rows), _Writing(self.refused)
         count, refused, last = 0, 0, None
+        unknown: dict[Member, None] = {}
         try:
             for batch in self.work.rows(shared_store(split.location, split.connection), READ, RecycledMemory()):
                 records = columns.complete(batch)
                 parsed = self.parser.parse(records)
                 check(self.parser, parsed, records.num_rows)
-                if rows.writer and parsed.rows.num_rows:
+                unknown.update(dict.fromkeys(parsed.unknown))
+                if unknown:  # nothing is written, but further ones are found
+                    rows.abort()
+                    refused_records.abort()
+                    continue
+                if rows.writer and len(parsed.records):
                     rows.writer.add(parsed_rows(records, parsed))
                 if refused_records.writer and len(parsed.refused):
                     refused_records.writer.add(refused_rows(records, parsed, self.name))
@@ -164,6 +173,8 @@ class ParseTask:
             rows.abort()
             refused_records.abort()
             raise
+        if unknown:
+            return TaskResult(split.ranges[0].copies[0].keys.prefix, (), 0, None, unknown=tuple(unknown))
         return TaskResult(
             split.ranges[0].copies[0].keys.prefix,
             files,
@@ -202,7 +213,7 @@ class TakenBackTask:
         found: list[dict[int, DigestSum]] = [{} for _ in self.taken_back]
 
         def staying() -> Iterator[pa.RecordBatch]:
-            for batch in self.file.rows(self.layout.schema):
+            for batch in self.file.rows(self.layout.schema, optional=self.layout.optional):
                 is_taken = pa.array(np.zeros(batch.num_rows, bool))
                 for at, each in enumerate(self.taken_back):
                     is_one = _is_of(batch, each)
@@ -231,7 +242,9 @@ class MergeTask:
 
     def __call__(self) -> TaskResult:
         """Read the files, and write their rows; raise as `TakenBackTask`."""
-        all_rows = (batch for each in self.sources for batch in each.rows(self.layout.schema))
+        all_rows = (
+            batch for each in self.sources for batch in each.rows(self.layout.schema, optional=self.layout.optional)
+        )
         rows, written = _written_again(self.layout, self.files, all_rows)
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None)
 
@@ -252,6 +265,7 @@ class _Writing:
     def abort(self) -> None:
         if self.writer is not None:
             self.writer.abort()
+            self.writer = None
 
 
 def _written_again(

@@ -1,7 +1,7 @@
 """Parsed tables: each record is a row, its rows, or a refused record, whatever ends a run."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,7 +73,12 @@ class Made:
 
     def put(self, start: int, end: int, partition: int = 0, epoch: int = 0) -> None:
         """Archive a segment."""
-        records = [record(at - start, b"k", value_of(at), timestamp_delta=at - start) for at in range(start, end)]
+        self.put_values(start, [value_of(offset) for offset in range(start, end)], partition, epoch)
+
+    def put_values(self, start: int, values: Sequence[bytes | None], partition: int = 0, epoch: int = 0) -> None:
+        """Archive a segment of these values."""
+        end = start + len(values)
+        records = [record(at, b"k", value, timestamp_delta=at) for at, value in enumerate(values)]
         data = batch(start, records, epoch=epoch, base_timestamp=start, max_timestamp=end - 1)
         self.archive.put_segment("t", start, data, partition=partition, variant=bool(epoch))
         epochs = ((0, 0), (epoch, start)) if epoch else ((0, 0),)
@@ -272,3 +277,87 @@ def test_a_drop_removes_both_tables(made: Made) -> None:
     assert made.tables.create(NAME)
     made.tables.run(NAME)
     made.check(p0=40)
+
+
+def json_of(*values: Any) -> list[bytes | None]:
+    """Return values in JSON."""
+    return [json.dumps(value).encode() for value in values]
+
+
+INFERRED = {"type": "json", "columns": {"id": "long"}, "infer": True}
+
+
+def test_columns_are_found_in_values(made: Made) -> None:
+    """In the commit of their first rows; former rows have NULL there, and no value changes its type."""
+    made.more = {"parser": INFERRED}
+    made.put_values(0, json_of({"id": 0, "a": "x"}, {"id": 1, "b": 1}))
+    made.put_values(0, json_of({"id": 10, "c": True}), partition=1)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_values(2, json_of({"id": 2, "a": 7, "b": 2.5}, {"id": 3, "d": {"e": [1]}}, {"id": "x"}))
+    summary = made.tables.run(NAME)
+    assert (summary.records, summary.refused) == (2, 1)
+    query = "select id, a, b, c, a_long, b_double, d from {} order by id"
+    assert made.select(query) == [
+        (0, "x", None, None, None, None, None),
+        (1, None, 1, None, None, None, None),
+        (2, None, None, None, 7, 2.5, None),
+        (3, None, None, None, None, None, '{"e":[1]}'),
+        (10, None, None, True, None, None, None),
+    ]
+    assert made.tables.verify(NAME).differences == ()
+    if made.format == "iceberg":
+        table = open_catalog(CATALOG, made.catalog).load_table(NAME)
+        assert sorted(table.scan().to_arrow()["d"].to_pylist(), key=str) == [None] * 4 + ['{"e":[1]}']
+        assert len(table.snapshots()) == 3  # the state of the new table, and two runs
+    made.put_values(5, json_of({"id": 5, "a": "z"}))
+    assert made.tables.run(NAME).records == 1
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_columns_are_those_of_the_run_that_ended(made: Made, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """The refused records are committed with the columns, so the next run refuses the same ones."""
+    made.more = {"parser": {**INFERRED, "on_type": "quarantine"}}
+    made.put_values(0, json_of({"id": 0, "a": 1}, {"id": 1, "a": "x"}))
+    made.tables.create(NAME)
+    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
+    commit, count = kind.commit, iter(range(10))
+
+    def killed(*arguments: Any) -> Any:
+        if next(count) == at:
+            raise Killed
+        return commit(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "commit", killed)
+        with pytest.raises(Killed):
+            made.tables.run(NAME)
+    made.put_values(2, json_of({"id": 2, "a": 5}))
+    made.tables.run(NAME)
+    assert made.select("select id, a from {} order by id") == [(0, 1), (2, 5)]
+    assert made.select("select _offset, _reason from {}", "_quarantine") == [(1, "a: 'x' is no long")]
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_files_with_fewer_columns_are_written_again(made: Made) -> None:
+    """After an election, by a table that has got columns since."""
+    made.more = {"parser": INFERRED, "on_taken_back": "delete"}
+    made.put_values(0, json_of(*({"id": number, "a": "x"} for number in range(20))))
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_values(20, json_of(*({"id": number, "b": "x"} for number in range(20, 40))))
+    made.tables.run(NAME)
+    made.put_values(10, json_of({"id": 10, "c": 1}), epoch=2)
+    made.tables.run(NAME)
+    assert made.select("select count(*), count(a), count(c) from {}") == [(11, 10, 1)]
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_values_of_too_many_members_end_the_run(made: Made) -> None:
+    """Nothing is committed; the message names the way out."""
+    made.more = {"parser": INFERRED}
+    made.put_values(0, json_of({f"m{number}": 1 for number in range(1001)}))
+    made.tables.create(NAME)
+    with pytest.raises(OperatorError, match="more than 1000 members: declare columns"):
+        made.tables.run(NAME)
+    assert made.files() == made.files("_quarantine") == []

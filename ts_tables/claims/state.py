@@ -16,6 +16,7 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
 - `lost`: offsets below the start of the log when the table reached them.
 
 A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
+`columns` are those that the parser found in values: name, member and kind.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
@@ -39,6 +40,7 @@ from ts_common.json_objects import (
     whole_number,
 )
 from ts_common.model import is_topic_name
+from ts_tables.parsers.inference import KINDS, FoundColumn
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
@@ -153,16 +155,18 @@ class TableState:
         read_committed: the isolation level of all claims.
         topics: by name, the incarnations that were claimed, in their order.
         parser: identifies what made the rows of the records; None of a raw table.
+        columns: that the parser found in values, of the table and, as a plan of it, of that of its refused records.
     """
 
     cluster: str
     read_committed: bool
     topics: Mapping[str, tuple[IncarnationState, ...]] = field(default_factory=dict)
     parser: str | None = None
+    columns: tuple[FoundColumn, ...] = ()
 
     @property
     def claims(self) -> "TableState":
-        """The state without rows that an election removed and that stay: what two tables of one plan share."""
+        """The state without columns, and without rows that an election removed and that stay."""
         topics = {
             name: tuple(
                 replace(each, partitions={n: replace(one, kept=()) for n, one in each.partitions.items()})
@@ -170,7 +174,7 @@ class TableState:
             )
             for name, incarnations in self.topics.items()
         }
-        return replace(self, topics=topics)
+        return replace(self, topics=topics, columns=())
 
     def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
         """Return the claims of an incarnation; None without any."""
@@ -209,8 +213,12 @@ class TableState:
             for name, incarnations in sorted(self.topics.items())
         }
         isolation = "read_committed" if self.read_committed else "read_uncommitted"
-        found = {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
-        return found if self.parser is None else {**found, "parser": self.parser}
+        found: dict[str, Any] = {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
+        if self.parser is not None:
+            found["parser"] = self.parser
+        if self.columns:
+            found["columns"] = [list(column) for column in self.columns]
+        return found
 
 
 def decode_state(data: bytes, what: str) -> TableState:
@@ -239,7 +247,8 @@ def decode_state(data: bytes, what: str) -> TableState:
             if len({*directories}) < len(directories):
                 raise ValueError(f"topic {name} has an incarnation twice")
         parser = None if fields.get("parser") is None else text(fields["parser"])
-        return TableState(text(fields["cluster"]), isolation == "read_committed", topics, parser)
+        columns = tuple(_column(each) for each in rows(fields.get("columns", [])))
+        return TableState(text(fields["cluster"]), isolation == "read_committed", topics, parser, columns)
 
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -274,6 +283,13 @@ def _incarnation(fields: Any) -> IncarnationState:
             raise ValueError(f"{number!r} is not the number of a partition")
         found[whole_number(int(number), 0, MAX_INT32)] = _partition(partition)
     return IncarnationState(directory, topic_id, found)
+
+
+def _column(fields: Any) -> FoundColumn:
+    name, member, kind = (text(each) for each in rows(fields))
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is no kind of a column")
+    return FoundColumn(name, member, kind)
 
 
 def _partition(fields: Any) -> PartitionState:

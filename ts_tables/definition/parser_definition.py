@@ -18,7 +18,7 @@ from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.decoded import DecodedParser
 from ts_tables.parsers.delimited import DelimitedParser
 from ts_tables.parsers.expression import ExpressionParser
-from ts_tables.parsers.json_values import JsonParser
+from ts_tables.parsers.json_values import JsonParser, OnType
 
 JSON, DELIMITED, EXPRESSION = "json", "delimited", "expression"
 _WITH_COLUMNS: Final = (JSON, DELIMITED, EXPRESSION)
@@ -85,6 +85,12 @@ class ParserDefinition(BaseModel):
         description="json, delimited, expression, a codec of values as in docs/schemas.md, or a class module:Class."
     )
     columns: _Columns = Field({}, description="Names and types of the columns, of json, delimited and expression.")
+    infer: bool = Field(False, description="Of json: whether members without a column get one when they are found.")
+    on_type: OnType = Field(
+        OnType.COLUMN,
+        description="Of infer: whether a value of another type than its member had first gets a column of its own, or "
+        "its record is refused.",
+    )
     delimiter: Annotated[str, Field(min_length=1, max_length=16)] | None = Field(
         None, description="Between the fields of a line, of delimited."
     )
@@ -99,7 +105,11 @@ class ParserDefinition(BaseModel):
     @model_validator(mode="after")
     def _is_whole(self) -> "ParserDefinition":
         has_columns = self.type in _WITH_COLUMNS
-        if has_columns != bool(self.columns):
+        if (self.infer or self.on_type is not OnType.COLUMN) and self.type != JSON:
+            raise ValueError(f"infer, on_type: {self.type} has none")
+        if self.on_type is not OnType.COLUMN and not self.infer:
+            raise ValueError("on_type: it is for infer: true")
+        if has_columns != bool(self.columns) and not self.infer:
             raise ValueError(f"columns: {self.type} {'needs some' if has_columns else 'has its own'}")
         of = {"delimiter": DELIMITED, "quote": DELIMITED, "expression": EXPRESSION}
         for name, kind in of.items():
@@ -126,7 +136,7 @@ class ParserDefinition(BaseModel):
         columns = [self._column(name, each) for name, each in self.columns.items()]
         match self.type:
             case "json":
-                return JsonParser(columns)
+                return JsonParser(columns, infers=self.infer, on_type=self.on_type)
             case "delimited":
                 return DelimitedParser(columns, self.delimiter or "", self.quote)
             case _:
@@ -173,7 +183,7 @@ class ParserDefinition(BaseModel):
             parser: as it was opened.
         """
         fields: Mapping[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
-        columns = [[field.name, str(field.type)] for field in parser.columns]
+        columns = [[field.name, str(field.type)] for field in parser.with_columns(()).columns]
         text = json.dumps([_VERSION, fields, columns], sort_keys=True)
         return f"{self.type}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

@@ -57,7 +57,7 @@ def _known_columns(parser: ParserDefinition | None) -> pa.Schema | None:
     """Return the columns of a table, if the file has them: of a raw table, or of a parser with columns."""
     if parser is None:
         return RAW_SCHEMA
-    return parsed_schema(parser.open_columns().columns) if parser.columns else None
+    return parsed_schema(parser.open_columns().columns) if parser.columns or parser.infer else None
 
 
 def _check_terms(terms: Sequence[str], schema: pa.Schema) -> None:

@@ -1,6 +1,6 @@
 """How the rows of a table are laid out in files, and what describes a complete file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import BinaryIO, Final
 
@@ -30,6 +30,7 @@ class Layout:
         target_bytes: a file is closed at this size.
         compression: codec of Parquet, or of a whole file of JSON lines.
         format: of the files.
+        optional: names of columns that former files lack; their rows have NULL there.
     """
 
     schema: pa.Schema
@@ -38,6 +39,16 @@ class Layout:
     target_bytes: int = TARGET_BYTES
     compression: str = "zstd"
     format: FileFormat = FileFormat.PARQUET
+    optional: frozenset[str] = frozenset()
+
+    def extended(self, schema: pa.Schema) -> "Layout":
+        """Return the layout with further columns, which former files lack.
+
+        Args:
+            schema: all columns.
+        """
+        optional = {*schema.names} - {*self.schema.names}
+        return replace(self, schema=schema, optional=self.optional | optional)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The columns of a parsed table: the position and the digest of each row's record, then those of the parser."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -7,6 +8,7 @@ import pyarrow as pa
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, POSITION_TYPES, REFUSED_SCHEMA, TOPIC_ID
 from ts_tables.parsers.contract import Parsed, ordinals_of
+from ts_tables.parsers.inference import KINDS, FoundColumn
 
 TOPIC: Final = "_topic"
 TIMESTAMP: Final = "_timestamp"
@@ -34,6 +36,18 @@ def parsed_schema(columns: pa.Schema) -> pa.Schema:
     if twice := next((name for name in columns.names if names.count(name.lower()) > 1), None):
         raise ValueError(f"column {twice}: the table has another one of this name")
     return pa.schema([*_OWN.items(), *columns])
+
+
+def with_found(schema: pa.Schema, found: Sequence[FoundColumn]) -> pa.Schema:
+    """Return the columns of a table with those that a parser found; a table of refused records has none of them.
+
+    Args:
+        schema: without them.
+        found: in the values.
+    """
+    if RAW_DIGEST not in schema.names:
+        return schema
+    return pa.schema([*schema, *((column.name, KINDS[column.kind]) for column in found)])
 
 
 def topic_column(schema: pa.Schema) -> str:

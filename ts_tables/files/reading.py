@@ -1,6 +1,6 @@
 """The rows of a table's file, whatever its format is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -34,12 +34,15 @@ class TableFile:
     compression: str = "none"
     is_local: bool = False
 
-    def rows(self, expected: pa.Schema, columns: tuple[str, ...] | None = None) -> Iterator[pa.RecordBatch]:
+    def rows(
+        self, expected: pa.Schema, columns: tuple[str, ...] | None = None, optional: frozenset[str] = frozenset()
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 
         Args:
             expected: columns that it must have; with the ids of Parquet's fields, if the table format has such.
             columns: the names of those that are read; None for all.
+            optional: columns that it may lack: its rows have NULL there.
 
         Raises:
             CorruptData: it has another format, or lacks a column.
@@ -51,14 +54,24 @@ class TableFile:
                     rows = json_rows(stream, self.compression, RAW_SCHEMA, self.path)
                     yield from rows if columns is None else (each.select(columns) for each in rows)
                     return
-                _check_columns(parquet_schema(stream), expected, self.path)
-                yield from parquet_rows(stream, _ROWS, None if columns is None else list(columns))
+                found = parquet_schema(stream)
+                lacking = [field for field in expected if field.name in optional and field.name not in found.names]
+                _check_columns(found, pa.schema([field for field in expected if field not in lacking]), self.path)
+                for rows in parquet_rows(stream, _ROWS, None if columns is None else list(columns)):
+                    yield _with_nulls(rows, lacking)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise CorruptData(f"{self.path}: {error}") from error
         except OSError as error:
             if self.is_local:
                 raise CorruptData(f"{self.path}: {error}") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
+
+
+def _with_nulls(rows: pa.RecordBatch, lacking: Sequence[pa.Field]) -> pa.RecordBatch:
+    """Return rows with columns of NULL."""
+    for field in lacking:
+        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _check_columns(found: pa.Schema, expected: pa.Schema, path: str) -> None:

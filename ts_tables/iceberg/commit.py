@@ -6,44 +6,23 @@ proxy or an SDK that repeats the request turns that into a conflict. If the head
 committed: the plan is out of date, and its files are removed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from ts_common.errors import OutcomeUnknown
 from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, check, read_head
-from ts_tables.iceberg.transaction import stage
+from ts_tables.iceberg.transaction import Change, OtherColumns, stage
 from ts_tables.targets import HeadMoved
 
 _TRIES: Final = 5
 
 log = structlog.get_logger("ts_tables")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a commit changes.
-
-    Attributes:
-        added: data files.
-        removed: data files whose rows `added` has as far as they stay.
-        summary: properties of the snapshot.
-        plan: its id.
-        main: the snapshot of `main` when it was planned; it counts if files are removed.
-    """
-
-    added: Sequence[DataFile]
-    removed: Sequence[DataFile]
-    summary: Mapping[str, str]
-    plan: str
-    main: int | None = None
 
 
 def commit(
@@ -87,7 +66,12 @@ def commit(
             main = table.metadata.current_snapshot_id
             if (change.removed or keeps_main) and main != change.main:
                 raise HeadMoved(f"{label}: others have written it since this change was planned; run it again")
-            staged = stage(table, change.added, change.removed, change.summary, head, change.plan)
+            try:
+                staged = stage(table, change, head)
+            except OtherColumns as error:
+                raise HeadMoved(
+                    f"{label}: others have added columns since this change was planned; run it again"
+                ) from error
         tried.add(staged.snapshot_id)
         try:
             catalog.commit_table(table, staged.requirements, staged.updates)

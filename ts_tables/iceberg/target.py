@@ -1,11 +1,12 @@
 """An Iceberg table as the target of runs: where its state is read, its files written, and its commits made."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from secrets import token_hex
 from typing import Any, Final
 
+import pyarrow as pa
 import structlog
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
@@ -14,15 +15,16 @@ from pyiceberg.table import Table
 from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
+from ts_tables.files.parsed_columns import with_found
 from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import check_layout, create_table, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
-from ts_tables.iceberg.commit import Change, commit, load
+from ts_tables.iceberg.commit import commit, load
 from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, Finding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
-from ts_tables.iceberg.transaction import HEAD
+from ts_tables.iceberg.transaction import HEAD, Change
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
 from ts_tables.targets import Added, Arranged, FilesLeft, TableContents
@@ -126,6 +128,12 @@ class Opened:
     def _readable(self, files: Sequence[DataFile]) -> list[TableFile]:
         properties = dict(self.table.io.properties)
         return [TableFile(each.file_path, ExistingFile(properties, each.file_path)) for each in files]
+
+    def extended(self, schema: pa.Schema) -> "Opened":
+        """Return the table with further columns at the end, of simple types; its next commit adds them."""
+        describer = self.describer.extended(schema, self.table.metadata.last_column_id)
+        layout = self.layout.extended(describer.arrow_schema)
+        return replace(self, layout=layout, describer=describer)
 
     def begin(self, plan: str) -> None:
         """Note a plan before its first file."""
@@ -293,7 +301,9 @@ class IcebergTarget:
         if added.late:
             summary[_LATE] = str(added.late)
         removed = [opened.replaceable[path] for path in added.replaced]
-        change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id)
+        known = {field.name for field in opened.table.schema().fields}
+        columns = [field for field in opened.describer.schema.fields if field.name not in known]
+        change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
         return commit(self._catalog, self._name.name, change, opened.head, self._accept)
 
     def clean(self, unsent: str | None = None) -> int:
@@ -310,12 +320,12 @@ class IcebergTarget:
             return 0
 
     def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
-        check_layout(table, self._layout)
+        given = self._layout.extended(with_found(self._layout.schema, state.columns))
+        check_layout(table, given)
         describer = FileDescriber(
             table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)
         )
-        given = self._layout
-        layout = Layout(describer.arrow_schema, given.terms, given.sort, given.target_bytes, given.compression)
+        layout = replace(given, schema=describer.arrow_schema)
         return Opened(state, head, layout, describer, table)
 
     def _accept(self, found: Check) -> None:

@@ -8,7 +8,7 @@ Each change moves the tag `ts-head` to its snapshot, and requires that the tag i
 cannot both land, and the tag keeps its snapshot, with the table's state, from expiry.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.types import NestedField
 
 HEAD: Final = "ts-head"
 
@@ -45,39 +46,62 @@ class Staged:
     requirements: tuple[TableRequirement, ...]
 
 
-def stage(
-    table: Table,
-    added: Iterable[DataFile],
-    removed: Iterable[DataFile],
-    summary: Mapping[str, str],
-    head: int | None,
-    plan: str,
-) -> Staged:
+class OtherColumns(Exception):
+    """New columns would get other ids than those in the files: others have added columns meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit changes.
+
+    Attributes:
+        added: data files of the current schema, with the new columns, and of the current partition spec.
+        removed: data files whose rows `added` has as far as they stay.
+        summary: properties of the snapshot.
+        plan: its id, 16 hexadecimal digits: the names of manifests begin with it, so that they can be removed.
+        main: the snapshot of `main` when it was planned; it counts if files are removed.
+        columns: new ones, of simple types, with the ids that files have for them.
+    """
+
+    added: Sequence[DataFile]
+    removed: Sequence[DataFile]
+    summary: Mapping[str, str]
+    plan: str
+    main: int | None = None
+    columns: Sequence[NestedField] = ()
+
+
+def stage(table: Table, change: Change, head: int | None) -> Staged:
     """Return a change that adds and removes data files; with neither it is a snapshot of its summary.
 
     Manifests are written here; a change that does not land leaves them.
 
     Args:
         table: as it was loaded.
-        added: files of its current schema and partition spec.
-        removed: files of it, whose rows `added` has as far as they stay.
-        summary: properties of the snapshot.
+        change: to stage.
         head: the snapshot that the tag must have; None without a tag.
-        plan: id of the plan, 16 hexadecimal digits: the names of manifests begin with it, so that they can be removed.
 
     Raises:
+        OtherColumns: the ids of new columns are used.
         Exception: what pyiceberg and its file systems raise.
     """
     metadata = table.metadata
-    removed = tuple(removed)
     transaction = Transaction(table)
-    update = transaction.update_snapshot(snapshot_properties=dict(summary))
-    with update.overwrite() if removed else update.fast_append() as change:
-        change.commit_uuid = UUID(hex=plan + token_hex(8))  # an earlier attempt can still land: no name is used twice
-        for each in removed:
-            change.delete_data_file(each)
-        for each in added:
-            change.append_data_file(each)
+    if change.columns:
+        with transaction.update_schema() as schema:
+            for column in change.columns:
+                schema.add_column((column.name,), column.field_type)
+        ids = {field.name: field.field_id for field in transaction.table_metadata.schema().fields}
+        if any(ids[column.name] != column.field_id for column in change.columns):
+            raise OtherColumns
+    update = transaction.update_snapshot(snapshot_properties=dict(change.summary))
+    with update.overwrite() if change.removed else update.fast_append() as files:
+        # An earlier attempt can still land: no name is used twice.
+        files.commit_uuid = UUID(hex=change.plan + token_hex(8))
+        for each in change.removed:
+            files.delete_data_file(each)
+        for each in change.added:
+            files.append_data_file(each)
     main = metadata.refs.get(MAIN_BRANCH)
     # `_stage` keeps one requirement of each type.
     kept = tuple(each for each in transaction._requirements if not isinstance(each, AssertRefSnapshotId))
@@ -91,5 +115,5 @@ def stage(
         AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
         *(AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": at}) for ref, at in asserted.items()),
     )
-    moved = SetSnapshotRefUpdate.model_validate({"ref-name": HEAD, "type": "tag", "snapshot-id": change.snapshot_id})
-    return Staged(change.snapshot_id, (*transaction._updates, moved), requirements)
+    moved = SetSnapshotRefUpdate.model_validate({"ref-name": HEAD, "type": "tag", "snapshot-id": files.snapshot_id})
+    return Staged(files.snapshot_id, (*transaction._updates, moved), requirements)

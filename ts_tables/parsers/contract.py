@@ -5,6 +5,7 @@ dotted path `module:Class`. It is called as `Class(options)` with the options of
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import CorruptData
+from ts_tables.parsers.inference import FoundColumn, Member
 
-RESERVED: Final = "_"  # columns of this project begin with it
 REASON_CHARACTERS: Final = 300
 
 
@@ -28,12 +29,15 @@ class Parsed:
             refused has a row at least.
         refused: int32; the numbers of the records without a row, rising.
         reasons: strings, one for each refused record, in one line.
+        unknown: members of the values without a column, of a parser that finds its columns. If there are some, the
+            rows are not written: the records are parsed again, with `with_columns`.
     """
 
     rows: pa.RecordBatch
     records: pa.Array
     refused: pa.Array
     reasons: pa.Array
+    unknown: tuple[Member, ...] = ()
 
 
 class Parser(ABC):
@@ -41,7 +45,7 @@ class Parser(ABC):
 
     What a parser promises:
 
-    - `columns` is fixed when the parser exists, and no name begins with an underscore.
+    - `columns` is fixed when the parser exists, and has none of the names that the table itself has.
     - Each record is rows, or refused; a record that is dropped is neither, and ends the run. One record may have
       several rows. Their ordinals are 0, 1, ... in the order of `rows`.
     - Equal records have equal rows or equal reasons, in any batch, order and process. So no time, no random number and
@@ -55,6 +59,38 @@ class Parser(ABC):
     @abstractmethod
     def columns(self) -> pa.Schema:
         """The columns of its rows."""
+
+    @property
+    def found(self) -> Sequence[FoundColumn]:
+        """The columns that were found in values; they are the last ones of `columns`."""
+        return ()
+
+    def with_columns(self, found: Sequence[FoundColumn]) -> "Parser":
+        """Return the parser with other columns that were found.
+
+        Args:
+            found: as of `found`; nothing for a parser whose columns never change.
+
+        Raises:
+            CorruptData: the parser finds no columns, and there are some.
+        """
+        if found:
+            raise CorruptData(f"parser {type(self).__name__} finds no columns, and the table has {len(found)} of such")
+        return self
+
+    def grown(self, members: Sequence[Member], others: Sequence[str]) -> "Parser":
+        """Return the parser with columns of members that have none.
+
+        Args:
+            members: as of `Parsed.unknown`.
+            others: names that columns cannot have.
+
+        Raises:
+            CorruptData: the parser finds no columns.
+        """
+        del others
+        names = ", ".join(member.name for member in members)
+        raise CorruptData(f"parser {type(self).__name__} finds no columns, and returned members without one: {names}")
 
     @abstractmethod
     def parse(self, records: pa.RecordBatch) -> Parsed:
@@ -85,7 +121,10 @@ def check(parser: Parser, parsed: Parsed, count: int) -> None:
     name = type(parser).__name__
     if not parsed.rows.schema.equals(parser.columns):
         raise CorruptData(f"parser {name}: rows have the columns {parsed.rows.schema.names}; expected `columns`")
-    sizes = (parsed.rows.num_rows, len(parsed.refused))
+    count_rows = (
+        parsed.rows.num_rows if parser.columns.names else len(parsed.records)
+    )  # a batch without columns has no number
+    sizes = (count_rows, len(parsed.refused))
     if sizes != (len(parsed.records), len(parsed.reasons)) or parsed.reasons.null_count:
         raise CorruptData(f"parser {name}: each row has one record, and each refused record one reason")
     records, refused = _numbers(parsed.records), _numbers(parsed.refused)

@@ -11,7 +11,7 @@ from ts_common.schemas.limits import MAX_JSON_BYTES
 
 # A float has each number of 15 digits. More digits in a row are enough of a reason to read a text once more.
 _MANY_DIGITS: Final = re.compile(rb"(?:[0-9]\.?){16}")
-_INT64_DIGITS: Final = 18  # that every integer of 64 bits can have
+_INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def json_value(data: bytes, *, exactly: bool) -> Any:
@@ -48,7 +48,8 @@ def json_text(value: Any) -> str:
 
 
 def _integer(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _INT64_DIGITS else Decimal(digits)
+    number = int(digits)
+    return number if number in _INT64 else Decimal(digits)
 
 
 def _number(value: Any) -> orjson.Fragment:

@@ -1,18 +1,29 @@
 """JSON values: the members of an object are columns. An array of objects has a row for each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
 
+from ts_common.errors import BatchTooLarge
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
-from ts_tables.parsers.converted import parsed_of, shown
-from ts_tables.parsers.json_text import json_value
+from ts_tables.parsers.converted import Converted, parsed_of, shown
+from ts_tables.parsers.inference import EXACT, KINDS, FoundColumn, Member, kind_of, with_members
+from ts_tables.parsers.json_text import json_text, json_value
 from ts_tables.parsers.python_values import from_values
 
 MOST_ROWS: Final = 100_000  # of one record
 _NOTHING: Final[dict[str, Any]] = {}
+
+
+class OnType(StrEnum):
+    """What happens to a value of another kind than its member had first."""
+
+    COLUMN = "column"
+    QUARANTINE = "quarantine"
 
 
 class JsonParser(Parser):
@@ -23,16 +34,50 @@ class JsonParser(Parser):
 
     Args:
         columns: of the rows.
+        infers: whether members of the objects without a column get one, as `ts_tables.parsers.inference` describes.
+        on_type: what happens to a value of another kind than its member had first: it gets a column of its own, or its
+            record is refused.
+        found: columns that were found before.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        infers: bool = False,
+        on_type: OnType = OnType.COLUMN,
+        found: Sequence[FoundColumn] = (),
+    ) -> None:
         self._columns = tuple(columns)
-        self._exactly = any(column.is_json or "decimal" in str(column.type) for column in columns)
+        self._exactly = infers or any(column.is_json or "decimal" in str(column.type) for column in columns)
+        self._infers = infers
+        self._on_type = on_type
+        self._found = tuple(found)
 
     @property
     def columns(self) -> pa.Schema:
         """The columns of its rows."""
-        return pa.schema([(column.name, column.type) for column in self._columns])
+        found = [(each.name, KINDS[each.kind]) for each in self._found]
+        return pa.schema([*((column.name, column.type) for column in self._columns), *found])
+
+    @property
+    def found(self) -> Sequence[FoundColumn]:
+        """The columns that were found in values."""
+        return self._found
+
+    def with_columns(self, found: Sequence[FoundColumn]) -> Parser:
+        """Return the parser with other columns that were found; raise as `Parser.with_columns`."""
+        if not self._infers:
+            return super().with_columns(found)
+        return JsonParser(self._columns, infers=True, on_type=self._on_type, found=found)
+
+    def grown(self, members: Sequence[Member], others: Sequence[str]) -> Parser:
+        """Return the parser with columns of members that have none; raise as `Parser.grown`."""
+        if not self._infers:
+            return super().grown(members, others)
+        names = [*others, *(column.name for column in self._columns)]
+        one_kind = self._on_type is OnType.QUARANTINE
+        return self.with_columns(with_members(self._found, members, names, one_kind=one_kind))
 
     def parse(self, records: pa.RecordBatch) -> Parsed:
         """Return the rows of a batch; raise `BatchTooLarge` as `Parser.parse`."""
@@ -42,14 +87,55 @@ class JsonParser(Parser):
         for number, data in enumerate(records["value"].to_pylist()):
             try:
                 value = _NOTHING if data is None else json_value(data, exactly=self._exactly)
-                found = [value] if type(value) is dict else _objects(value)
+                some = [value] if type(value) is dict else _objects(value)
             except ValueError as error:
                 refused[number] = str(error)
                 continue
-            objects += found
-            of_row += [number] * len(found)
+            objects += some
+            of_row += [number] * len(some)
         columns = [from_values(_members(objects, column.path), column) for column in self._columns]
-        return parsed_of(self.columns, columns, of_row, refused, self.columns.names)
+        if not self._infers:
+            return parsed_of(self.columns, columns, of_row, refused, self.columns.names)
+        found, unknown = self._infer(objects)
+        parsed = parsed_of(self.columns, [*columns, *found], of_row, refused, self.columns.names)
+        return replace(parsed, unknown=unknown)
+
+    def _infer(self, objects: Sequence[dict[str, Any]]) -> tuple[list[Converted], tuple[Member, ...]]:
+        """Return the columns that were found, and members of the objects without a column."""
+        declared = {column.path[0] for column in self._columns if len(column.path) == 1}
+        places = {(column.member, column.kind): number for number, column in enumerate(self._found)}
+        first = {column.member: number for number, column in reversed([*enumerate(self._found)])}
+        columns: list[list[Any]] = [[None] * len(objects) for _ in self._found]
+        reasons: list[dict[int, str]] = [{} for _ in self._found]
+        unknown: dict[Member, None] = {}
+        for row, each in enumerate(objects):
+            for name, value in each.items():
+                kind = None if name in declared else kind_of(value)
+                if kind is None:
+                    continue
+                at = places.get((name, kind))
+                if at is None and kind == "long" and value in EXACT:
+                    at = places.get((name, "double"))
+                if at is not None:
+                    columns[at][row] = json_text(value) if kind == "json" else value
+                elif self._on_type is OnType.QUARANTINE and name in first:
+                    reasons[first[name]][row] = f"{shown(value)} is no {self._found[first[name]].kind}"
+                else:
+                    unknown[Member(name, kind)] = None
+        return [
+            Converted(_array(values, KINDS[each.kind]), why)
+            for values, each, why in zip(columns, self._found, reasons, strict=True)
+        ], tuple(unknown)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return an array of values of one kind."""
+    if kind == pa.float64():
+        values = [None if value is None else float(value) for value in values]
+    found = pa.array(values, kind)
+    if isinstance(found, pa.ChunkedArray):
+        raise BatchTooLarge(f"{len(values)} rows of a column have more than 2 GiB; parse fewer records at once")
+    return found
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

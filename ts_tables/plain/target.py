@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any, Final
 from urllib.parse import quote
 
+import pyarrow as pa
 import structlog
 
 from ts_common.errors import CorruptData, OperatorError, TieredStorageError
@@ -76,6 +77,10 @@ class OpenedFiles:
 
     def begin(self, plan: str) -> None:
         """Do nothing: the name of a plan's staging contains where it began."""
+
+    def extended(self, schema: pa.Schema) -> "OpenedFiles":
+        """Return the table with further columns: its former files stay without them."""
+        return replace(self, layout=self.layout.extended(schema))
 
     def all_files(self) -> list[TableFile]:
         """Return each file of the table, those that are held too; but not those that the store does not have."""

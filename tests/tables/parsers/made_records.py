@@ -32,5 +32,6 @@ def parsed(parser: Parser, values: Sequence[bytes | None]) -> tuple[list[tuple[i
     """Return the number of the record and the columns of each row, and the reason of each refused record."""
     found = parser.parse(made_records(values))
     check(parser, found, len(values))
-    rows = list(zip(found.records.to_pylist(), found.rows.to_pylist(), strict=True))
+    columns = found.rows.to_pylist() if parser.columns.names else [{}] * len(found.records)
+    rows = list(zip(found.records.to_pylist(), columns, strict=True))
     return rows, dict(zip(found.refused.to_pylist(), found.reasons.to_pylist(), strict=True))
