@@ -32,6 +32,7 @@ from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.parsers.changes import ChangesParser
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
@@ -330,15 +331,17 @@ class Tables:
         if definition.parser is None:
             return _Parts(self._made(name, definition, RAW_SCHEMA, REQUIRED, age), None, None)
         source = f"{self._source}: tables.{name}.parser"
-        parser = definition.parser.open(
-            lambda codec: self._archive.codec(next(iter(definition.topics), ""), Part.VALUE, codec), source
-        )
+        topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
+        parser = definition.parser.open(lambda codec: self._archive.codec(topic, Part.VALUE, codec), source)
+        if definition.mode == "changes":
+            keys = None if definition.key is None else self._archive.codec(topic, Part.KEY, definition.key)
+            parser = ChangesParser(parser, keys)
         try:
             schema = parsed_schema(parser.columns)
             definition.check_columns(schema)
         except ValueError as error:
             raise ConfigurationError(self._source, [f"tables.{name}: {error}"]) from error
-        identity = definition.parser.identity(parser)
+        identity = definition.parser.identity(parser, definition.mode, definition.key)
         target = self._made(name, definition, schema, PARSED_REQUIRED, age)
         refused = self._made(*self._refused(name, definition), REFUSED_SCHEMA, (*REQUIRED, REASON, PARSER), age)
         return _Parts(target, Parsing(parser, identity, refused), identity)

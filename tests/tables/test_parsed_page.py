@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,17 @@ EVENTS = [
 ]
 
 
-def tables_of(directory: Path, topic: str, values: list[bytes], definition: dict[str, Any]) -> Tables:
+def tables_of(
+    directory: Path,
+    topic: str,
+    values: Sequence[bytes | None],
+    definition: dict[str, Any],
+    keys: Sequence[bytes] = (),
+) -> Tables:
     """Return plain files with a definition of the page, over an archive of these values."""
     archive = MadeArchive(directory / "store")
-    records = [record(at, b"k", value, timestamp_delta=at) for at, value in enumerate(values)]
+    found = keys or [b"k"] * len(values)
+    records = [record(at, found[at], value, timestamp_delta=at) for at, value in enumerate(values)]
     archive.put_segment(topic, 0, batch(0, records, max_timestamp=len(values) - 1))
     archive.commit(topic, len(values), last_stable_offset=len(values))
     place = {"topics": topic, "format": "parquet", "location": f"file://{directory}/files"}
@@ -78,6 +86,20 @@ def test_the_class_of_the_page_is_a_parser(tmp_path: Path, monkeypatch: pytest.M
     tables.run("lake.events")
     assert rows_of(tmp_path, "_offset, size") == [(0, 3), (2, 5)]
     assert rows_of(tmp_path, "_offset, _reason", "files_quarantine") == [(1, "it is empty")]
+
+
+def test_the_query_of_changes_returns_the_newest_of_each_key(tmp_path: Path) -> None:
+    """Without keys that were deleted."""
+    archive_values = [b'{"a": 1}', b'{"a": 2}', None]
+    definition = {"parser": {"type": "json", "columns": {"a": "long"}}, "mode": "changes", "key": "utf8"}
+    tables = tables_of(tmp_path, "customers", archive_values, definition, [b"x", b"y", b"x"])
+    tables.create("lake.events")
+    tables.run("lake.events")
+    (query,) = blocks(PAGE, language="sql")
+    customers = f"read_parquet('{tmp_path}/files/**/*.parquet')"
+    found = duckdb.sql(query.text.strip().rstrip(";").replace("customers", customers))
+    assert found is not None
+    assert [dict(zip(found.columns, row, strict=True))["_key"] for row in found.fetchall()] == ["y"]
 
 
 def test_the_page_names_every_column_and_key() -> None:

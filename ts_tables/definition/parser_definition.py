@@ -29,6 +29,11 @@ _VERSION: Final = 1  # of what the built-in parsers make of equal records
 CodecOf = Callable[[str], Codec]  # by its name and options, as ts_common.schemas.choice.parse_codec has them
 
 
+def has_schema(codec: str) -> bool:
+    """Return whether a codec of this name has the schema of one topic."""
+    return codec in _CODECS and codec not in PLAIN
+
+
 def _kind(value: str) -> str:
     if value.strip() != "json":
         parse_type(value)
@@ -124,7 +129,8 @@ class ParserDefinition(BaseModel):
             raise ValueError(f"options: {self.type} has none")
         if self.type != JSON and (other := next((n for n, each in self.columns.items() if each.path), None)):
             raise ValueError(f"columns.{other}.path: only json has paths")
-        parsed_schema(self.open_columns().columns if has_columns else JsonParser([]).columns)
+        if has_columns:
+            parsed_schema(self.open_columns().columns)
         return self
 
     def open_columns(self) -> Parser:
@@ -156,7 +162,8 @@ class ParserDefinition(BaseModel):
         if self.type in _WITH_COLUMNS:
             return self.open_columns()
         if self.type in _CODECS:
-            return DecodedParser(codec_of(",".join([self.type, *(f"{k}={v}" for k, v in self.options.items())])))
+            name = ",".join([self.type, *(f"{option}={value}" for option, value in self.options.items())])
+            return DecodedParser(codec_of(name))
         # mypy rejects an abstract class here; the loaded one is concrete, and its constructor is documented.
         found: type[Parser] = load_class(self.type, Parser, source)  # type: ignore[type-abstract]
         try:
@@ -166,25 +173,16 @@ class ParserDefinition(BaseModel):
         except Exception as error:  # the class is the user's code
             raise ConfigurationError(source, [f"{self.type}: {type(error).__name__}: {error}"]) from error
 
-    @property
-    def has_plain_codec(self) -> bool:
-        """Whether the type is a codec without a schema, which is the same for every topic."""
-        return self.type in PLAIN
-
-    @property
-    def needs_one_topic(self) -> bool:
-        """Whether the columns are those of one topic's schema."""
-        return self.type in _CODECS and not self.has_plain_codec
-
-    def identity(self, parser: Parser) -> str:
+    def identity(self, parser: Parser, *further: str | None) -> str:
         """Return a text that is equal for parsers that make equal rows of equal records.
 
         Args:
             parser: as it was opened.
+            further: what else decides the rows.
         """
         fields: Mapping[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
         columns = [[field.name, str(field.type)] for field in parser.with_columns(()).columns]
-        text = json.dumps([_VERSION, fields, columns], sort_keys=True)
+        text = json.dumps([_VERSION, fields, columns, further], sort_keys=True)
         return f"{self.type}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @staticmethod

@@ -20,18 +20,21 @@ from pydantic import (
 )
 
 from ts_common.model import is_topic_name
+from ts_common.schemas.choice import parse_codec
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
-from ts_tables.definition.parser_definition import ParserDefinition
+from ts_tables.definition.parser_definition import ParserDefinition, has_schema
 from ts_tables.definition.places import check_absolute, check_catalog, check_store, is_within, overlaps
 from ts_tables.definition.sizes import Seconds, Size
 from ts_tables.files.json_lines import CODECS
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
+from ts_tables.parsers.changes import ChangesParser
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
 _SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
+_WRONG: Final = object()  # a parser that is wrong has its own message
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -53,11 +56,19 @@ def _pattern(value: str) -> str:
     return value
 
 
-def _known_columns(parser: ParserDefinition | None) -> pa.Schema | None:
+def _codec(value: str) -> str:
+    parse_codec(value)
+    return value
+
+
+def _known_columns(parser: ParserDefinition | None, mode: str) -> pa.Schema | None:
     """Return the columns of a table, if the file has them: of a raw table, or of a parser with columns."""
     if parser is None:
         return RAW_SCHEMA
-    return parsed_schema(parser.open_columns().columns) if parser.columns or parser.infer else None
+    if not parser.columns and not parser.infer:
+        return None
+    opened = parser.open_columns()
+    return parsed_schema((ChangesParser(opened) if mode == "changes" else opened).columns)
 
 
 def _check_terms(terms: Sequence[str], schema: pa.Schema) -> None:
@@ -160,6 +171,13 @@ class TableDefinition(BaseModel):
         description="The table of the records that the parser refused. Default: the name with _quarantine. Of plain "
         "files it is their location.",
     )
+    mode: Literal["append", "changes"] = Field(
+        "append",
+        description="append: rows of the parser. changes: the key of each record too, and whether it deletes the key.",
+    )
+    key: Annotated[str, AfterValidator(_codec)] | None = Field(
+        None, description="Of changes: a codec of keys, as utf8, long or registry. Default: the key is bytes."
+    )
     partition_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
         (),
         description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key). Of a parsed table: "
@@ -215,8 +233,13 @@ class TableDefinition(BaseModel):
         if other := next((name for name in self.start if not self._has(name)), None):
             raise ValueError(f"start: the table has no topic {other}{nearest(other, self.topics)}")
         self._check_format()
-        if self.parser is not None and self.parser.needs_one_topic and len(self.topics) != 1:
-            raise ValueError(f"topics: the schema of parser {self.parser.type} is of one topic; name it")
+        codecs = ["" if self.parser is None else self.parser.type, (self.key or "").partition(",")[0]]
+        if len(self.topics) != 1 and (codec := next(filter(has_schema, codecs), None)):
+            raise ValueError(f"topics: the schema of {codec} is of one topic; name it")
+        if self.mode == "changes" and self.parser is None:
+            raise ValueError("mode: changes needs a parser; a raw table has keys, and NULL for a tombstone")
+        if self.key is not None and self.mode != "changes":
+            raise ValueError("key: it is for mode: changes")
         if self.parser is None and self.quarantine is not None:
             raise ValueError("quarantine: without a parser, no record is refused")
         return self
@@ -224,7 +247,8 @@ class TableDefinition(BaseModel):
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _are_columns(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if "parser" in info.data and (known := _known_columns(info.data["parser"])) is not None:
+        parser, mode = info.data.get("parser", _WRONG), info.data.get("mode", "append")
+        if parser is not _WRONG and (known := _known_columns(parser, mode)) is not None:
             check = _check_terms if info.field_name == "partition_by" else _check_order
             check(value, known)
         return value

@@ -88,7 +88,7 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
         "tables.backup.f.parser.columns.a.type: type 'lon': lon is unknown; did you mean long?",
         "tables.backup.g.parser.type: 'jsn' is unknown; did you mean json?",
         "tables.backup.h.parser: delimiter: delimited needs one",
-        "tables.backup.i: topics: the schema of parser avro is of one topic",
+        "tables.backup.i: topics: the schema of avro is of one topic",
         "tables.backup.j.parser: column A: the table has another one of this name",
         "tables.backup.k.sort_by: 'a': rows have no order by a list<element: int64>",
         "tables.backup.k.partition_by: 'day(timestamp)': the table has no column timestamp",

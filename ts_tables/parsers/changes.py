@@ -1,0 +1,70 @@
+"""Changes of keys: the columns of another parser, the key of each record, and whether it deletes the key."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ts_common.schemas.contract import Codec
+from ts_tables.parsers.contract import Parsed, Parser
+from ts_tables.parsers.inference import FoundColumn, Member
+
+KEY: Final = "_key"
+IS_DELETED: Final = "_is_deleted"
+
+
+class ChangesParser(Parser):
+    """Adds the key, and whether the value is null, to the rows of a parser.
+
+    Args:
+        values: parses the values.
+        keys: decodes the keys; None for bytes. A key that it refuses refuses the record.
+    """
+
+    def __init__(self, values: Parser, keys: Codec | None = None) -> None:
+        self._values = values
+        self._keys = keys
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of its rows."""
+        kind = pa.binary() if self._keys is None else self._keys.arrow_type
+        return pa.schema([(KEY, kind), (IS_DELETED, pa.bool_()), *self._values.columns])
+
+    @property
+    def found(self) -> Sequence[FoundColumn]:
+        """The columns that were found in values."""
+        return self._values.found
+
+    def with_columns(self, found: Sequence[FoundColumn]) -> Parser:
+        """Return the parser with other columns that were found; raise as `Parser.with_columns`."""
+        return ChangesParser(self._values.with_columns(found), self._keys)
+
+    def grown(self, members: Sequence[Member], others: Sequence[str]) -> Parser:
+        """Return the parser with columns of members that have none; raise as `Parser.grown`."""
+        return ChangesParser(self._values.grown(members, [*others, KEY, IS_DELETED]), self._keys)
+
+    def parse(self, records: pa.RecordBatch) -> Parsed:
+        """Return the rows of a batch; raise as `Parser.parse`."""
+        parsed = self._values.parse(records)
+        keys, refused = records["key"], dict(zip(parsed.refused.to_pylist(), parsed.reasons.to_pylist(), strict=True))
+        if self._keys is not None:
+            decoded = self._keys.decode(keys, records["headers"] if self._keys.uses_headers else None)
+            keys = decoded.column
+            for record in pc.indices_nonzero(decoded.refused.is_valid()).to_pylist():
+                refused.setdefault(record, f"{KEY}: {decoded.refused[record].as_py()}")
+        of_row = parsed.records.to_numpy()
+        stays = pa.array(~np.isin(of_row, np.fromiter(refused, np.int32, len(refused))))
+        of_row = parsed.records.filter(stays)
+        rows = parsed.rows.filter(stays).columns if parsed.rows.num_columns else []
+        columns = [keys.take(of_row), records["value"].is_null().take(of_row), *rows]
+        numbers = sorted(refused)
+        return Parsed(
+            pa.RecordBatch.from_arrays(columns, schema=self.columns),
+            of_row,
+            pa.array(numbers, pa.int32()),
+            pa.array([refused[number] for number in numbers], pa.string()),
+            parsed.unknown,
+        )
