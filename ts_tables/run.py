@@ -73,11 +73,14 @@ class Parsing:
         parser: of the table.
         name: of the parser.
         refused: the table of refused records.
+        plans: of that table alone, after a run that ended between its two commits. If an election removed
+            only records that the table lacks, they are deleted from that one.
     """
 
     parser: Parser
     name: str
     refused: Target
+    plans: Plans
 
     def with_columns(self, found: Sequence[FoundColumn]) -> "Parsing":
         """Return it with columns that were found in values."""
@@ -129,7 +132,7 @@ def run_once(
             refused: OpenedTable = parsing.refused.open()
             _check_parser(refused.state, parsing)
             if refused.state.claims != opened.state.claims:
-                refused = _catch_up(parsing, plans, engine, summary)
+                refused = _catch_up(parsing, engine, summary)
             else:
                 sides.insert(0, _Side(parsing.refused, refused))
             current = parsing.with_columns(refused.state.columns)  # those of the table, or of what it gets next
@@ -157,14 +160,14 @@ def _check_parser(state: TableState, parsing: Parsing | None) -> None:
         )
 
 
-def _catch_up(parsing: Parsing, plans: Plans, engine: Engine, summary: RunSummary) -> OpenedTable:
+def _catch_up(parsing: Parsing, engine: Engine, summary: RunSummary) -> OpenedTable:
     """Add to the table of refused records alone what the archive has for it; return it as it is then.
 
     An earlier run ended between its two commits. The plan of the table was made before, so it has no more than that.
     """
     while True:
         opened: OpenedTable = parsing.refused.open()
-        plan = plans.plan(opened.state)
+        plan = parsing.plans.plan(opened.state)
         if plan.is_empty:
             return opened
         _commit([_Side(parsing.refused, opened)], plan, engine, summary, parsing.with_columns(opened.state.columns))

@@ -20,7 +20,7 @@ from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_reader.place import connection_of
-from ts_tables.claims.advance import Policy
+from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.table_definitions import TableDefinition, TablesFile
@@ -344,7 +344,9 @@ class Tables:
         identity = definition.parser.identity(parser, definition.mode, definition.key)
         target = self._made(name, definition, schema, PARSED_REQUIRED, age)
         refused = self._made(*self._refused(name, definition), REFUSED_SCHEMA, (*REQUIRED, REASON, PARSER), age)
-        return _Parts(target, Parsing(parser, identity, refused), identity)
+        replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
+        plans = self._planner(definition.model_copy(update={"on_taken_back": replaced}))
+        return _Parts(target, Parsing(parser, identity, refused, plans), identity)
 
     def _refused(self, name: str, definition: TableDefinition) -> tuple[str, TableDefinition]:
         """Return the name and the definition of the table of a table's refused records."""

@@ -150,7 +150,9 @@ class MadeTable:
 
     @property
     def parsing(self) -> Parsing | None:
-        return None if self.parser is None else Parsing(self.parser, PARSER_NAME, self.quarantine.target())
+        if self.parser is None:
+            return None
+        return Parsing(self.parser, PARSER_NAME, self.quarantine.target(), self.quarantine.planner())
 
     @property
     def place(self) -> Place:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
-from ts_common.errors import OperatorError
+from ts_common.errors import DataLoss, OperatorError
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.target import IcebergTarget
@@ -210,6 +210,36 @@ def test_a_run_that_ends_at_a_commit_is_completed(
     made.put(0, 20, partition=1)
     made.tables.run(NAME)
     made.check(p0=60, p1=20)
+
+
+@pytest.mark.parametrize("start", [20, 30], ids=["in the table too", "only there"])
+def test_an_election_between_the_two_commits_is_followed(
+    made: Made, monkeypatch: pytest.MonkeyPatch, start: int
+) -> None:
+    """The refused records are ahead; if the table has none of the removed ones, its run does not fail."""
+    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
+    commit, count = kind.commit, iter(range(10))
+    made.put(0, 30)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put(30, 60)
+
+    def killed(*arguments: Any) -> Any:
+        if next(count) == 1:
+            raise Killed
+        return commit(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "commit", killed)
+        with pytest.raises(Killed):
+            made.tables.run(NAME)
+    made.put(start, 50, epoch=2)
+    if start < 30:
+        with pytest.raises(DataLoss, match="offsets 20 to 29 were removed"):
+            made.tables.run(NAME)
+        made.more = {"on_taken_back": "delete"}
+    made.tables.run(NAME)
+    made.check(p0=50)
 
 
 def test_a_record_that_moved_among_the_refused_is_found(tmp_path: Path) -> None:
