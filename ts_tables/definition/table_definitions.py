@@ -277,10 +277,6 @@ class TableDefinition(BaseModel):
         Raises:
             ValueError: the table has it, and another format.
         """
-        if self.format == "json" and self.parser is not None:
-            raise ValueError(
-                "format: JSON lines have the columns of raw tables; choose parquet or iceberg for a parser"
-            )
         if self.format == "json" and self.compression not in {None, *CODECS}:
             raise ValueError(f"compression: JSON lines have {', '.join(CODECS)}, and not {self.compression}")
         if self.format != "iceberg":

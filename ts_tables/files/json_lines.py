@@ -5,8 +5,10 @@
     {"key":"k","value":"{...}","topic":"t","partition":0,"offset":7,"timestamp":"2026-11-25T08:00:00.123Z",
      "timestampType":0,"headers":[{"key":"h","value":"v"}],"_topic_id":"...","_partition_id":0,"_offset":7,"_ordinal":0}
 
-Bytes that are UTF-8 are text. Other bytes are in Base64 under another name: `key_base64`, `value_base64`. A time out of
-the years 1 to 9999 is a number: milliseconds since 1970.
+Keys and values that are UTF-8 are text. Other bytes of these are in Base64 under another name: `key_base64`,
+`value_base64`. The time of a record that is out of the years 1 to 9999 is a number: milliseconds since 1970.
+
+The columns of a parser are as `ts_tables.files.json_columns` has them.
 """
 
 import base64
@@ -21,14 +23,18 @@ import pyarrow as pa
 import zstandard
 
 from ts_common.errors import CorruptData
+from ts_tables.files.json_columns import column_of, json_values
 from ts_tables.files.layout import Layout, discard
+from ts_tables.files.parsed_columns import PARSED_REQUIRED
 from ts_tables.files.raw_columns import REQUIRED
 
 CODECS: Final = ("gzip", "zstd", "none")
 _SUFFIXES: Final[Mapping[str, str]] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
 _BASE64: Final = "_base64"
-_BYTES: Final = ("key", "value")
-_NUMBERS: Final = ("partition", "offset", "timestampType", "_partition_id", "_offset", "_ordinal")
+_BYTES: Final = ("key", "value", "_key")
+_TIMES: Final = ("timestamp", "_timestamp")
+_HEADERS: Final = "headers"
+_NUMBERS: Final = ("partition", "offset", "timestampType", "_partition_id", "_offset", "_ordinal")  # never NULL
 _ROWS: Final = 4096  # converted to Python objects at once
 _BYTES_AT_ONCE: Final = 32 << 20
 _LONGEST: Final = 1 << 30  # bytes of a line; a record has at most 2 GiB, and a broker's limit is far below
@@ -86,7 +92,7 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
     Args:
         stream: of the file, at its start; it can seek.
         codec: of the file.
-        schema: of the rows: those of raw tables.
+        schema: of the rows; further names of a line are left out.
         what: names the file, for messages.
 
     Raises:
@@ -99,7 +105,7 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
         while line := lines.readline(_LONGEST):
             if len(line) == _LONGEST:
                 raise ValueError(f"it has more than {_LONGEST:,} bytes")
-            rows.append(_parsed(orjson.loads(line)))
+            rows.append(_object(orjson.loads(line)))
             size += len(line)
             if len(rows) == _ROWS or size >= _BYTES_AT_ONCE:
                 yield _batch(rows, schema)
@@ -112,9 +118,16 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
         raise CorruptData(f"{what}: {error}") from error
 
 
+def _object(line: Any) -> dict[str, Any]:
+    if type(line) is not dict:
+        raise ValueError("it is no object")
+    return line
+
+
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
-    if lacking := [name for name in REQUIRED if batch[name].null_count]:
+    batch = pa.RecordBatch.from_arrays([_column(rows, field) for field in schema], schema=schema)
+    required = [name for name in (*REQUIRED, *PARSED_REQUIRED) if name in schema.names]
+    if lacking := [name for name in required if batch[name].null_count]:
         raise ValueError(f"{', '.join(lacking)} is missing")
     return batch
 
@@ -141,27 +154,31 @@ def _decompressed(codec: str, stream: BinaryIO) -> Any:
 
 
 def _lines(rows: pa.RecordBatch) -> Iterator[bytes]:
-    columns = [_values(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
+    columns = [_values(rows.column(at), field) for at, field in enumerate(rows.schema)]
+    is_bytes = {field.name for field in rows.schema if _is_bytes(field)}
     for fields in zip(*columns, strict=True):
         line: dict[str, Any] = {}
         for name, value in zip(rows.schema.names, fields, strict=True):
             if value is None:
                 line[name] = None
-            elif name in _BYTES:
+            elif name in is_bytes:
                 _add_bytes(line, name, value)
-            elif name == "headers":
+            elif name == _HEADERS:
                 line[name] = [_header(each) for each in value]
             else:
                 line[name] = value
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _values(column: pa.Array, name: str) -> Sequence[Any]:
-    if name != "timestamp":
-        found: list[Any] = column.to_pylist()
-        return found
-    milliseconds = column.cast(pa.int64()).to_pylist()
-    return [None if each is None else _time(each // 1000) for each in milliseconds]
+def _is_bytes(field: pa.Field) -> bool:
+    return field.name in _BYTES and pa.types.is_binary(field.type)
+
+
+def _values(column: pa.Array, field: pa.Field) -> Sequence[Any]:
+    if field.name in _TIMES:
+        milliseconds = column.cast(pa.int64()).to_pylist()
+        return [None if each is None else _time(each // 1000) for each in milliseconds]
+    return column.to_pylist() if _is_bytes(field) or field.name == _HEADERS else json_values(column)
 
 
 def _time(milliseconds: int) -> str | int:
@@ -185,17 +202,25 @@ def _add_bytes(line: dict[str, Any], name: str, data: bytes) -> None:
         line[name + _BASE64] = base64.b64encode(data).decode()
 
 
-def _parsed(line: dict[str, Any]) -> dict[str, Any]:
-    for name in _NUMBERS:
-        if type(line.get(name, 0)) is not int:
-            raise ValueError(f"{name} is no whole number")
-    for name in _BYTES:
-        line[name] = _bytes_of(line, name)
-    if line.get("timestamp") is not None:
-        line["timestamp"] = _microseconds(line["timestamp"])
-    if line.get("headers") is not None:
-        line["headers"] = [{"key": each["key"], "value": _bytes_of(each, "value")} for each in line["headers"]]
-    return line
+def _column(lines: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+    """Return a column of lines."""
+    name = field.name
+    values: list[Any] = [line.get(name) for line in lines]
+    if name in _NUMBERS and any(type(value) is not int for value in values):
+        raise ValueError(f"{name} is no whole number")
+    if _is_bytes(field):
+        values = [_bytes_of(line, name) for line in lines]
+    elif name in _TIMES:
+        values = [None if value is None else _microseconds(value) for value in values]
+    elif name == _HEADERS:
+        values = [value if value is None else list(map(_header_of, value)) for value in values]
+    else:
+        return column_of(values, field.type)
+    return pa.array(values, field.type)
+
+
+def _header_of(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {"key": header["key"], "value": _bytes_of(header, "value")}
 
 
 def _bytes_of(line: Mapping[str, Any], name: str) -> bytes | None:

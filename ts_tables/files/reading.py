@@ -10,7 +10,6 @@ from ts_common.errors import CorruptData, StoreUnavailable
 from ts_tables.files.json_lines import json_rows
 from ts_tables.files.layout import FileFormat
 from ts_tables.files.parquet_files import parquet_rows, parquet_schema
-from ts_tables.files.raw_columns import RAW_SCHEMA
 
 _ID: Final = b"PARQUET:field_id"
 _ROWS: Final = 1 << 15
@@ -51,7 +50,7 @@ class TableFile:
         try:
             with self.open() as stream:
                 if self.format is FileFormat.JSON_LINES:
-                    rows = json_rows(stream, self.compression, RAW_SCHEMA, self.path)
+                    rows = json_rows(stream, self.compression, expected, self.path)
                     yield from rows if columns is None else (each.select(columns) for each in rows)
                     return
                 found = parquet_schema(stream)

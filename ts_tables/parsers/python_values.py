@@ -98,25 +98,36 @@ def converter(column: Column) -> Convert:
         return json_text
     if column.type == MOMENT and column.microseconds:
         return lambda value: _time(_integer(value) * column.microseconds)
-    return _converter(column.type)
+    return _plain(column.type)
 
 
-def _converter(kind: pa.DataType) -> Convert:
+def _plain(kind: pa.DataType) -> Convert:
+    return converter_of(kind, _plain)
+
+
+def converter_of(kind: pa.DataType, inner: Callable[[pa.DataType], Convert]) -> Convert:
+    """Return a function from values of JSON to those of a type; it raises ValueError or TypeError for others.
+
+    Args:
+        kind: the type.
+        inner: returns such a function for the types inside of it.
+    """
     if pa.types.is_list(kind):
-        element = _nullable(_converter(kind.value_type))
+        element = nullable(inner(kind.value_type))
         return lambda value: [element(each) for each in _of(list, value)]
     if pa.types.is_map(kind):
-        item = _nullable(_converter(kind.item_type))
+        item = nullable(inner(kind.item_type))
         return lambda value: [(name, item(each)) for name, each in _of(dict, value).items()]
     if pa.types.is_struct(kind):
-        members = {field.name: _nullable(_converter(field.type)) for field in kind}
+        members = {field.name: nullable(inner(field.type)) for field in kind}
         return lambda value: {name: convert(_of(dict, value).get(name)) for name, convert in members.items()}
     if pa.types.is_decimal(kind):
         return _decimal
     return _SCALARS[kind]
 
 
-def _nullable(convert: Convert) -> Convert:
+def nullable(convert: Convert) -> Convert:
+    """Return a function that returns None for None."""
     return lambda value: None if value is None else convert(value)
 
 
