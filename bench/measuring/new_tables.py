@@ -61,6 +61,7 @@ class NewTables:
         catalog: properties of the catalog of Iceberg tables; None if no such table is made.
         workers: the number of worker processes of a run.
         engine: runs the tasks instead of worker processes.
+        definition: further values of each table.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class NewTables:
         *,
         workers: int = 2,
         engine: Engine | None = None,
+        definition: Mapping[str, Any] | None = None,
     ) -> None:
         self._given = {"archive": {**archive}, **({} if catalog is None else {"catalog": {**catalog}})}
         self._plain = plain
         self._workers = workers
         self._engine = engine
+        self._definition = definition or {}
 
     def location(self, name: str) -> str:
         """Return the location of a table of plain files."""
@@ -89,7 +92,11 @@ class NewTables:
             is_plain: whether the table has plain Parquet files; otherwise it is an Iceberg table.
         """
         name = f"bench.{topic.replace('-', '_')}_{token_hex(4)}"
-        values = {"topics": topic, **({"format": "parquet", "location": self.location(name)} if is_plain else {})}
+        values = {
+            "topics": topic,
+            **self._definition,
+            **({"format": "parquet", "location": self.location(name)} if is_plain else {}),
+        }
         tables = Tables({**self._given, "tables": {name: values}}, workers=self._workers, engine=self._engine)
         tables.create(name)
         began = time.perf_counter()

@@ -22,6 +22,7 @@ from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.endpoint.kafka_clients.python_clients import up_to_an_error
 from tests.endpoint.running import Running
 from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_leadership_shipped, wait_led
+from tests.matrix import cases
 from tests.operator.breaking import flip_a_bit, make_hole, make_orphan, make_overlap, remove_index, stored
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
@@ -186,7 +187,7 @@ def test_what_was_broken_is_named_and_nothing_else(every_byte: list[dict[str, An
     assert told(every_byte) == EXPECTED
 
 
-@pytest.mark.parametrize("where", [*EXPECTED, f"broken-{UNTOUCHED}"])
+@pytest.mark.parametrize("where", cases([*EXPECTED, f"broken-{UNTOUCHED}"], quick=[*EXPECTED][:4]))
 def test_each_by_itself_ends_as_the_page_says(broken: Archive, tsctl: Run, where: str) -> None:
     """1 where something is worse than information, else 0; what only reading every byte shows, only that finds."""
     topic, _, partition = where.partition("-")

@@ -221,7 +221,7 @@ CASES = [
     *product(("processes",), (None, FileFormat.PARQUET), ("before", "after"), (True,)),
 ]
 LONGEST_SECONDS = {"processes": 120, "spark": 300}  # of one run
-QUICK = [("processes", None, "after", False), ("processes", FileFormat.PARQUET, "after", False)]
+QUICK = [("processes", None, "after", False)]  # a parsed table in `test_parsed_tables.py`, plain files in `plain/`
 
 
 @pytest.mark.timeout(3600)  # of Spark: twenty sessions

@@ -12,6 +12,7 @@ import pytest
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
+from tests.matrix import cases
 from ts_common.errors import DataLoss, OperatorError
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog
@@ -138,7 +139,7 @@ class Made:
         assert compared.rows == sum(ends.values())
 
 
-@pytest.fixture(params=["iceberg", "parquet", "json"])
+@pytest.fixture(params=cases(["iceberg", "parquet", "json"], quick=["iceberg", "parquet"]))
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     return Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", request.param)
 
