@@ -81,8 +81,20 @@ def raw_digests(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _digests(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
-    columns = [_values(rows.column(name), name) for name in COLUMNS]
-    return [digest_of(*fields) for fields in zip(*columns, strict=True)]
+    """Return what `digest_of` returns of each row; its parts are here once more, for a third of the time."""
+    sha = hashlib.sha256
+    topics, partitions, offsets, times, types, keys, values, headers = (
+        _values(rows.column(name), name) for name in COLUMNS
+    )
+    times = ["N" if time is None else time for time in times]
+    hashed_keys = ["N" if key is None else sha(key).hexdigest() for key in keys]
+    hashed_values = ["N" if value is None else sha(value).hexdigest() for value in values]
+    pairs = [_pairs(each) if each else "" for each in headers]
+    places = zip(topics, partitions, offsets, times, types, hashed_keys, hashed_values, pairs, strict=True)
+    return [
+        sha(f"{topic}|{partition}|{offset}|{time}|{kind}|{key}|{value}|{pair}".encode()).digest()
+        for topic, partition, offset, time, kind, key, value, pair in places
+    ]
 
 
 def digest_of(
@@ -96,10 +108,14 @@ def digest_of(
     headers: Sequence[Mapping[str, Any]] | None,
 ) -> bytes:
     """Return the digest of one record, 32 bytes."""
-    pairs = ",".join(f"{_hash(_bytes(each['key']))}:{_hash(each['value'])}" for each in headers or ())
+    pairs = _pairs(headers or ())
     time = "N" if milliseconds is None else milliseconds
     text = f"{topic}|{partition}|{offset}|{time}|{timestamp_type}|{_hash(key)}|{_hash(value)}|{pairs}"
     return hashlib.sha256(text.encode()).digest()
+
+
+def _pairs(headers: Sequence[Mapping[str, Any]]) -> str:
+    return ",".join(f"{_hash(_bytes(each['key']))}:{_hash(each['value'])}" for each in headers)
 
 
 def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:

@@ -5,9 +5,12 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ts_common.errors import BatchTooLarge
+from ts_common.schemas.limits import MAX_JSON_BYTES
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of, shown
@@ -84,9 +87,13 @@ class JsonParser(Parser):
         objects: list[dict[str, Any]] = []
         of_row: list[int] = []
         refused: dict[int, str] = {}
+        exactly = self._exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
         for number, data in enumerate(records["value"].to_pylist()):
             try:
-                value = _NOTHING if data is None else json_value(data, exactly=self._exactly)
+                if data is None:
+                    value = _NOTHING
+                else:  # without a call of a function where nothing else is checked
+                    value = json_value(data, exactly=self._exactly) if exactly else orjson.loads(data)
                 some = [value] if type(value) is dict else _objects(value)
             except ValueError as error:
                 refused[number] = str(error)

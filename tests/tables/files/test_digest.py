@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ts_common.decode.arrow_schema import TYPES
-from ts_tables.files.digest import COLUMNS, DigestSum, digest_of, parse_sums, sum_of
+from ts_tables.files.digest import COLUMNS, DigestSum, digest_of, parse_sums, raw_digests, sum_of
 
 HEADERS = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
 RECORD = ("t", 3, 17, 1700, 0, b"k", None, HEADERS)
@@ -38,6 +38,14 @@ def test_each_field_changes_the_digest(place: int) -> None:
     other = (*RECORD[:place], changed[place], *RECORD[place + 1 :])
     assert sum_of(rows(other)) != sum_of(rows(RECORD))
     assert sum_of(rows(RECORD)) == sum_of(rows(RECORD))
+
+
+def test_the_digests_of_rows_are_those_of_each() -> None:
+    """They are computed at once, and half of each is in the sums and in parsed tables."""
+    records = [RECORD, ("u", 0, 18, None, -1, None, b"", None), ("t", 0, 0, 0, 1, b"", b"x", [])]
+    expected = [digest_of(*each) for each in records]  # type: ignore[arg-type]
+    assert raw_digests(rows(*records)).to_pylist() == [digest[:16] for digest in expected]
+    assert sum_of(rows(*records)).first == sum(int.from_bytes(digest[:8], "big") for digest in expected)
 
 
 def test_sums_have_no_order_and_count_each_row() -> None:
