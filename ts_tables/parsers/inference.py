@@ -1,7 +1,7 @@
 """Columns that a parser finds in the values: each has the values of one kind of a member of JSON objects.
 
 A member's first kind has the member's name. Values of another kind have a column of their own, `<name>_<kind>`, so no
-value changes its type or is lost. Integers are in a column of doubles, if the member has no other for them and
+value changes its type or is lost. Integers are in a column of doubles, if it was found before that of integers and
 they fit exactly. The columns of a table only grow: a record has the same columns whenever it is parsed again.
 """
 

@@ -121,8 +121,10 @@ class JsonParser(Parser):
                 if kind is None:
                     continue
                 at = places.get((name, kind))
-                if at is None and kind == "long" and value in EXACT:
-                    at = places.get((name, "double"))
+                if kind == "long" and value in EXACT:
+                    double = places.get((name, "double"))
+                    if double is not None and (at is None or double < at):  # where it was before the longs were found
+                        at = double
                 if at is not None:
                     columns[at][row] = json_text(value) if kind == "json" else value
                 elif self._on_type is OnType.QUARANTINE and name in first:
