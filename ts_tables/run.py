@@ -197,9 +197,8 @@ def _commit(
                 raise
             _count(summary, change, is_refused=parsing is not None and side.target is parsing.refused)
             summary.removed += side.target.clean()
-    except (
-        BaseException
-    ):  # after OutcomeUnknown it can still land: a later run removes its files, or finds them committed
+    except BaseException:
+        # What was sent can still land after OutcomeUnknown: a later run removes its files, or finds them committed.
         for target in unsent:
             target.clean(unsent=identity)
         raise

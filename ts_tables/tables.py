@@ -89,7 +89,7 @@ class Tables:
             AccessDenied, CorruptData, StoreUnavailable, OutcomeUnknown: from the catalog or the archive.
         """
         definition, parts = self._definition(name), self._parts(name)
-        state = TableState(self._archive.cluster, definition.isolation == "read_committed", parser=parts.identity)
+        state = TableState(self._archive.cluster, definition.isolation == "read_committed", parser=parts.parser)
         self._planner(definition).plan(state, is_first=True)  # topics that are named must exist
         if parts.parsing is not None:  # first: a run can begin as soon as the table exists
             parts.parsing.refused.create(state)
@@ -329,7 +329,7 @@ class Tables:
         definition = self._definition(name)
         age = definition.max_age if max_age is None else max_age
         if definition.parser is None:
-            return _Parts(self._made(name, definition, RAW_SCHEMA, REQUIRED, age), None, None)
+            return _Parts(self._made(name, definition, RAW_SCHEMA, REQUIRED, age), None)
         source = f"{self._source}: tables.{name}.parser"
         topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
         parser = definition.parser.open(lambda codec: self._archive.codec(topic, Part.VALUE, codec), source)
@@ -346,7 +346,7 @@ class Tables:
         refused = self._made(*self._refused(name, definition), REFUSED_SCHEMA, (*REQUIRED, REASON, PARSER), age)
         replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
         plans = self._planner(definition.model_copy(update={"on_taken_back": replaced}))
-        return _Parts(target, Parsing(parser, identity, refused, plans), identity)
+        return _Parts(target, Parsing(parser, identity, refused, plans))
 
     def _refused(self, name: str, definition: TableDefinition) -> tuple[str, TableDefinition]:
         """Return the name and the definition of the table of a table's refused records."""
@@ -398,12 +398,15 @@ class _Parts:
     Attributes:
         target: the table.
         parsing: of its records; None of a raw table.
-        identity: of the parser, as the table's state has it.
     """
 
     target: Target
     parsing: Parsing | None
-    identity: str | None
+
+    @property
+    def parser(self) -> str | None:
+        """The identity of the parser, as the table's state has it."""
+        return None if self.parsing is None else self.parsing.name
 
 
 class _NothingNew:

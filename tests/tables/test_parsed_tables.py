@@ -185,16 +185,10 @@ class Killed(BaseException):
     """Ends a run where it is raised, as a kill does."""
 
 
-@pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
-def test_a_run_that_ends_at_a_commit_is_completed(
-    made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
-) -> None:
-    """Between the two commits the refused records are ahead; the next run adds the rows, also those that are new."""
+def kill_run(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False) -> None:
+    """Run the table, and end the run before its commit of this number, or after it."""
     kind = IcebergTarget if made.format == "iceberg" else PlainTarget
     commit, count = kind.commit, iter(range(10))
-    made.put(0, 40)
-    made.tables.create(NAME)
 
     def killed(*arguments: Any) -> Any:
         is_last = next(count) == at
@@ -209,6 +203,17 @@ def test_a_run_that_ends_at_a_commit_is_completed(
         patched.setattr(kind, "commit", killed)
         with pytest.raises(Killed):
             made.tables.run(NAME)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+def test_a_run_that_ends_at_a_commit_is_completed(
+    made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
+) -> None:
+    """Between the two commits the refused records are ahead; the next run adds the rows, also those that are new."""
+    made.put(0, 40)
+    made.tables.create(NAME)
+    kill_run(made, monkeypatch, at, is_late=is_late)
     assert made.tables.verify(NAME).differences == ()
     made.put(40, 60)
     made.put(0, 20, partition=1)
@@ -221,22 +226,11 @@ def test_an_election_between_the_two_commits_is_followed(
     made: Made, monkeypatch: pytest.MonkeyPatch, start: int
 ) -> None:
     """The refused records are ahead; if the table has none of the removed ones, its run does not fail."""
-    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
-    commit, count = kind.commit, iter(range(10))
     made.put(0, 30)
     made.tables.create(NAME)
     made.tables.run(NAME)
     made.put(30, 60)
-
-    def killed(*arguments: Any) -> Any:
-        if next(count) == 1:
-            raise Killed
-        return commit(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(kind, "commit", killed)
-        with pytest.raises(Killed):
-            made.tables.run(NAME)
+    kill_run(made, monkeypatch, 1)
     made.put(start, 50, epoch=2)
     if start < 30:
         with pytest.raises(DataLoss, match="offsets 20 to 29 were removed"):
@@ -260,27 +254,27 @@ def test_a_record_that_moved_among_the_refused_is_found(tmp_path: Path) -> None:
     assert found == {(Kind.CHANGED, 8, 9), (Kind.MISSING, 9, 10)}
 
 
-def test_rows_that_an_election_removed_are_deleted_from_both_tables(made: Made) -> None:
-    """And the records of the later leader are added."""
-    made.more = {"on_taken_back": "delete"}
+def run_over_election(made: Made) -> None:
+    """Run the table before and after an election that removes offsets 30 to 59; the later leader writes 30 to 49."""
     made.put(0, 30)
     made.put(30, 60)
     made.tables.create(NAME)
     made.tables.run(NAME)
     made.put(30, 50, epoch=2)
     made.tables.run(NAME)
+
+
+def test_rows_that_an_election_removed_are_deleted_from_both_tables(made: Made) -> None:
+    """And the records of the later leader are added."""
+    made.more = {"on_taken_back": "delete"}
+    run_over_election(made)
     made.check(p0=50)
 
 
 def test_rows_that_an_election_removed_can_stay(made: Made) -> None:
     """In both tables; their sums are in the states."""
     made.more = {"on_taken_back": "keep"}
-    made.put(0, 30)
-    made.put(30, 60)
-    made.tables.create(NAME)
-    made.tables.run(NAME)
-    made.put(30, 50, epoch=2)
-    made.tables.run(NAME)
+    run_over_election(made)
     assert made.tables.verify(NAME).differences == ()
     assert made.select("select count(distinct _offset), count(*) from {} where _ordinal = 0") == [(54, 72)]
     assert made.tables.run(NAME).commits == 0
@@ -354,18 +348,7 @@ def test_columns_are_those_of_the_run_that_ended(made: Made, monkeypatch: pytest
     made.more = {"parser": {**INFERRED, "on_type": "quarantine"}}
     made.put_values(0, json_of({"id": 0, "a": 1}, {"id": 1, "a": "x"}))
     made.tables.create(NAME)
-    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
-    commit, count = kind.commit, iter(range(10))
-
-    def killed(*arguments: Any) -> Any:
-        if next(count) == at:
-            raise Killed
-        return commit(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(kind, "commit", killed)
-        with pytest.raises(Killed):
-            made.tables.run(NAME)
+    kill_run(made, monkeypatch, at)
     made.put_values(2, json_of({"id": 2, "a": 5}))
     made.tables.run(NAME)
     assert made.select("select id, a from {} order by id") == [(0, 1), (2, 5)]

@@ -87,13 +87,13 @@ class JsonParser(Parser):
         objects: list[dict[str, Any]] = []
         of_row: list[int] = []
         refused: dict[int, str] = {}
-        exactly = self._exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
+        is_checked = self._exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
         for number, data in enumerate(records["value"].to_pylist()):
             try:
                 if data is None:
                     value = _NOTHING
                 else:  # without a call of a function where nothing else is checked
-                    value = json_value(data, exactly=self._exactly) if exactly else orjson.loads(data)
+                    value = json_value(data, exactly=self._exactly) if is_checked else orjson.loads(data)
                 some = [value] if type(value) is dict else _objects(value)
             except ValueError as error:
                 refused[number] = str(error)
