@@ -13,11 +13,10 @@ from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.files.parsed_columns import OWN_NAMES, parsed_schema
 from ts_tables.files.reading import TableFile
 from ts_tables.parsers.contract import Parser
-from ts_tables.parsers.inference import FoundColumn
 from ts_tables.planning.plan import TablePlan, TakenBack, left_of
 from ts_tables.planning.work import Work
 from ts_tables.targets import Added, Arranged, HeadMoved, OpenedTable, Target
-from ts_tables.tasks import MergeTask, Output, ParseTask, TakenBackTask, Task, TaskResult, WriteTask
+from ts_tables.tasks import MergeTask, Output, ParseTask, Settled, TakenBackTask, Task, TaskResult, WriteTask
 
 MOST_FOUND: Final = 1_000  # columns that a parser finds in values
 
@@ -75,16 +74,27 @@ class Parsing:
         refused: the table of refused records.
         plans: of that table alone, after a run that ended between its two commits. If an election removed
             only records that the table lacks, they are deleted from that one.
+        open: returns the parser of a table's state: with the columns of the state, and with its schemas; if the
+            second argument is true, with the newest schema too. None if the parser has no schemas.
+        settled: the table of refused records, if it is ahead: what it has is refused, and nothing else.
     """
 
     parser: Parser
     name: str
     refused: Target
     plans: Plans
+    open: Callable[[TableState, bool], Parser] | None = None
+    settled: OpenedTable | None = None
 
-    def with_columns(self, found: Sequence[FoundColumn]) -> "Parsing":
-        """Return it with columns that were found in values."""
-        return replace(self, parser=self.parser.with_columns(found))
+    def at(self, state: TableState, *, newest: bool = False) -> "Parsing":
+        """Return it with the parser of a table's state.
+
+        Args:
+            state: of the table.
+            newest: whether the parser may have a newer schema than the state.
+        """
+        parser = self.parser.with_columns(state.columns) if self.open is None else self.open(state, newest)
+        return replace(self, parser=parser)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,9 +143,11 @@ def run_once(
             _check_parser(refused.state, parsing)
             if refused.state.claims != opened.state.claims:
                 refused = _catch_up(parsing, engine, summary)
+                # The table gets now what that parser did not refuse.
+                current = replace(parsing.at(refused.state), settled=refused)
             else:
                 sides.insert(0, _Side(parsing.refused, refused))
-            current = parsing.with_columns(refused.state.columns)  # those of the table, or of what it gets next
+                current = parsing.at(opened.state, newest=True)
         summary.waits, summary.lag = plan.waits, dict(plan.lag)
         if plan.is_empty and not any(side.opened.is_due for side in sides):
             break
@@ -170,7 +182,7 @@ def _catch_up(parsing: Parsing, engine: Engine, summary: RunSummary) -> OpenedTa
         plan = parsing.plans.plan(opened.state)
         if plan.is_empty:
             return opened
-        _commit([_Side(parsing.refused, opened)], plan, engine, summary, parsing.with_columns(opened.state.columns))
+        _commit([_Side(parsing.refused, opened)], plan, engine, summary, parsing.at(opened.state))
 
 
 def _commit(
@@ -259,8 +271,11 @@ def _changes(
             valid_through=_valid_through(read),
             held=arranged.held,
         )
-        columns = () if parsing is None else tuple(parsing.parser.found)
-        state = replace(_keeping(plan, some, again), parser=side.opened.state.parser, columns=columns)
+        state = replace(_keeping(plan, some, again), parser=side.opened.state.parser)
+        if parsing is not None:
+            parser = parsing.parser
+            columns, schemas = tuple(parser.found), tuple(parser.schemas)
+            state = replace(state, columns=columns, schemas=schemas, key_schema=parser.key_schema)
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
         changes.append(_Change(side, added, state, read))
     return changes
@@ -310,7 +325,14 @@ def _reading(work: Work, number: int, identity: str, sides: Sequence[_Side], par
         (output,) = outputs.values()
         return WriteTask(work, output.layout, output.files)
     refused = outputs.pop(parsing.refused, None)
-    return ParseTask(work, parsing.parser, parsing.name, next(iter(outputs.values()), None), refused)
+    settled = None
+    if parsing.settled is not None:
+        covered, layout = work.covered, parsing.settled.layout
+        files = parsing.settled.files_with(
+            TakenBack(covered.partition, "", covered.topic_id, covered.start, covered.end)
+        )
+        settled = Settled(tuple(files), layout)
+    return ParseTask(work, parsing.parser, parsing.name, next(iter(outputs.values()), None), refused, settled)
 
 
 def _merged(

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.decode.memory import RecycledMemory
-from ts_common.errors import StoreUnavailable
+from ts_common.errors import OperatorError, StoreUnavailable
 from ts_common.query.shared_stores import shared_store
-from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, sum_of
+from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.layout import Layout, WrittenFile
 from ts_tables.files.parsed_columns import parsed_rows, refused_rows, topic_column
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
-from ts_tables.parsers.contract import Parser, check
+from ts_tables.parsers.contract import Parsed, Parser, check, without_records
 from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TakenBack
-from ts_tables.planning.work import Work
+from ts_tables.planning.work import Covered, Work
 
 Task = Callable[[], "TaskResult"]
 
@@ -119,6 +119,33 @@ class WriteTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """Refused records that an earlier run committed. It can be pickled.
+
+    Attributes:
+        files: that can have some.
+        layout: of the files.
+    """
+
+    files: tuple[TableFile, ...]
+    layout: Layout
+
+    def digests(self, work: Work) -> dict[int, set[bytes]]:
+        """Return the digests of those in a part of a plan, by offset: an election leaves several of one offset.
+
+        Raises:
+            CorruptData, StoreUnavailable: as `TableFile.rows`.
+        """
+        found: dict[int, set[bytes]] = {}
+        for file in self.files:
+            for rows in file.rows(self.layout.schema, optional=self.layout.optional):
+                some = rows.filter(_is_of(rows, work.covered))
+                for offset, digest in zip(some[OFFSET].to_pylist(), raw_digests(some).to_pylist(), strict=True):
+                    found.setdefault(offset, set()).add(digest)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class ParseTask:
     """Parses the records of one part of a plan, and writes the rows and the refused records. It can be pickled.
 
@@ -128,6 +155,8 @@ class ParseTask:
         name: of the parser.
         rows: where rows are written; None if the table has them.
         refused: where refused records are written; None if their table has them.
+        settled: those that it has; None if it has none of this part. A codec can accept a value later, when a
+            registry has its schema: no record may be in both tables.
     """
 
     work: Work
@@ -135,13 +164,16 @@ class ParseTask:
     name: str
     rows: Output | None
     refused: Output | None
+    settled: Settled | None = None
 
     def __call__(self) -> TaskResult:
         """Read the records, parse them, and write both.
 
         Raises:
             as `WriteTask`; what the parser raises.
+            OperatorError: it refuses a record that it accepted when the refused ones were committed.
         """
+        before = None if self.settled is None else self.settled.digests(self.work)
         split = self.work.split
         columns = RawColumns(self.work.partition, self.work.topic_id)
         rows, refused_records = _Writing(self.rows), _Writing(self.refused)
@@ -152,6 +184,8 @@ class ParseTask:
                 records = columns.complete(batch)
                 parsed = self.parser.parse(records)
                 check(self.parser, parsed, records.num_rows)
+                if before is not None:
+                    parsed = self._as_before(records, parsed, before)
                 unknown.update(dict.fromkeys(parsed.unknown))
                 if unknown:  # nothing is written, but further ones are found
                     rows.abort()
@@ -183,6 +217,24 @@ class ParseTask:
             refused_files=refused_files,
             refused=refused,
         )
+
+    def _as_before(self, records: pa.RecordBatch, parsed: Parsed, before: Mapping[int, set[bytes]]) -> Parsed:
+        """Return what was parsed with the refused records of the former commit.
+
+        Raises:
+            OperatorError: others are refused now.
+        """
+        offsets = records[OFFSET].to_pylist()
+        at_them = [number for number, offset in enumerate(offsets) if offset in before]
+        digests = raw_digests(records.take(pa.array(at_them, pa.int32()))).to_pylist()
+        refused = [at for at, digest in zip(at_them, digests, strict=True) if digest in before[offsets[at]]]
+        if others := {*parsed.refused.to_pylist()} - {*refused}:
+            reason = parsed.reasons[parsed.refused.index(min(others)).as_py()]
+            raise OperatorError(
+                f"{self.work.partition}: the parser refuses offset {offsets[min(others)]}, which it accepted when a "
+                f"former run committed the refused records: {reason}; it must parse equal records equally"
+            )
+        return without_records(parsed, refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +350,8 @@ def _add_by_block(sums: dict[int, DigestSum], rows: pa.RecordBatch) -> None:
         sums[number] = sums.get(number, DigestSum()) + sum_of(rows.filter(pa.array(numbers == number)))
 
 
-def _is_of(rows: pa.RecordBatch, taken_back: TakenBack) -> pa.Array:
-    """Return which rows are of an entry."""
+def _is_of(rows: pa.RecordBatch, taken_back: TakenBack | Covered) -> pa.Array:
+    """Return which rows are of an entry, or at these offsets."""
     topic_id = taken_back.topic_id
     return functools.reduce(
         pc.and_,

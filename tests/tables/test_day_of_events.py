@@ -15,7 +15,7 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog
-from ts_tables.tables import CATALOG
+from ts_tables.opening import CATALOG
 
 NAME = "lake.events"
 MINUTES = 1440

@@ -17,8 +17,8 @@ from ts_common.errors import DataLoss, OperatorError
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.target import IcebergTarget
+from ts_tables.opening import CATALOG
 from ts_tables.plain.target import PlainTarget
-from ts_tables.tables import CATALOG
 from ts_tables.verify.compare import Kind
 
 NAME = "lake.events"
@@ -65,12 +65,14 @@ class Made:
         directory: of the catalog, or of plain files.
         format: of the table.
         more: of its definition.
+        registry: of the archive's schemas; None without.
     """
 
     archive: MadeArchive
     directory: Path
     format: str
     more: dict[str, Any] = field(default_factory=dict)
+    registry: str | None = None
 
     def put(self, start: int, end: int, partition: int = 0, epoch: int = 0) -> None:
         """Archive a segment."""
@@ -95,18 +97,22 @@ class Made:
         }
 
     @property
-    def tables(self) -> Tables:
-        """The tables."""
+    def content(self) -> dict[str, Any]:
+        """The file of tables, as values."""
         self.directory.mkdir(parents=True, exist_ok=True)
         definition = {"topics": "t", "parser": PARSER, "format": self.format, **self.more}
         if self.format != "iceberg":
             definition["location"] = f"file://{self.directory}/files"
-        content = {
-            "archive": {"url": self.archive.location, "cluster": CLUSTER},
+        return {
+            "archive": {"url": self.archive.location, "cluster": CLUSTER, "registry": self.registry},
             "catalog": self.catalog,
             "tables": {NAME: definition},
         }
-        return Tables(content, engine=lambda tasks: [task() for task in tasks])
+
+    @property
+    def tables(self) -> Tables:
+        """The tables."""
+        return Tables(self.content, engine=lambda tasks: [task() for task in tasks])
 
     def select(self, query: str, of: str = "") -> list[tuple[Any, ...]]:
         """Return rows of DuckDB; `{}` is the table, or that of refused records with `of="_quarantine"`."""

@@ -16,7 +16,9 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
 - `lost`: offsets below the start of the log when the table reached them.
 
 A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
-`columns` are those that the parser found in values: name, member and kind.
+`columns` are those that the parser found in values or in schemas: name, member and kind. `schemas` names those that
+values are read with, the newest first, and `key_schema` that of the keys: a run that continues another one opens the
+same.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
@@ -40,7 +42,8 @@ from ts_common.json_objects import (
     whole_number,
 )
 from ts_common.model import is_topic_name
-from ts_tables.parsers.inference import KINDS, FoundColumn
+from ts_tables.parsers.inference import FoundColumn
+from ts_tables.parsers.table_types import column_type
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
@@ -155,7 +158,9 @@ class TableState:
         read_committed: the isolation level of all claims.
         topics: by name, the incarnations that were claimed, in their order.
         parser: identifies what made the rows of the records; None of a raw table.
-        columns: that the parser found in values, of the table and, as a plan of it, of that of its refused records.
+        columns: that the parser found, of the table and, as a plan of it, of that of its refused records.
+        schemas: names of the schemas that values are read with, as a parser has them.
+        key_schema: name of the schema of keys; None if they have none.
     """
 
     cluster: str
@@ -163,10 +168,12 @@ class TableState:
     topics: Mapping[str, tuple[IncarnationState, ...]] = field(default_factory=dict)
     parser: str | None = None
     columns: tuple[FoundColumn, ...] = ()
+    schemas: tuple[str, ...] = ()
+    key_schema: str | None = None
 
     @property
     def claims(self) -> "TableState":
-        """The state without columns, and without rows that an election removed and that stay."""
+        """The state without columns and schemas, and without rows that an election removed and that stay."""
         topics = {
             name: tuple(
                 replace(each, partitions={n: replace(one, kept=()) for n, one in each.partitions.items()})
@@ -174,7 +181,7 @@ class TableState:
             )
             for name, incarnations in self.topics.items()
         }
-        return replace(self, topics=topics, columns=())
+        return replace(self, topics=topics, columns=(), schemas=(), key_schema=None)
 
     def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
         """Return the claims of an incarnation; None without any."""
@@ -218,6 +225,10 @@ class TableState:
             found["parser"] = self.parser
         if self.columns:
             found["columns"] = [list(column) for column in self.columns]
+        if self.schemas:
+            found["schemas"] = [*self.schemas]
+        if self.key_schema is not None:
+            found["key_schema"] = self.key_schema
         return found
 
 
@@ -248,7 +259,10 @@ def decode_state(data: bytes, what: str) -> TableState:
                 raise ValueError(f"topic {name} has an incarnation twice")
         parser = None if fields.get("parser") is None else text(fields["parser"])
         columns = tuple(_column(each) for each in rows(fields.get("columns", [])))
-        return TableState(text(fields["cluster"]), isolation == "read_committed", topics, parser, columns)
+        schemas = tuple(text(each) for each in rows(fields.get("schemas", [])))
+        key_schema = None if fields.get("key_schema") is None else text(fields["key_schema"])
+        cluster = text(fields["cluster"])
+        return TableState(cluster, isolation == "read_committed", topics, parser, columns, schemas, key_schema)
 
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -287,8 +301,7 @@ def _incarnation(fields: Any) -> IncarnationState:
 
 def _column(fields: Any) -> FoundColumn:
     name, member, kind = (text(each) for each in rows(fields))
-    if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no kind of a column")
+    column_type(kind)
     return FoundColumn(name, member, kind)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -10,12 +9,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.schemas.choice import NAMES, PLAIN
-from ts_common.schemas.contract import Codec
 from ts_common.suggestions import nearest
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.parsers.columns import Column, make_column, parse_type
 from ts_tables.parsers.contract import Parser
-from ts_tables.parsers.decoded import DecodedParser
 from ts_tables.parsers.delimited import DelimitedParser
 from ts_tables.parsers.expression import ExpressionParser
 from ts_tables.parsers.json_values import JsonParser, OnType
@@ -24,9 +21,8 @@ JSON, DELIMITED, EXPRESSION = "json", "delimited", "expression"
 _WITH_COLUMNS: Final = (JSON, DELIMITED, EXPRESSION)
 _CODECS: Final = tuple(name for name in NAMES if name != JSON)
 _TYPES: Final = (*_WITH_COLUMNS, *_CODECS)
+OF_SCHEMA: Final = ("subject", "version", "schema.id", "schema.file")  # options that name the schema of a codec
 _VERSION: Final = 1  # of what the built-in parsers make of equal records
-
-CodecOf = Callable[[str], Codec]  # by its name and options, as ts_common.schemas.choice.parse_codec has them
 
 
 def has_schema(codec: str) -> bool:
@@ -109,7 +105,7 @@ class ParserDefinition(BaseModel):
 
     @model_validator(mode="after")
     def _is_whole(self) -> "ParserDefinition":
-        has_columns = self.type in _WITH_COLUMNS
+        has_columns = self.has_columns
         if (self.infer or self.on_type is not OnType.COLUMN) and self.type != JSON:
             raise ValueError(f"infer, on_type: {self.type} has none")
         if self.on_type is not OnType.COLUMN and not self.infer:
@@ -133,6 +129,16 @@ class ParserDefinition(BaseModel):
             parsed_schema(self.open_columns().columns)
         return self
 
+    @property
+    def is_codec(self) -> bool:
+        """Whether the values are decoded by a codec."""
+        return self.type in _CODECS
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the file has the columns."""
+        return self.type in _WITH_COLUMNS
+
     def open_columns(self) -> Parser:
         """Return a parser whose columns the file has.
 
@@ -148,22 +154,15 @@ class ParserDefinition(BaseModel):
             case _:
                 return ExpressionParser(columns, self.expression or "")
 
-    def open(self, codec_of: CodecOf, source: str) -> Parser:
-        """Return the parser.
+    def open_class(self, source: str) -> Parser:
+        """Return a parser of the user.
 
         Args:
-            codec_of: returns a codec of the table's values.
             source: of the definition, for messages.
 
         Raises:
-            ConfigurationError: the class, the codec or an option is wrong.
-            CorruptData, StoreUnavailable, AccessDenied: from the schemas.
+            ConfigurationError: the class or an option is wrong.
         """
-        if self.type in _WITH_COLUMNS:
-            return self.open_columns()
-        if self.type in _CODECS:
-            name = ",".join([self.type, *(f"{option}={value}" for option, value in self.options.items())])
-            return DecodedParser(codec_of(name))
         # mypy rejects an abstract class here; the loaded one is concrete, and its constructor is documented.
         found: type[Parser] = load_class(self.type, Parser, source)  # type: ignore[type-abstract]
         try:
@@ -180,8 +179,12 @@ class ParserDefinition(BaseModel):
             parser: as it was opened.
             further: what else decides the rows.
         """
-        fields: Mapping[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
-        columns = [[field.name, str(field.type)] for field in parser.with_columns(()).columns]
+        fields: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
+        columns: list[list[str]] = []
+        if self.is_codec:  # the state has the columns and the schemas
+            fields["options"] = {name: value for name, value in self.options.items() if name not in OF_SCHEMA}
+        else:
+            columns = [[field.name, str(field.type)] for field in parser.with_columns(()).columns]
         text = json.dumps([_VERSION, fields, columns, further], sort_keys=True)
         return f"{self.type}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

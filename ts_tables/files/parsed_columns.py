@@ -8,7 +8,8 @@ import pyarrow as pa
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, POSITION_TYPES, REFUSED_SCHEMA, TOPIC_ID
 from ts_tables.parsers.contract import Parsed, ordinals_of
-from ts_tables.parsers.inference import KINDS, FoundColumn
+from ts_tables.parsers.inference import FoundColumn
+from ts_tables.parsers.table_types import column_type
 
 TOPIC: Final = "_topic"
 TIMESTAMP: Final = "_timestamp"
@@ -43,11 +44,11 @@ def with_found(schema: pa.Schema, found: Sequence[FoundColumn]) -> pa.Schema:
 
     Args:
         schema: without them.
-        found: in the values.
+        found: by the parser.
     """
     if RAW_DIGEST not in schema.names:
         return schema
-    return pa.schema([*schema, *((column.name, KINDS[column.kind]) for column in found)])
+    return pa.schema([*schema, *((column.name, column_type(column.kind)) for column in found)])
 
 
 def topic_column(schema: pa.Schema) -> str:

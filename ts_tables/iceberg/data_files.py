@@ -25,7 +25,6 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
 from ts_tables.files.layout import WrittenFile
-from ts_tables.iceberg.catalog import iceberg_schema
 
 _BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _MAPS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
@@ -51,19 +50,6 @@ class FileDescriber:
     def arrow_schema(self) -> pa.Schema:
         """The schema of its files: Arrow's types with offsets of 32 bits, and the field ids."""
         return pa.schema([_narrow(field) for field in schema_to_pyarrow(self.schema)])
-
-    def extended(self, schema: pa.Schema, last_id: int) -> "FileDescriber":
-        """Return a describer of files with further columns, with the ids that Iceberg gives them.
-
-        Args:
-            schema: all columns; those that are new have simple types.
-            last_id: the highest id of the table's columns.
-        """
-        known = {field.name for field in self.schema.fields}
-        new = [field for field in schema if field.name not in known]
-        fields = iceberg_schema(pa.schema(new)).fields
-        added = [field.model_copy(update={"field_id": last_id + at}) for at, field in enumerate(fields, 1)]
-        return replace(self, schema=Schema(*self.schema.fields, *added, schema_id=self.schema.schema_id))
 
     def describe(self, written: WrittenFile) -> dict[str, Any]:
         """Return JSON values for `data_file`."""

@@ -17,14 +17,14 @@ from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import with_found
 from ts_tables.files.reading import TableFile
-from ts_tables.iceberg.catalog import check_layout, create_table, open_catalog
+from ts_tables.iceberg.catalog import check_layout, create_table, iceberg_schema, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
 from ts_tables.iceberg.commit import commit, load
 from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, Finding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
-from ts_tables.iceberg.transaction import HEAD, Change
+from ts_tables.iceberg.transaction import HEAD, Change, with_columns
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
 from ts_tables.targets import Added, Arranged, FilesLeft, TableContents
@@ -130,8 +130,10 @@ class Opened:
         return [TableFile(each.file_path, ExistingFile(properties, each.file_path)) for each in files]
 
     def extended(self, schema: pa.Schema) -> "Opened":
-        """Return the table with further columns at the end, of simple types; its next commit adds them."""
-        describer = self.describer.extended(schema, self.table.metadata.last_column_id)
+        """Return the table with further columns at the end; its next commit adds them."""
+        with calling(f"table {'.'.join(self.table.name())}"):
+            found = with_columns(self.table, self.describer.schema, iceberg_schema(schema).fields)
+        describer = replace(self.describer, schema=found)
         layout = self.layout.extended(describer.arrow_schema)
         return replace(self, layout=layout, describer=describer)
 
@@ -181,14 +183,15 @@ class IcebergTarget:
             OperatorError: a table of this name exists that this program did not make.
             AccessDenied, StoreUnavailable, OutcomeUnknown: from the catalog.
         """
-        table = create_table(self._catalog, self._name.name, self._layout, self._required, self._name.location)
+        layout = self._layout.extended(with_found(self._layout.schema, state.columns))
+        table = create_table(self._catalog, self._name.name, layout, self._required, self._name.location)
         with calling(f"table {self._name}"):
-            if read_head(table) is not None:
-                check_layout(table, self._layout)
+            if (head := read_head(table)) is not None:
+                check_layout(table, self._layout.extended(with_found(self._layout.schema, head.state.columns)))
                 return False
             if table.metadata.snapshots:
                 raise OperatorError(f"table {self._name} exists, and this program did not make it; choose another name")
-            check_layout(table, self._layout)
+            check_layout(table, layout)
             summary = summary_of(state, table.io, table.location(), _FIRST_PLAN)
         commit(self._catalog, self._name.name, Change((), (), summary, _FIRST_PLAN), None, lambda _: None)
         return True

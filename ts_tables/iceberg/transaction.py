@@ -15,6 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
@@ -60,7 +61,7 @@ class Change:
         summary: properties of the snapshot.
         plan: its id, 16 hexadecimal digits: the names of manifests begin with it, so that they can be removed.
         main: the snapshot of `main` when it was planned; it counts if files are removed.
-        columns: new ones, of simple types, with the ids that files have for them.
+        columns: new ones, with the ids that files have for them.
     """
 
     added: Sequence[DataFile]
@@ -69,6 +70,32 @@ class Change:
     plan: str
     main: int | None = None
     columns: Sequence[NestedField] = ()
+
+
+def with_columns(table: Table, schema: Schema, fields: Sequence[NestedField]) -> Schema:
+    """Return a schema with further columns, with the ids that a commit gives them; nothing is sent.
+
+    Args:
+        table: as it was loaded.
+        schema: of the table, perhaps with such columns.
+        fields: all columns; the ids of new ones do not matter.
+
+    Raises:
+        Exception: what pyiceberg raises.
+    """
+    known = {field.name for field in table.schema().fields}
+    before = [field for field in schema.fields if field.name not in known]
+    given = {field.name for field in schema.fields}
+    new = [*before, *(field for field in fields if field.name not in given)]
+    return _add_columns(Transaction(table), new) if new else schema
+
+
+def _add_columns(transaction: Transaction, columns: Sequence[NestedField]) -> Schema:
+    """Add columns to the schema of a transaction, and return it."""
+    with transaction.update_schema() as update:
+        for column in columns:
+            update.add_column((column.name,), column.field_type)
+    return transaction.table_metadata.schema()
 
 
 def stage(table: Table, change: Change, head: int | None) -> Staged:
@@ -88,11 +115,8 @@ def stage(table: Table, change: Change, head: int | None) -> Staged:
     metadata = table.metadata
     transaction = Transaction(table)
     if change.columns:
-        with transaction.update_schema() as schema:
-            for column in change.columns:
-                schema.add_column((column.name,), column.field_type)
-        ids = {field.name: field.field_id for field in transaction.table_metadata.schema().fields}
-        if any(ids[column.name] != column.field_id for column in change.columns):
+        found = _add_columns(transaction, change.columns)
+        if any(found.find_field(column.name) != column for column in change.columns):
             raise OtherColumns
     update = transaction.update_snapshot(snapshot_properties=dict(change.summary))
     with update.overwrite() if change.removed else update.fast_append() as files:

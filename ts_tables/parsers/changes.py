@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
+from ts_tables.parsers.decoded import Reading
 from ts_tables.parsers.inference import FoundColumn, Member
+from ts_tables.parsers.table_types import fitted, table_type
 
 KEY: Final = "_key"
 IS_DELETED: Final = "_is_deleted"
@@ -20,17 +21,19 @@ class ChangesParser(Parser):
 
     Args:
         values: parses the values.
-        keys: decodes the keys; None for bytes. A key that it refuses refuses the record.
+        keys: decodes the keys; None for bytes. A key that it refuses, or that does not fit the type of a column,
+            refuses the record.
     """
 
-    def __init__(self, values: Parser, keys: Codec | None = None) -> None:
+    def __init__(self, values: Parser, keys: Reading | None = None) -> None:
         self._values = values
-        self._keys = keys
+        self._read_keys = keys
+        self._keys = None if keys is None else keys.codec
 
     @property
     def columns(self) -> pa.Schema:
         """The columns of its rows."""
-        kind = pa.binary() if self._keys is None else self._keys.arrow_type
+        kind = pa.binary() if self._keys is None else table_type(self._keys.arrow_type)
         return pa.schema([(KEY, kind), (IS_DELETED, pa.bool_()), *self._values.columns])
 
     @property
@@ -38,13 +41,23 @@ class ChangesParser(Parser):
         """The columns that were found in values."""
         return self._values.found
 
+    @property
+    def schemas(self) -> Sequence[str]:
+        """The schemas of the values."""
+        return self._values.schemas
+
+    @property
+    def key_schema(self) -> str | None:
+        """The schema of the keys."""
+        return None if self._read_keys is None else self._read_keys.schema
+
     def with_columns(self, found: Sequence[FoundColumn]) -> Parser:
         """Return the parser with other columns that were found; raise as `Parser.with_columns`."""
-        return ChangesParser(self._values.with_columns(found), self._keys)
+        return ChangesParser(self._values.with_columns(found), self._read_keys)
 
     def grown(self, members: Sequence[Member], others: Sequence[str]) -> Parser:
         """Return the parser with columns of members that have none; raise as `Parser.grown`."""
-        return ChangesParser(self._values.grown(members, [*others, KEY, IS_DELETED]), self._keys)
+        return ChangesParser(self._values.grown(members, [*others, KEY, IS_DELETED]), self._read_keys)
 
     def parse(self, records: pa.RecordBatch) -> Parsed:
         """Return the rows of a batch; raise as `Parser.parse`."""
@@ -52,9 +65,12 @@ class ChangesParser(Parser):
         keys, refused = records["key"], dict(zip(parsed.refused.to_pylist(), parsed.reasons.to_pylist(), strict=True))
         if self._keys is not None:
             decoded = self._keys.decode(keys, records["headers"] if self._keys.uses_headers else None)
-            keys = decoded.column
+            column = fitted(decoded.column, table_type(self._keys.arrow_type))
+            keys = column.array
             for record in pc.indices_nonzero(decoded.refused.is_valid()).to_pylist():
                 refused.setdefault(record, f"{KEY}: {decoded.refused[record].as_py()}")
+            for record, reason in column.reasons.items():
+                refused.setdefault(record, f"{KEY}: {reason}")
         of_row = parsed.records.to_numpy()
         stays = pa.array(~np.isin(of_row, np.fromiter(refused, np.int32, len(refused))))
         of_row = parsed.records.filter(stays)

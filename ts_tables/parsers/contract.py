@@ -5,8 +5,8 @@ dotted path `module:Class`. It is called as `Class(options)` with the options of
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -62,8 +62,18 @@ class Parser(ABC):
 
     @property
     def found(self) -> Sequence[FoundColumn]:
-        """The columns that were found in values; they are the last ones of `columns`."""
+        """The columns that were found in values or schemas; they are the last ones of `columns`."""
         return ()
+
+    @property
+    def schemas(self) -> Sequence[str]:
+        """Names of the schemas that it reads values with, the newest first: a table's state has them."""
+        return ()
+
+    @property
+    def key_schema(self) -> str | None:
+        """Name of the schema that it reads keys with; None if it reads none."""
+        return None
 
     def with_columns(self, found: Sequence[FoundColumn]) -> "Parser":
         """Return the parser with other columns that were found.
@@ -135,6 +145,25 @@ def check(parser: Parser, parsed: Parsed, count: int) -> None:
         raise CorruptData(
             f"parser {name}: of {count} records, {len(found)} are rows or refused; each must be one of both"
         )
+
+
+def without_records(parsed: Parsed, refused: Collection[int]) -> Parsed:
+    """Return what was parsed without the rows of some records.
+
+    Args:
+        parsed: of a batch.
+        refused: the numbers of these records; those that have no row among them.
+    """
+    is_left = pa.array(~np.isin(_numbers(parsed.records), np.fromiter(refused, np.int64, len(refused))))
+    numbers = sorted({*refused, *parsed.refused.to_pylist()})
+    reasons = dict(zip(parsed.refused.to_pylist(), parsed.reasons.to_pylist(), strict=True))
+    return replace(
+        parsed,
+        rows=parsed.rows.filter(is_left) if parsed.rows.num_columns else parsed.rows,
+        records=parsed.records.filter(is_left),
+        refused=pa.array(numbers, pa.int32()),
+        reasons=pa.array([reasons.get(number, "") for number in numbers], pa.string()),
+    )
 
 
 def ordinals_of(records: pa.Array) -> pa.Array:

@@ -1,39 +1,141 @@
-"""Values that a codec decodes: Avro, Protobuf and JSON Schema. The fields of a struct are the columns."""
+"""Values that a codec decodes: Avro, Protobuf and JSON Schema. The fields of a struct are the columns.
+
+The columns of a table only grow. A field that a later schema adds is a further column. A field whose type changes has
+a column of its own, `<name>_<type>`. A field that a later schema removes keeps its column: the values are decoded with
+the last schema that has it too. What that schema refuses, or has no value for, is NULL in these columns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.errors import CorruptData
 from ts_common.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of
+from ts_tables.parsers.inference import FoundColumn, free_name
+from ts_tables.parsers.table_types import fitted, label_of, table_type, text_type, type_text
 
-VALUE = "value"
+VALUE: Final = "value"  # the column of a codec whose type is no struct
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A codec, and the place of the schema that it reads with.
+
+    Attributes:
+        codec: of the values.
+        schema: names the schema, so that the codec can be opened again with it; None if it has none.
+    """
+
+    codec: Codec
+    schema: str | None = None
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The texts of the types of its columns, by their names."""
+        kind = self.codec.arrow_type
+        fields = [*kind] if pa.types.is_struct(kind) else [pa.field(VALUE, kind)]
+        return {field.name: type_text(table_type(field.type)) for field in fields}
 
 
 class DecodedParser(Parser):
-    """Parses values with a codec. A record without a value is a row of nulls.
+    """Parses values with codecs. A record without a value is a row of nulls.
 
     Args:
-        codec: of the values. If its type is no struct, the table has the column `value`.
+        readings: the newest first; it decides which records are refused. Others are for columns that it lacks.
+        found: the columns.
+
+    Raises:
+        CorruptData: no codec has one of the columns.
+        OperatorError: a column of a table has no such type.
     """
 
-    def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+    def __init__(self, readings: Sequence[Reading], found: Sequence[FoundColumn]) -> None:
+        self._found = tuple(found)
+        fields = [reading.fields for reading in readings]
+        self._sources: list[tuple[int, int]] = []  # of each column: the codec, and its field there
+        for column in found:
+            of = next((at for at, each in enumerate(fields) if each.get(column.member) == column.kind), None)
+            if of is None:
+                raise CorruptData(f"no schema has column {column.name} of type {column.kind}")
+            self._sources.append((of, [*fields[of]].index(column.member)))
+        used = {0, *(of for of, _ in self._sources)}
+        self._readings = {at: reading for at, reading in enumerate(readings) if at in used}
+
+    @staticmethod
+    def lacks(readings: Sequence[Reading], found: Sequence[FoundColumn]) -> bool:
+        """Return whether a column is in none of the schemas.
+
+        Args:
+            readings: as of the constructor, like the next one.
+            found: the columns.
+        """
+        fields = [reading.fields for reading in readings]
+        return any(all(each.get(column.member) != column.kind for each in fields) for column in found)
+
+    @property
+    def readings(self) -> Sequence[Reading]:
+        """Those of `readings` that the columns need."""
+        return [*self._readings.values()]
 
     @property
     def columns(self) -> pa.Schema:
         """The columns of its rows."""
-        kind = self._codec.arrow_type
-        fields = list(kind) if pa.types.is_struct(kind) else [pa.field(VALUE, kind)]
-        return pa.schema([field.with_nullable(True) for field in fields])
+        return pa.schema([(each.name, text_type(each.kind)) for each in self._found])
+
+    @property
+    def found(self) -> Sequence[FoundColumn]:
+        """All columns."""
+        return self._found
+
+    @property
+    def schemas(self) -> Sequence[str]:
+        """The schemas that it reads with."""
+        return [each.schema for each in self._readings.values() if each.schema is not None]
+
+    def with_columns(self, found: Sequence[FoundColumn]) -> Parser:
+        """Return the parser with other columns; raise as the constructor."""
+        return DecodedParser([*self._readings.values()], found)
 
     def parse(self, records: pa.RecordBatch) -> Parsed:
         """Return the rows of a batch; raise as `Codec.decode`."""
-        decoded = self._codec.decode(records["value"], records["headers"] if self._codec.uses_headers else None)
-        column, columns = decoded.column, self.columns
-        arrays = column.flatten() if pa.types.is_struct(column.type) else [column]
-        is_refused = pc.indices_nonzero(decoded.refused.is_valid()).to_pylist()
-        refused = {row: decoded.refused[row].as_py() for row in is_refused}
-        found = [Converted(array) for array in arrays]
-        return parsed_of(columns, found, np.arange(len(column)), refused, columns.names)
+        values, columns = records["value"], self.columns
+        decoded, refused = {}, {}
+        for at, reading in self._readings.items():
+            found = reading.codec.decode(values, records["headers"] if reading.codec.uses_headers else None)
+            decoded[at] = found.column.flatten() if pa.types.is_struct(found.column.type) else [found.column]
+            if at == 0:
+                rows = pc.indices_nonzero(found.refused.is_valid()).to_pylist()
+                refused = {row: found.refused[row].as_py() for row in rows}
+        arrays = []
+        for (of, field), kind in zip(self._sources, columns.types, strict=True):
+            column = fitted(decoded[of][field], kind)
+            arrays.append(column if of == 0 else Converted(column.array))
+        return parsed_of(columns, arrays, np.arange(len(values)), refused, columns.names)
+
+
+def columns_of(reading: Reading, before: Sequence[FoundColumn], others: Sequence[str]) -> list[FoundColumn]:
+    """Return the columns of a table with those of a schema that it lacks.
+
+    Args:
+        reading: of the schema.
+        before: the columns of the table.
+        others: names of other columns.
+
+    Raises:
+        OperatorError: a column of a table has no such type.
+    """
+    columns = [*before]
+    known = {(each.member, each.kind) for each in before}
+    names = {name.lower() for name in (*others, *(each.name for each in before))}
+    for member, kind in reading.fields.items():
+        if (member, kind) not in known:
+            name = free_name(member, label_of(kind), names)
+            names.add(name.lower())
+            columns.append(FoundColumn(name, member, kind))
+    return columns

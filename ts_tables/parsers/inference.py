@@ -6,7 +6,7 @@ they fit exactly. The columns of a table only grow: a record has the same column
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -33,7 +33,7 @@ class FoundColumn(NamedTuple):
     Attributes:
         name: of the column.
         member: of the objects.
-        kind: of the values, a key of `KINDS`.
+        kind: of the values: a key of `KINDS`, or of fields of a schema a text of `ts_tables.parsers.table_types`.
     """
 
     name: str
@@ -86,16 +86,23 @@ def with_members(
         for kind in (() if is_known else some[:1]) if one_kind else some:
             if (member, kind) in known:
                 continue
-            name = _free(_UNSAFE.sub("_", member)[:_NAME_LENGTH] or "member", kind, names)
+            name = free_name(_UNSAFE.sub("_", member)[:_NAME_LENGTH] or "member", kind, names)
             names.add(name.lower())
             columns.append(FoundColumn(name, member, kind))
     return columns
 
 
-def _free(name: str, kind: str, names: set[str]) -> str:
+def free_name(name: str, kind: str, used: Collection[str]) -> str:
+    """Return the name of a column, with its kind and a number if other columns have it.
+
+    Args:
+        name: of the column.
+        kind: of its values.
+        used: names of other columns, in lower case, as engines of SQL compare them.
+    """
     number = 1
     found = name
-    while found.lower() in names:
+    while found.lower() in used:
         found = f"{name}_{kind}" if number == 1 else f"{name}_{kind}_{number}"
         number += 1
     return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -18,8 +19,9 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
 
+from tests.common.log_format.build import batch, record
 from tests.common.schemas.sources import Record, archived, decoded, framed, schema_record
-from tests.made_archive import MadeArchive
+from tests.made_archive import CLUSTER, MadeArchive
 from ts_common.errors import ConfigurationError, ObjectNotFound
 from ts_common.schemas.archived import ArchivedSchemas
 from ts_common.schemas.bundle import load_bundle
@@ -30,6 +32,7 @@ from ts_common.schemas.protobuf.format import _pool_of
 from ts_common.schemas.registry import Registry
 from ts_common.schemas.source import SchemaSource
 from ts_local.registry import RegistryServer
+from ts_tables import Tables
 
 ORDER = {
     "type": "record",
@@ -46,6 +49,14 @@ ORDER = {
         {"name": "tags", "type": {"type": "map", "values": "int"}},
     ],
 }  # fmt: skip
+SMALL: dict[str, Any] = {
+    "type": "record",
+    "name": "Sale",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
 PROTO = """syntax = "proto3";
 package shop;
 import "google/protobuf/timestamp.proto";
@@ -254,3 +265,53 @@ def test_an_unknown_id_is_a_refused_row(server: RegistryServer) -> None:
     assert rows == ["a", None, None, None]
     assert refused[0] is refused[2] is None
     assert refused[1] == refused[3] == f"the registry {server.url} does not have schema id 99999"
+
+
+def test_a_table_is_equal_from_both_sources(
+    server: RegistryServer, client: SchemaRegistryClient, archive: MadeArchive, tmp_path: Path
+) -> None:
+    """Over two versions of a schema, with a refused record; the second run adds the column of the second version."""
+    registry = Registry(server.url)
+    first = AvroSerializer(client, json.dumps(SMALL))
+    newer = {**SMALL, "fields": [*SMALL["fields"], {"name": "channel", "type": ["null", "string"], "default": None}]}
+
+    def run(name: str, source: str) -> list[Any]:
+        files = tmp_path / name
+        content = {
+            "archive": {"url": archive.location, "cluster": CLUSTER, "registry": source},
+            "tables": {
+                "lake.sales": {
+                    "topics": "sales",
+                    "parser": {"type": "registry"},
+                    "format": "parquet",
+                    "location": f"file://{files}",
+                }
+            },
+        }
+        tables = Tables(content, engine=lambda tasks: [task() for task in tasks])
+        tables.create("lake.sales")
+        tables.run("lake.sales")
+        assert tables.verify("lake.sales").differences == ()
+        read = "read_parquet('{}/*.parquet', union_by_name = true)"
+        order = "order by _offset"
+        reader = duckdb.connect()
+        refused = reader.execute(
+            f"select _offset, _reason from {read.format(f'{files}_quarantine')} {order}"
+        ).fetchall()
+        return [reader.execute(f"select * from {read.format(files)} {order}").fetchall(), refused]
+
+    sale = {"id": 7, "at": datetime(2026, 11, 1, 12, 0, 0, 5000, UTC)}
+    values = [first(sale, context("sales")), b"junk"]
+    archive.put_segment("sales", 0, batch(0, [record(at, None, value) for at, value in enumerate(values)]))
+    archive.commit("sales", 2, highest_base=0)
+    written_by_confluent(archive, registry, "sales")
+    assert run("registry", server.url) == run("archived", "topic:_schemas")
+    second = AvroSerializer(client, json.dumps(newer))
+    archive.put_segment("sales", 2, batch(2, [record(0, None, second({**sale, "channel": "web"}, context("sales")))]))
+    archive.commit("sales", 3, highest_base=2)
+    written_by_confluent(archive, registry, "sales")
+    found = run("registry", server.url)
+    assert found == run("archived", "topic:_schemas")
+    assert [row[-1] for row in found[0]] == [None, "web"]
+    assert found[0][0][-3:-1] == (7, sale["at"])
+    assert [offset for offset, _ in found[1]] == [1]

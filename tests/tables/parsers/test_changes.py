@@ -8,6 +8,7 @@ from ts_common.schemas.opening import open_codec
 from ts_tables.parsers.changes import ChangesParser
 from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.contract import check
+from ts_tables.parsers.decoded import Reading
 from ts_tables.parsers.inference import FoundColumn, Member
 from ts_tables.parsers.json_values import JsonParser
 
@@ -30,7 +31,7 @@ def test_a_tombstone_is_a_row_with_its_key() -> None:
 
 def test_a_key_that_does_not_decode_refuses_its_record() -> None:
     """A value that was refused keeps its own reason."""
-    parser = ChangesParser(JsonParser([make_column("a", "long")]), open_codec("int", "topic", Part.KEY))
+    parser = ChangesParser(JsonParser([make_column("a", "long")]), Reading(open_codec("int", "topic", Part.KEY)))
     found = parser.parse(made_records(VALUES, [b"\0\0\0\1", b"x", b"y", b"\0\0\0\2"]))
     check(parser, found, 4)
     assert found.rows["_key"].to_pylist() == [1, 2, 2]

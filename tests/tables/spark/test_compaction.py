@@ -19,7 +19,7 @@ from ts_tables.compaction import Compaction, Rewritten, compact
 from ts_tables.engines.spark.procedures import SparkProcedures
 from ts_tables.iceberg.head import Finding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget
-from ts_tables.tables import CATALOG
+from ts_tables.opening import CATALOG
 from ts_tables.targets import HeadMoved
 from ts_tables.verify.run import verify
 

@@ -1,0 +1,115 @@
+"""The parser of a table: with the newest schemas, or with those that the table's state names."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final
+
+from ts_common.errors import OperatorError
+from ts_common.schemas.choice import parse_codec
+from ts_common.schemas.contract import Codec, Part
+from ts_common.schemas.schema_codec import SchemaCodec
+from ts_common.schemas.source import RegisteredSchema
+from ts_tables.claims.state import TableState
+from ts_tables.definition.parser_definition import OF_SCHEMA, ParserDefinition
+from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.files.parsed_columns import OWN_NAMES
+from ts_tables.parsers.changes import IS_DELETED, KEY, ChangesParser
+from ts_tables.parsers.contract import Parser
+from ts_tables.parsers.decoded import DecodedParser, Reading, columns_of
+from ts_tables.parsers.inference import FoundColumn
+
+_FILE: Final = "sha256="  # and the digest of a schema that is a file
+
+CodecOf = Callable[[Part, str], Codec]  # by its name and options, as ts_common.schemas.choice.parse_codec has them
+
+
+class ParserOpener:
+    """Opens the parser of a table.
+
+    Args:
+        definition: of the table, which has a parser.
+        codec_of: returns a codec of the keys or values of the table's topic.
+        source: of the parser's definition, for messages.
+
+    All methods raise ConfigurationError if the class, a codec or an option is wrong; OperatorError if a schema is not
+    available any more, or a column of a table has no such type; and CorruptData, StoreUnavailable, AccessDenied from
+    the schemas.
+    """
+
+    def __init__(self, definition: TableDefinition, codec_of: CodecOf, source: str) -> None:
+        assert definition.parser is not None  # noqa: S101
+        self._parser: ParserDefinition = definition.parser
+        self._has_keys = definition.mode == "changes"
+        self._key = definition.key
+        self._source = source
+        self._codec_of = codec_of
+        self._reading = cache(self._open_reading)  # a run opens the same schema for each commit
+
+    def newest(self) -> Parser:
+        """Return the parser of a new table."""
+        if not self._parser.is_codec:
+            return self._with_keys(self._simple(), None)
+        reading = self._values(None)
+        return self._with_keys(DecodedParser([reading], columns_of(reading, (), self._others)), None)
+
+    def of(self, state: TableState, newest: bool) -> Parser:
+        """Return the parser of a table's state.
+
+        Args:
+            state: of the table.
+            newest: whether the parser may have a newer schema than the state.
+        """
+        if not self._parser.is_codec:
+            return self._with_keys(self._simple(), state.key_schema).with_columns(state.columns)
+        columns: Sequence[FoundColumn] = state.columns
+        schemas: list[str | None] = [*state.schemas]
+        if newest or not schemas:
+            schemas.insert(0, None)
+        readings: list[Reading] = []
+        for schema in schemas:
+            if not readings or DecodedParser.lacks(readings, columns):  # others need not be available any more
+                readings.append(self._values(schema))
+        if newest:
+            columns = columns_of(readings[0], columns, self._others)
+        return self._with_keys(DecodedParser(readings, columns), state.key_schema)
+
+    @property
+    def _others(self) -> Sequence[str]:
+        return (*OWN_NAMES, *((KEY, IS_DELETED) if self._has_keys else ()))
+
+    def _simple(self) -> Parser:
+        return self._parser.open_columns() if self._parser.has_columns else self._parser.open_class(self._source)
+
+    def _with_keys(self, values: Parser, schema: str | None) -> Parser:
+        if not self._has_keys:
+            return values
+        return ChangesParser(values, None if self._key is None else self._reading(Part.KEY, self._key, schema))
+
+    def _values(self, schema: str | None) -> Reading:
+        options = [f"{name}={value}" for name, value in self._parser.options.items()]
+        return self._reading(Part.VALUE, ",".join([self._parser.type, *options]), schema)
+
+    def _open_reading(self, part: Part, codec: str, schema: str | None) -> Reading:
+        """Return a codec with the newest schema, or with a named one."""
+        if schema is not None and not schema.startswith(_FILE):
+            choice = parse_codec(codec)
+            others = [f"{name}={value}" for name, value in choice.options.items() if name not in OF_SCHEMA]
+            codec = ",".join([choice.name, *others, schema])
+        opened = self._codec_of(part, codec)
+        found = _name_of(opened.reader_schema) if isinstance(opened, SchemaCodec) else None
+        if schema is not None and found != schema:
+            raise OperatorError(
+                f"{self._source}: the table has columns of a schema of {part}s that the file of the schema had before; "
+                "put that file back, or create a table of another name"
+            )
+        return Reading(opened, found)
+
+
+def _name_of(schema: RegisteredSchema) -> str:
+    """Return options of a codec that name a schema."""
+    if schema.subject is not None and schema.version is not None and not {",", "="} & {*schema.subject}:
+        return f"subject={schema.subject},version={schema.version}"
+    if schema.id is not None:
+        return f"schema.id={schema.id}"
+    return f"{_FILE}{hashlib.sha256(schema.text.encode()).hexdigest()}"

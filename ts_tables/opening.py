@@ -1,0 +1,247 @@
+"""How a definition becomes a table: its target, its parser and its planner."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import TopicPartition
+from ts_common.query.locations import by_location
+from ts_common.query.query import Query
+from ts_common.store.factory import Scheme, parse_location
+from ts_common.suggestions import nearest
+from ts_reader import Archive
+from ts_reader.place import connection_of
+from ts_tables.claims.advance import OnTakenBack, Policy
+from ts_tables.claims.state import TableState
+from ts_tables.definition.opened_parser import ParserOpener
+from ts_tables.definition.table_definitions import TableDefinition, TablesFile
+from ts_tables.files.layout import FileFormat, Layout
+from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
+from ts_tables.files.partitioning import parse_term
+from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
+from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.plain.staging import Place
+from ts_tables.plain.target import PlainTarget
+from ts_tables.planning.locations import LocatedPlanner
+from ts_tables.run import Parsing
+from ts_tables.targets import Target
+
+CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A table and what it needs.
+
+    Attributes:
+        target: the table.
+        planner: of its commits.
+        parsing: of its records; None of a raw table.
+    """
+
+    target: Target
+    planner: LocatedPlanner
+    parsing: Parsing | None
+
+    def first_state(self, cluster: str, *, read_committed: bool) -> TableState:
+        """Return the state of a new table.
+
+        Args:
+            cluster: of the archive.
+            read_committed: the isolation level.
+        """
+        if self.parsing is None:
+            return TableState(cluster, read_committed)
+        parser = self.parsing.parser
+        return TableState(
+            cluster,
+            read_committed,
+            parser=self.parsing.name,
+            columns=tuple(parser.found),
+            schemas=tuple(parser.schemas),
+            key_schema=parser.key_schema,
+        )
+
+
+class Opening:
+    """Opens the tables of a file.
+
+    Args:
+        file: of the tables.
+        source: of the file, for messages.
+    """
+
+    def __init__(self, file: TablesFile, source: str) -> None:
+        self._file = file
+        self._source = source
+
+    @cached_property
+    def archive(self) -> Archive:
+        """The archive of the file.
+
+        Raises:
+            ConfigurationError: it is wrong.
+        """
+        given = self._file.archive
+        if given.config is not None:
+            archive = Archive(config=given.config, registry=given.registry)
+            if problems := self._file.misplaced(archive.locations):
+                raise ConfigurationError(self._source, problems)
+            return archive
+        try:
+            return Archive(
+                given.url,
+                given.cluster,
+                prefix_entropy_bits=given.prefix_entropy_bits,
+                storage_options=given.storage_options,
+                registry=given.registry,
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(self._source, [f"archive: {each}" for each in error.problems]) from error
+
+    def definition(self, name: str) -> TableDefinition:
+        """Return the definition of a table.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            ConfigurationError: the file has no such table.
+        """
+        found = self._file.tables.get(name)
+        if found is None:
+            names = [*self._file.tables]
+            raise ConfigurationError(
+                self._source,
+                [f"{name}: the file has no such table{nearest(name, names)}; it has {', '.join(names)}"],
+            )
+        return found
+
+    def planner(self, definition: TableDefinition) -> LocatedPlanner:
+        """Return what plans the commits of a table.
+
+        Args:
+            definition: of the table.
+
+        Raises:
+            ConfigurationError: as `archive`.
+        """
+        _ = self.archive  # first, as it can be misplaced
+        policy = Policy(definition.on_hole, definition.on_taken_back, definition.on_lost, definition.on_recreated)
+        begins = {
+            TopicPartition(topic, number): offset
+            for topic, offsets in definition.start.items()
+            for number, offset in offsets.items()
+        }
+        return LocatedPlanner(lambda: self._queries(definition), policy, begins.get, definition.commit_size)
+
+    def parts(self, name: str, max_age: int | None = None) -> Parts:
+        """Return a table, and how its records are parsed.
+
+        Args:
+            name: of the table.
+            max_age: seconds that rows of plain files wait; None for those of the definition.
+
+        Raises:
+            ConfigurationError: the file has no such table, or the parser, the partition key or the sort order is wrong.
+            CorruptData, StoreUnavailable, AccessDenied: from the schemas of a parser, or the catalog.
+        """
+        definition = self.definition(name)
+        age = definition.max_age if max_age is None else max_age
+        planner = self.planner(definition)
+        if definition.parser is None:
+            return Parts(self._made(name, definition, RAW_SCHEMA, RAW_SCHEMA, REQUIRED, age), planner, None)
+        topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
+        opener = ParserOpener(
+            definition,
+            lambda part, codec: self.archive.codec(topic, part, codec),
+            f"{self._source}: tables.{name}.parser",
+        )
+        parser = opener.newest()
+        try:
+            known = parsed_schema(parser.columns)
+            definition.check_columns(known)
+        except ValueError as error:
+            raise ConfigurationError(self._source, [f"tables.{name}: {error}"]) from error
+        schema = parsed_schema(parser.with_columns(()).columns)
+        identity = definition.parser.identity(parser, definition.mode, definition.key)
+        target = self._made(name, definition, schema, known, PARSED_REQUIRED, age)
+        other, refused_definition = self._refused(name, definition)
+        required = (*REQUIRED, REASON, PARSER)
+        refused = self._made(other, refused_definition, REFUSED_SCHEMA, REFUSED_SCHEMA, required, age)
+        replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
+        plans = self.planner(definition.model_copy(update={"on_taken_back": replaced}))
+        return Parts(target, planner, Parsing(parser, identity, refused, plans, opener.of))
+
+    def _queries(self, definition: TableDefinition) -> Sequence[Query]:
+        """Return a query for each location of the table's topics."""
+        topics: Any = [*definition.topics]
+        if definition.pattern is not None:
+            topics = re.compile(definition.pattern)
+            if len(self.archive.locations) > 1:
+                topics = [name for name in self.archive.topics() if topics.search(name)]
+        scan = self.archive.scan(topics, isolation_level=definition.isolation, include_headers=True)
+        return list(by_location(scan.query))
+
+    def _refused(self, name: str, definition: TableDefinition) -> tuple[str, TableDefinition]:
+        """Return the name and the definition of the table of a table's refused records."""
+        if definition.format == "iceberg":
+            changes: dict[str, Any] = {"location": None}
+            other = definition.quarantine or f"{name}_quarantine"
+        else:
+            changes = {"location": definition.quarantine or f"{(definition.location or '').rstrip('/')}_quarantine"}
+            other = f"{name}_quarantine"
+        return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": ()})
+
+    def _made(
+        self,
+        name: str,
+        definition: TableDefinition,
+        schema: pa.Schema,
+        known: pa.Schema,
+        required: Sequence[str],
+        max_age: int,
+    ) -> Target:
+        """Return a target.
+
+        Args:
+            name: of the table.
+            definition: of it.
+            schema: its columns, without those that its state has.
+            known: all its columns.
+            required: columns that are never NULL.
+            max_age: seconds that rows of plain files wait.
+        """
+        layout = Layout(
+            schema,
+            tuple(parse_term(text, known) for text in definition.partition_by),
+            definition.sort_by,
+            definition.target_size,
+            definition.codec,
+            FileFormat.JSON_LINES if definition.format == "json" else FileFormat.PARQUET,
+        )
+        if definition.format == "iceberg":
+            place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
+            return IcebergTarget(place, layout, required, OnForeign(definition.foreign))
+        return PlainTarget(name, self._place(name, definition), layout, max_age)
+
+    def _place(self, name: str, definition: TableDefinition) -> Place:
+        """Return where the plain files of a table are.
+
+        Raises:
+            ConfigurationError: the location or an option is wrong.
+        """
+        location = parse_location(definition.location or "")
+        options = definition.storage_options
+        if options is None and location.scheme is Scheme.S3:
+            options = self._file.archive.storage_options
+        problems: list[str] = []
+        connection = connection_of(options, problems)
+        if problems:
+            raise ConfigurationError(self._source, [f"tables.{name}: {each}" for each in problems])
+        return Place(str(location), connection)
