@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_a_value_that_is_no_struct_is_one_column() -> None:
     assert list(refused) == [1]
 
 
-def made_codec(directory: Path, *fields: dict[str, object]) -> Codec:
+def made_codec(directory: Path, *fields: Mapping[str, object]) -> Codec:
     """Return a codec of Avro whose record has these fields."""
     file = directory / f"{len([*directory.iterdir()])}.avsc"
     file.write_text(json.dumps({**SCHEMA, "fields": fields}))
