@@ -16,19 +16,20 @@ from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_reader.place import connection_of
+from ts_tables.changes import Parsing
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.opened_parser import ParserOpener
-from ts_tables.definition.table_definitions import TableDefinition, TablesFile
+from ts_tables.definition.table_definitions import Mode, TableDefinition, TablesFile
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
-from ts_tables.run import Parsing
 from ts_tables.targets import Target
 
 CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
@@ -169,6 +170,8 @@ class Opening:
         except ValueError as error:
             raise ConfigurationError(self._source, [f"tables.{name}: {error}"]) from error
         schema = parsed_schema(parser.with_columns(()).columns)
+        if definition.mode is Mode.LATEST:
+            schema = schema.remove(schema.get_field_index(IS_DELETED))
         identity = definition.parser.identity(parser, definition.mode, definition.key)
         target = self._made(name, definition, schema, known, PARSED_REQUIRED, age)
         other, refused_definition = self._refused(name, definition)
@@ -176,7 +179,8 @@ class Opening:
         refused = self._made(other, refused_definition, REFUSED_SCHEMA, REFUSED_SCHEMA, required, age)
         replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
         plans = self.planner(definition.model_copy(update={"on_taken_back": replaced}))
-        return Parts(target, planner, Parsing(parser, identity, refused, plans, opener.of))
+        parsing = Parsing(parser, identity, refused, plans, opener.of, newest_only=definition.mode is Mode.LATEST)
+        return Parts(target, planner, parsing)
 
     def _queries(self, definition: TableDefinition) -> Sequence[Query]:
         """Return a query for each location of the table's topics."""
@@ -196,7 +200,7 @@ class Opening:
         else:
             changes = {"location": definition.quarantine or f"{(definition.location or '').rstrip('/')}_quarantine"}
             other = f"{name}_quarantine"
-        return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": ()})
+        return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": (), "mode": Mode.APPEND})
 
     def _made(
         self,
@@ -219,7 +223,7 @@ class Opening:
         """
         layout = Layout(
             schema,
-            tuple(parse_term(text, known) for text in definition.partition_by),
+            tuple(parse_term(text, known) for text in definition.terms),
             definition.sort_by,
             definition.target_size,
             definition.codec,

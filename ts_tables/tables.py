@@ -15,10 +15,12 @@ from ts_tables.engines.processes import run_in_processes
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.opening import CATALOG, Opening
+from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TablePlan
-from ts_tables.run import Engine, RunSummary, run_once
+from ts_tables.run import RunSummary, run_once
 from ts_tables.status import TableStatus, partitions_of
 from ts_tables.targets import FilesLeft, TableContents
+from ts_tables.tasks import Engine
 from ts_tables.verify.run import Verification, verify
 
 
@@ -155,7 +157,10 @@ class Tables:
         opened = parts.target.open_any()
         refused = None if parts.parsing is None else parts.parsing.refused.open_any()
         claimed = parts.planner.claimed(opened.state)
-        return verify(opened, claimed, self._engine, refused), opened
+        newest = None
+        if parts.parsing is not None and parts.parsing.newest_only:
+            newest = parts.parsing.at(opened.state).parser
+        return verify(opened, claimed, self._engine, refused, newest), opened
 
     def compact(
         self, name: str, *, expire_after: float = EXPIRE_AFTER, retain_last: int = 1, spark: Any = None
@@ -256,3 +261,8 @@ class _NothingNew:
         """Return a plan that adds nothing."""
         del is_first
         return TablePlan(state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
+
+    def claimed(self, state: TableState) -> Claimed:
+        """Return nothing: no row is read again."""
+        del state
+        return Claimed((), {}, ())

@@ -9,6 +9,7 @@ import pyarrow as pa
 from ts_common.errors import OperatorError, StaleStateError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
+from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
@@ -139,6 +140,22 @@ class OpenedTable(Protocol):
             files: as they were described.
             replaced: paths of files that the commit removes.
         """
+        ...
+
+
+class OpenedBuckets(OpenedTable, Protocol):
+    """A table as a plan found it, whose files are those of buckets of keys."""
+
+    def buckets(self) -> Mapping[Key, Sequence[TableFile]]:
+        """Return the files of each bucket."""
+        ...
+
+    def size_of(self, file: TableFile) -> int:
+        """Return the bytes of a file that `buckets` returned."""
+        ...
+
+    def staged(self, path: str) -> TableFile:
+        """Return a file of a plan that no commit gets."""
         ...
 
 

@@ -25,6 +25,7 @@ from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered, Work
 
 Task = Callable[[], "TaskResult"]
+Engine = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]  # runs tasks; returns their results in their order
 
 
 class NewFiles(Protocol):
@@ -130,8 +131,11 @@ class Settled:
     files: tuple[TableFile, ...]
     layout: Layout
 
-    def digests(self, work: Work) -> dict[int, set[bytes]]:
-        """Return the digests of those in a part of a plan, by offset: an election leaves several of one offset.
+    def digests(self, covered: Covered) -> dict[int, set[bytes]]:
+        """Return the digests of those at some offsets, by offset: an election leaves several of one offset.
+
+        Args:
+            covered: the offsets.
 
         Raises:
             CorruptData, StoreUnavailable: as `TableFile.rows`.
@@ -139,7 +143,7 @@ class Settled:
         found: dict[int, set[bytes]] = {}
         for file in self.files:
             for rows in file.rows(self.layout.schema, optional=self.layout.optional):
-                some = rows.filter(_is_of(rows, work.covered))
+                some = rows.filter(is_of(rows, covered))
                 for offset, digest in zip(some[OFFSET].to_pylist(), raw_digests(some).to_pylist(), strict=True):
                     found.setdefault(offset, set()).add(digest)
         return found
@@ -173,7 +177,7 @@ class ParseTask:
             as `WriteTask`; what the parser raises.
             OperatorError: it refuses a record that it accepted when the refused ones were committed.
         """
-        before = None if self.settled is None else self.settled.digests(self.work)
+        before = None if self.settled is None else self.settled.digests(self.work.covered)
         split = self.work.split
         columns = RawColumns(self.work.partition, self.work.topic_id)
         rows, refused_records = _Writing(self.rows), _Writing(self.refused)
@@ -224,15 +228,12 @@ class ParseTask:
         Raises:
             OperatorError: others are refused now.
         """
-        offsets = records[OFFSET].to_pylist()
-        at_them = [number for number, offset in enumerate(offsets) if offset in before]
-        digests = raw_digests(records.take(pa.array(at_them, pa.int32()))).to_pylist()
-        refused = [at for at, digest in zip(at_them, digests, strict=True) if digest in before[offsets[at]]]
+        refused = known_of(records, before)
         if others := {*parsed.refused.to_pylist()} - {*refused}:
             reason = parsed.reasons[parsed.refused.index(min(others)).as_py()]
             raise OperatorError(
-                f"{self.work.partition}: the parser refuses offset {offsets[min(others)]}, which it accepted when a "
-                f"former run committed the refused records: {reason}; it must parse equal records equally"
+                f"{self.work.partition}: the parser refuses offset {records[OFFSET][min(others)]}, and accepted it "
+                f"when a former run committed the refused records: {reason}; it must parse equal records equally"
             )
         return without_records(parsed, refused)
 
@@ -268,13 +269,13 @@ class TakenBackTask:
             for batch in self.file.rows(self.layout.schema, optional=self.layout.optional):
                 is_taken = pa.array(np.zeros(batch.num_rows, bool))
                 for at, each in enumerate(self.taken_back):
-                    is_one = _is_of(batch, each)
+                    is_one = is_of(batch, each)
                     _add_by_block(found[at], batch.filter(is_one))
                     is_taken = pc.or_(is_taken, is_one)
                 if not self.keeps:
                     yield batch.filter(pc.invert(is_taken))
 
-        rows, written = _written_again(self.layout, self.files, staying())
+        rows, written = written_again(self.layout, self.files, staying())
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None, tuple(found))
 
 
@@ -297,8 +298,21 @@ class MergeTask:
         all_rows = (
             batch for each in self.sources for batch in each.rows(self.layout.schema, optional=self.layout.optional)
         )
-        rows, written = _written_again(self.layout, self.files, all_rows)
+        rows, written = written_again(self.layout, self.files, all_rows)
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None)
+
+
+def known_of(records: pa.RecordBatch, known: Mapping[int, set[bytes]]) -> list[int]:
+    """Return the numbers of the records of a batch whose digest is one of those at their offset.
+
+    Args:
+        records: with the columns of a raw table.
+        known: as `Settled.digests` returns them.
+    """
+    offsets = records[OFFSET].to_pylist()
+    at_them = [number for number, offset in enumerate(offsets) if offset in known]
+    digests = raw_digests(records.take(pa.array(at_them, pa.int32()))).to_pylist()
+    return [at for at, digest in zip(at_them, digests, strict=True) if digest in known[offsets[at]]]
 
 
 class _Writing:
@@ -320,7 +334,7 @@ class _Writing:
             self.writer = None
 
 
-def _written_again(
+def written_again(
     layout: Layout, files: NewFiles, batches: Iterable[pa.RecordBatch]
 ) -> tuple[int, Sequence[WrittenFile]]:
     """Write rows of files to new ones; return their number and the files.
@@ -350,7 +364,7 @@ def _add_by_block(sums: dict[int, DigestSum], rows: pa.RecordBatch) -> None:
         sums[number] = sums.get(number, DigestSum()) + sum_of(rows.filter(pa.array(numbers == number)))
 
 
-def _is_of(rows: pa.RecordBatch, taken_back: TakenBack | Covered) -> pa.Array:
+def is_of(rows: pa.RecordBatch, taken_back: TakenBack | Covered) -> pa.Array:
     """Return which rows are of an entry, or at these offsets."""
     topic_id = taken_back.topic_id
     return functools.reduce(

@@ -12,7 +12,8 @@ from tsctl.output import Output, iso
 
 if TYPE_CHECKING:
     from ts_tables import Tables
-    from ts_tables.run import Engine, RunSummary
+    from ts_tables.run import RunSummary
+    from ts_tables.tasks import Engine
 
 Recording = Callable[[str], AbstractContextManager["RunSummary"]]  # of a run of the named table
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ts_local.stores.s3 import REGION, S3Server
 from ts_tables import Tables
-from ts_tables.run import Engine, RunSummary
+from ts_tables.run import RunSummary
+from ts_tables.tasks import Engine
 
 
 def sql_catalog(server: S3Server, directory: Path, bucket: str) -> dict[str, str]:

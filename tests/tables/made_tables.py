@@ -15,6 +15,7 @@ from ts_common.model import TopicPartition
 from ts_common.query.query import Query, Subscription
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.options import BY_ENVIRONMENT, Connection
+from ts_tables.changes import Parsing
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes
@@ -30,7 +31,7 @@ from ts_tables.parsers.contract import Parser
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.plan import Planner
-from ts_tables.run import Parsing, RunSummary, run_once
+from ts_tables.run import RunSummary, run_once
 from ts_tables.targets import Target
 from ts_tables.verify.run import Verification, verify
 

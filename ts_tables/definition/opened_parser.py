@@ -12,7 +12,7 @@ from ts_common.schemas.schema_codec import SchemaCodec
 from ts_common.schemas.source import RegisteredSchema
 from ts_tables.claims.state import TableState
 from ts_tables.definition.parser_definition import OF_SCHEMA, ParserDefinition
-from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.definition.table_definitions import Mode, TableDefinition
 from ts_tables.files.parsed_columns import OWN_NAMES
 from ts_tables.parsers.changes import IS_DELETED, KEY, ChangesParser
 from ts_tables.parsers.contract import Parser
@@ -40,7 +40,7 @@ class ParserOpener:
     def __init__(self, definition: TableDefinition, codec_of: CodecOf, source: str) -> None:
         assert definition.parser is not None  # noqa: S101
         self._parser: ParserDefinition = definition.parser
-        self._has_keys = definition.mode == "changes"
+        self._mode = definition.mode
         self._key = definition.key
         self._source = source
         self._codec_of = codec_of
@@ -76,15 +76,16 @@ class ParserOpener:
 
     @property
     def _others(self) -> Sequence[str]:
-        return (*OWN_NAMES, *((KEY, IS_DELETED) if self._has_keys else ()))
+        return (*OWN_NAMES, *(() if self._mode is Mode.APPEND else (KEY, IS_DELETED)))
 
     def _simple(self) -> Parser:
         return self._parser.open_columns() if self._parser.has_columns else self._parser.open_class(self._source)
 
     def _with_keys(self, values: Parser, schema: str | None) -> Parser:
-        if not self._has_keys:
+        if self._mode is Mode.APPEND:
             return values
-        return ChangesParser(values, None if self._key is None else self._reading(Part.KEY, self._key, schema))
+        keys = None if self._key is None else self._reading(Part.KEY, self._key, schema)
+        return ChangesParser(values, keys, needs_key=self._mode is Mode.LATEST)
 
     def _values(self, schema: str | None) -> Reading:
         options = [f"{name}={value}" for name, value in self._parser.options.items()]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -28,14 +29,22 @@ from ts_tables.definition.places import check_absolute, check_catalog, check_sto
 from ts_tables.definition.sizes import Seconds, Size
 from ts_tables.files.json_lines import CODECS
 from ts_tables.files.parsed_columns import parsed_schema
-from ts_tables.files.partitioning import parse_term
+from ts_tables.files.partitioning import MOST_BUCKETS, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
-from ts_tables.parsers.changes import ChangesParser
+from ts_tables.parsers.changes import KEY, ChangesParser
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
 _SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
 _WRONG: Final = object()  # a parser that is wrong has its own message
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid")
+
+
+class Mode(StrEnum):
+    """Which rows a table has."""
+
+    APPEND = "append"
+    CHANGES = "changes"
+    LATEST = "latest"
 
 
 def _listed(value: Any) -> Any:
@@ -61,14 +70,14 @@ def _codec(value: str) -> str:
     return value
 
 
-def _known_columns(parser: ParserDefinition | None, mode: str) -> pa.Schema | None:
+def _known_columns(parser: ParserDefinition | None, mode: Mode) -> pa.Schema | None:
     """Return the columns of a table, if the file has them: of a raw table, or of a parser with columns."""
     if parser is None:
         return RAW_SCHEMA
     if not parser.columns and not parser.infer:
         return None
     opened = parser.open_columns()
-    return parsed_schema((ChangesParser(opened) if mode == "changes" else opened).columns)
+    return parsed_schema((opened if mode is Mode.APPEND else ChangesParser(opened)).columns)
 
 
 def _check_terms(terms: Sequence[str], schema: pa.Schema) -> None:
@@ -171,12 +180,18 @@ class TableDefinition(BaseModel):
         description="The table of the records that the parser refused. Default: the name with _quarantine. Of plain "
         "files it is their location.",
     )
-    mode: Literal["append", "changes"] = Field(
-        "append",
-        description="append: rows of the parser. changes: the key of each record too, and whether it deletes the key.",
+    mode: Mode = Field(
+        Mode.APPEND,
+        description="append: rows of the parser. changes: the key of each record too, and whether it deletes the key. "
+        "latest: the newest record of each key, without keys that are deleted.",
     )
     key: Annotated[str, AfterValidator(_codec)] | None = Field(
-        None, description="Of changes: a codec of keys, as utf8, long or registry. Default: the key is bytes."
+        None, description="Of changes and latest: a codec of keys, as utf8 or registry. Default: the key is bytes."
+    )
+    buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] | None = Field(
+        None,
+        description="Of latest: into how many buckets the keys are divided. A run writes those again that have new "
+        "records; the rows of each fit into memory. Default: 16.",
     )
     partition_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
         (),
@@ -236,10 +251,11 @@ class TableDefinition(BaseModel):
         codecs = ["" if self.parser is None else self.parser.type, (self.key or "").partition(",")[0]]
         if len(self.topics) != 1 and (codec := next(filter(has_schema, codecs), None)):
             raise ValueError(f"topics: the schema of {codec} is of one topic; name it")
-        if self.mode == "changes" and self.parser is None:
-            raise ValueError("mode: changes needs a parser; a raw table has keys, and NULL for a tombstone")
-        if self.key is not None and self.mode != "changes":
-            raise ValueError("key: it is for mode: changes")
+        if self.mode is not Mode.APPEND and self.parser is None:
+            raise ValueError(f"mode: {self.mode} needs a parser; a raw table has keys, and NULL for a tombstone")
+        if self.key is not None and self.mode is Mode.APPEND:
+            raise ValueError("key: it is for mode: changes, or latest")
+        self._check_latest()
         if self.parser is None and self.quarantine is not None:
             raise ValueError("quarantine: without a parser, no record is refused")
         return self
@@ -247,7 +263,7 @@ class TableDefinition(BaseModel):
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _are_columns(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        parser, mode = info.data.get("parser", _WRONG), info.data.get("mode", "append")
+        parser, mode = info.data.get("parser", _WRONG), info.data.get("mode", Mode.APPEND)
         if parser is not _WRONG and (known := _known_columns(parser, mode)) is not None:
             check = _check_terms if info.field_name == "partition_by" else _check_order
             check(value, known)
@@ -262,14 +278,43 @@ class TableDefinition(BaseModel):
         Raises:
             ValueError: a column or a transform is unknown.
         """
-        for name, check in (("partition_by", _check_terms), ("sort_by", _check_order)):
+        for name, given, check in (("partition_by", self.terms, _check_terms), ("sort_by", self.sort_by, _check_order)):
             try:
-                check(getattr(self, name), schema)
+                check(given, schema)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
 
     def _has(self, topic: str) -> bool:
         return topic in self.topics if self.pattern is None else re.search(self.pattern, topic) is not None
+
+    def _check_latest(self) -> None:
+        """Check what a table of newest records does not have.
+
+        Raises:
+            ValueError: the table has it.
+        """
+        if self.mode is not Mode.LATEST:
+            if self.buckets is not None:
+                raise ValueError("buckets: they are for mode: latest")
+            return
+        if self.format != "iceberg":
+            raise ValueError(f"mode: latest needs an Iceberg table; format is {self.format}")
+        if self.partition_by:
+            raise ValueError("partition_by: a table of mode: latest is divided by `buckets` of its key")
+        for name, value, only in (
+            ("on_hole", self.on_hole, OnHole.WAIT),
+            ("on_recreated", self.on_recreated, OnRecreated.FAIL),
+            ("foreign", self.foreign, "fail"),
+        ):
+            if value != only:
+                raise ValueError(f"{name}: mode: latest has only {only}: an older record must not come after a newer")
+        if self.on_taken_back is OnTakenBack.KEEP:
+            raise ValueError("on_taken_back: mode: latest has fail and delete; keep would need two rows of a key")
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The partition key."""
+        return (f"bucket({self.buckets or 16}, {KEY})",) if self.mode is Mode.LATEST else self.partition_by
 
     def _check_format(self) -> None:
         """Check what only one of the formats has.

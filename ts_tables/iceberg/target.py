@@ -16,6 +16,7 @@ from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import with_found
+from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import check_layout, create_table, iceberg_schema, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
@@ -114,6 +115,24 @@ class Opened:
             )
             self.replaceable |= {each.file_path: each for each in found}
             return self._readable(found)
+
+    def buckets(self) -> Mapping[Key, Sequence[TableFile]]:
+        """Return the files of each bucket of `main`, by their partition."""
+        with calling(f"table {'.'.join(self.table.name())}"):
+            files = files_of(self.table)
+        self.replaceable |= {each.file_path: each for each in files}
+        found: dict[Key, list[TableFile]] = {}
+        for file, readable in zip(files, self._readable(files), strict=True):
+            found.setdefault((*(file.partition[at] for at in range(len(file.partition))),), []).append(readable)
+        return found
+
+    def size_of(self, file: TableFile) -> int:
+        """Return the bytes of a file that `buckets` returned."""
+        return int(self.replaceable[file.path].file_size_in_bytes)
+
+    def staged(self, path: str) -> TableFile:
+        """Return a file of a plan that no commit gets."""
+        return TableFile(path, ExistingFile(dict(self.table.io.properties), path))
 
     def covered(self, file: TableFile) -> Sequence[Covered]:
         """Return nothing: the statistics of files contain the offsets."""

@@ -23,10 +23,12 @@ class ChangesParser(Parser):
         values: parses the values.
         keys: decodes the keys; None for bytes. A key that it refuses, or that does not fit the type of a column,
             refuses the record.
+        needs_key: whether a record without a key is refused.
     """
 
-    def __init__(self, values: Parser, keys: Reading | None = None) -> None:
+    def __init__(self, values: Parser, keys: Reading | None = None, *, needs_key: bool = False) -> None:
         self._values = values
+        self._needs_key = needs_key
         self._read_keys = keys
         self._keys = None if keys is None else keys.codec
 
@@ -53,11 +55,12 @@ class ChangesParser(Parser):
 
     def with_columns(self, found: Sequence[FoundColumn]) -> Parser:
         """Return the parser with other columns that were found; raise as `Parser.with_columns`."""
-        return ChangesParser(self._values.with_columns(found), self._read_keys)
+        return ChangesParser(self._values.with_columns(found), self._read_keys, needs_key=self._needs_key)
 
     def grown(self, members: Sequence[Member], others: Sequence[str]) -> Parser:
         """Return the parser with columns of members that have none; raise as `Parser.grown`."""
-        return ChangesParser(self._values.grown(members, [*others, KEY, IS_DELETED]), self._read_keys)
+        values = self._values.grown(members, [*others, KEY, IS_DELETED])
+        return ChangesParser(values, self._read_keys, needs_key=self._needs_key)
 
     def parse(self, records: pa.RecordBatch) -> Parsed:
         """Return the rows of a batch; raise as `Parser.parse`."""
@@ -71,6 +74,9 @@ class ChangesParser(Parser):
                 refused.setdefault(record, f"{KEY}: {decoded.refused[record].as_py()}")
             for record, reason in column.reasons.items():
                 refused.setdefault(record, f"{KEY}: {reason}")
+        if self._needs_key:
+            for record in pc.indices_nonzero(keys.is_null()).to_pylist():
+                refused.setdefault(record, f"{KEY}: the record has none")
         of_row = parsed.records.to_numpy()
         stays = pa.array(~np.isin(of_row, np.fromiter(refused, np.int32, len(refused))))
         of_row = parsed.records.filter(stays)

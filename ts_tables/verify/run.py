@@ -8,11 +8,13 @@ from typing import Any
 from ts_common.model import TopicPartition
 from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DIGEST, DigestSum, parse_sums
+from ts_tables.parsers.contract import Parser
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.work import Work
-from ts_tables.run import Engine
 from ts_tables.targets import OpenedTable
+from ts_tables.tasks import Engine, Settled
 from ts_tables.verify.compare import Difference, differences, different_blocks
+from ts_tables.verify.newest import NewestRecords, NewestRows, NewestSums, by_partition
 from ts_tables.verify.sums import ArchiveRows, ArchiveSums, Block, FileRows, FileSums, Skipped, Sums, added
 
 
@@ -73,7 +75,11 @@ class Verification:
 
 
 def verify(
-    opened: OpenedTable, claimed: Claimed, run_tasks: Engine, refused: OpenedTable | None = None
+    opened: OpenedTable,
+    claimed: Claimed,
+    run_tasks: Engine,
+    refused: OpenedTable | None = None,
+    newest: Parser | None = None,
 ) -> Verification:
     """Compare a table with the archive.
 
@@ -82,15 +88,24 @@ def verify(
         claimed: its claims, as the archive shows them.
         run_tasks: an engine: runs tasks, and returns their results in their order.
         refused: the table of records that the parser refused; None of a raw table. Each record is in one of both.
+        newest: the parser of a table of newest records; None of others.
 
     Raises:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the archive or the table.
     """
+    if newest is not None:
+        claimed = _whole(claimed, opened.state)
     parts = [(file, claimed.skipped, refused is not None) for file in opened.all_files()]
     if refused is not None:
         ahead = _with_ahead(claimed.skipped, opened.state, refused.state)
         parts += [(file, ahead, False) for file in refused.all_files()]
-    archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
+    records: list[NewestRecords] = []
+    if newest is not None and refused is not None:
+        settled = Settled(tuple(refused.all_files()), refused.layout)
+        records = [NewestRecords(work, newest, settled) for work in by_partition(claimed.work)]
+        archive = added(run_tasks([NewestSums(each) for each in records]))
+    else:
+        archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
     table = added(run_tasks([FileSums(*part) for part in parts]))
     kept = _kept(opened.state, claimed.skipped)
     if refused is not None:
@@ -101,12 +116,39 @@ def verify(
     }
     found: list[Difference] = []
     for block in different_blocks(table, archive, kept_sums):
-        theirs = run_tasks([ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)])
+        theirs = run_tasks(
+            [NewestRows(each, block) for each in records if any(_can_have(work, block) for work in each.work)]
+            if newest is not None
+            else [ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)]
+        )
         ours = run_tasks([FileRows(file, block, skipped, is_parsed) for file, skipped, is_parsed in parts])
         found += differences(
             block, _together(ours), _together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
         )
     return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
+
+
+def _whole(claimed: Claimed, state: TableState) -> Claimed:
+    """Return claims without partitions whose newest records are not all in the archive.
+
+    What is below the start of the log is older than all that is compared.
+    """
+    skipped = dict(claimed.skipped)
+    for topic, incarnations in state.topics.items():
+        for each in incarnations:
+            for number, known in each.partitions.items():
+                key = (TopicPartition(topic, number), each.topic_id)
+                if any(start != known.start for start, _ in skipped.get(key, ())):
+                    skipped[key] = ((known.start, known.end),)
+    left = [one for one in claimed.work if not _is_skipped(one, skipped)]
+    return Claimed(tuple(left), skipped, claimed.notes)
+
+
+def _is_skipped(work: Work, skipped: Skipped) -> bool:
+    covered = work.covered
+    return any(
+        start <= covered.start and covered.end <= end for start, end in skipped.get((work.partition, work.topic_id), ())
+    )
 
 
 def _with_ahead(skipped: Skipped, state: TableState, refused: TableState) -> Skipped:

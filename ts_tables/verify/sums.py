@@ -20,7 +20,7 @@ from ts_tables.planning.work import Work
 
 _POSITION: Final = (TOPIC_ID, PARTITION, OFFSET, ORDINAL)
 _RAW: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, *_POSITION)])
-_PARSED: Final = parsed_schema(pa.schema([])).empty_table().select([TOPIC, *_POSITION, RAW_DIGEST]).schema
+PARSED: Final = parsed_schema(pa.schema([])).empty_table().select([TOPIC, *_POSITION, RAW_DIGEST]).schema
 
 
 class Block(NamedTuple):
@@ -62,7 +62,7 @@ class ArchiveSums:
 
     def __call__(self) -> Sums:
         """Return the sums by block; raise as `ts_tables.planning.work.Work.rows`."""
-        return _summed(_archive_rows(self.work))
+        return summed(archive_rows(self.work))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class FileSums:
             CorruptData: the file is no Parquet, or lacks a column.
             StoreUnavailable: it cannot be read.
         """
-        return _summed(_file_rows(self.file, self.is_parsed), self.skipped)
+        return summed(_file_rows(self.file, self.is_parsed), self.skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ArchiveRows:
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `ArchiveSums`."""
-        return _counted(_archive_rows(self.work), self.block)
+        return counted(archive_rows(self.work), self.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class FileRows:
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `FileSums`."""
-        return _counted(_file_rows(self.file, self.is_parsed), self.block, self.skipped)
+        return counted(_file_rows(self.file, self.is_parsed), self.block, self.skipped)
 
 
 def added(sums: Iterable[Sums]) -> Sums:
@@ -136,7 +136,8 @@ def added(sums: Iterable[Sums]) -> Sums:
     return total
 
 
-def _archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
+def archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a part with the columns of a raw table; raise as `ts_tables.planning.work.Work.rows`."""
     columns = RawColumns(work.partition, work.topic_id)
     store = shared_store(work.split.location, work.split.connection)
     for rows in work.rows(store, READ, RecycledMemory()):
@@ -145,12 +146,13 @@ def _archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
 
 def _file_rows(file: TableFile, is_parsed: bool) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, one for each record: the first one of a parsed table."""
-    needed = _PARSED if is_parsed else _RAW
+    needed = PARSED if is_parsed else _RAW
     for rows in file.rows(needed, tuple(needed.names)):
         yield rows.filter(pc.equal(rows[ORDINAL], 0)) if is_parsed else rows
 
 
-def _summed(batches: Iterable[pa.RecordBatch], skipped: Skipped = NOTHING) -> Sums:
+def summed(batches: Iterable[pa.RecordBatch], skipped: Skipped = NOTHING) -> Sums:
+    """Return the sums of rows by block."""
     return added({block: _sum(rows)} for batch in batches for block, rows in _compared(batch, skipped))
 
 
@@ -177,7 +179,8 @@ def _sum(rows: pa.RecordBatch) -> DigestSum:
     return DigestSum(found.rows, found.first + (pc.sum(is_moved).as_py() or 0), found.second)
 
 
-def _counted(batches: Iterable[pa.RecordBatch], wanted: Block, skipped: Skipped = NOTHING) -> "Counter[Row]":
+def counted(batches: Iterable[pa.RecordBatch], wanted: Block, skipped: Skipped = NOTHING) -> "Counter[Row]":
+    """Return how often each row of a block is there."""
     found: Counter[Row] = Counter()
     for batch in batches:
         for block, rows in _compared(batch, skipped):

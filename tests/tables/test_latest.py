@@ -1,0 +1,196 @@
+"""Tables of the newest record of each key: tombstones delete keys, and an election brings former records back."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.common.log_format.build import batch, record
+from tests.made_archive import MadeArchive
+from tests.tables.test_parsed_tables import NAME, Made, kill_run
+from ts_common.errors import ConfigurationError, DataLoss
+
+PARSER = {"type": "json", "columns": {"a": "long"}, "infer": True}
+Change = tuple[str | None, int | None]  # key and value; no value deletes the key
+KEYS = 40
+
+
+class Latest(Made):
+    """A table of topic `t`, and what its archive shows."""
+
+    logs: dict[int, list[Change]]
+    epochs: dict[int, list[tuple[int, int]]]
+
+    def put_changes(
+        self, changes: Sequence[Change], partition: int = 0, start: int | None = None, epoch: int = 0
+    ) -> None:
+        """Archive a segment; with a `start` below the end, a later leader's log begins there."""
+        log = self.logs.setdefault(partition, [])
+        start = len(log) if start is None else start
+        del log[start:]
+        log += changes
+        records = [
+            record(
+                at, None if key is None else key.encode(), None if value is None else json.dumps({"a": value}).encode()
+            )
+            for at, (key, value) in enumerate(changes)
+        ]
+        data = batch(start, records, epoch=epoch, base_timestamp=start, max_timestamp=start)
+        self.archive.put_segment("t", start, data, partition=partition, variant=bool(epoch))
+        epochs = self.epochs.setdefault(partition, [(0, 0)])
+        if epoch > epochs[-1][0]:
+            epochs[:] = [*(each for each in epochs if each[1] < start), (epoch, start)]
+        end = len(log)
+        self.archive.commit(
+            "t", end, partition=partition, epochs=tuple(epochs), highest_base=start, last_stable_offset=end
+        )
+
+    @property
+    def newest(self) -> list[tuple[int, str, int]]:
+        """Partition, key and value of the newest record of each key that is not deleted."""
+        found = {
+            (partition, key): value for partition, log in self.logs.items() for key, value in log if key is not None
+        }
+        return sorted((number, key, value) for (number, key), value in found.items() if value is not None)
+
+    def check_newest(self) -> None:
+        """The table has the newest records, and `verify` agrees."""
+        assert self.select("select _partition_id, _key, a from {} order by 1, 2") == self.newest
+        assert self.tables.verify(NAME).differences == ()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Latest:
+    made = Latest(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg")
+    made.logs, made.epochs = {}, {}
+    made.more = {"parser": PARSER, "mode": "latest", "key": "utf8", "buckets": 4}
+    return made
+
+
+def some_changes(random_: random.Random, count: int) -> list[Change]:
+    return [(f"k{random_.randrange(KEYS)}", random_.choice([None, random_.randrange(1000)])) for _ in range(count)]
+
+
+def test_a_key_has_its_newest_value(made: Latest) -> None:
+    """A tombstone deletes the key, a later record brings it back; a record without a key is refused."""
+    made.put_changes([("x", 1), ("y", 2), ("x", 3), (None, 4), ("z", 5)])
+    made.tables.create(NAME)
+    summary = made.tables.run(NAME)
+    assert (summary.records, summary.refused, summary.rewritten) == (4, 1, 0)
+    made.check_newest()
+    assert made.select("select _offset, _reason from {}", "_quarantine") == [(3, "_key: the record has none")]
+    made.put_changes([("z", None), ("w", None), ("y", 6)])
+    assert made.tables.run(NAME).rewritten > 0
+    made.check_newest()
+    made.put_changes([("z", 7)])
+    made.tables.run(NAME)
+    made.check_newest()
+
+
+def test_only_touched_buckets_are_written_again(made: Latest) -> None:
+    """The files of others stay as they are."""
+    made.put_changes([(f"k{number}", number) for number in range(KEYS)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    before = {*made.files()}
+    assert len(before) == 4
+    made.put_changes([("k1", 100)])
+    summary = made.tables.run(NAME)
+    left = before & {*made.files()}
+    assert len(left) == 3
+    (changed,) = before - left
+    assert summary.rewritten == Path(changed).stat().st_size
+    assert not Path(changed).exists() or changed not in made.files()
+    made.check_newest()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_twenty_runs_with_an_unclean_election_have_the_newest_records(made: Latest, seed: int) -> None:
+    """After an election a former record of a key, or one that was deleted, is the newest again."""
+    random_ = random.Random(seed)
+    made.more["on_taken_back"] = "delete"
+    epoch = {0: 0, 1: 0}
+    made.put_changes(some_changes(random_, 30))
+    made.tables.create(NAME)
+    for number in range(20):
+        partition = random_.randrange(2)
+        made.put_changes(some_changes(random_, 30), partition, epoch=epoch[partition])
+        if number in {7, 13}:
+            made.tables.run(NAME)
+            partition, end = 0, len(made.logs[0])
+            epoch[partition] += 1
+            made.put_changes(some_changes(random_, 10), partition, random_.randrange(max(end - 40, 1), end), epoch[0])
+        made.tables.run(NAME)
+        made.check_newest()
+
+
+def test_an_election_fails_a_run_unless_it_is_told(made: Latest) -> None:
+    """As of other tables."""
+    made.put_changes([("x", 1), ("x", 2), ("y", 3)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_changes([("z", 4)], start=1, epoch=1)
+    with pytest.raises(DataLoss, match="offsets 1 to 2 were removed"):
+        made.tables.run(NAME)
+    made.more["on_taken_back"] = "delete"
+    made.tables.run(NAME)
+    assert made.newest == [(0, "x", 1), (0, "z", 4)]
+    made.check_newest()
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+def test_a_run_that_ends_at_a_commit_is_completed(
+    made: Latest, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
+) -> None:
+    """Over an election: what was refused before it is not refused twice."""
+    made.more["on_taken_back"] = "delete"
+    made.put_changes([("x", 1), (None, 2), ("x", 3), ("y", 4)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_changes([("z", 5), (None, 6)], start=2, epoch=1)
+    kill_run(made, monkeypatch, at, is_late=is_late)
+    made.put_changes([("w", 7)], epoch=1)
+    made.tables.run(NAME)
+    assert made.newest == [(0, "w", 7), (0, "x", 1), (0, "z", 5)]
+    made.check_newest()
+    assert made.select("select _offset from {} order by 1", "_quarantine") == [(1,), (3,)]
+    assert made.tables.run(NAME).commits == 0
+
+
+def test_a_row_that_is_not_the_newest_is_found(made: Latest) -> None:
+    """By `verify`: a table that a wrong merge wrote differs."""
+    made.put_changes([("x", 1), ("y", 2)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_changes([("x", 3)])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ts_tables.latest.tasks.newest_of", lambda rows: rows)
+        made.tables.run(NAME)
+    (found,) = made.tables.verify(NAME).differences
+    assert (found.kind.value, found.start, found.end) == ("foreign", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"format": "parquet", "location": "file:///tmp/x"}, "needs an Iceberg table"),
+        ({"partition_by": "a"}, "divided by `buckets`"),
+        ({"on_hole": "pass"}, "on_hole: mode: latest has only wait"),
+        ({"on_taken_back": "keep"}, "fail and delete"),
+        ({"mode": "changes"}, "buckets: they are for mode: latest"),
+        ({"key": "float:Float"}, "No module named"),
+        ({"parser": None}, "needs a parser"),
+    ],
+)
+def test_what_a_table_of_newest_records_does_not_have_is_refused(
+    made: Latest, more: dict[str, Any], expected: str
+) -> None:
+    """Before anything is created."""
+    made.put_changes([("x", 1)])
+    made.more |= more
+    with pytest.raises(ConfigurationError, match=expected):
+        made.tables.create(NAME)
