@@ -165,10 +165,11 @@ def needing(extra: str) -> Iterator[None]:
 
 def _print(name: str, done: "RunSummary", output: Output) -> None:
     refused = f"{done.refused:,} records refused, " if done.refused else ""
+    rewritten = f"{done.rewritten:,} bytes of touched buckets written again, " if done.rewritten else ""
     held = f"; {done.held:,} rows wait for max_age" if done.held else ""
     output.text(
         f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
-        f"{refused}"
+        f"{refused}{rewritten}"
         f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind{held}"
     )
     if output.as_json:
@@ -179,6 +180,7 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "refused": done.refused,
                 "files": done.files,
                 "bytes": done.bytes,
+                "rewritten_bytes": done.rewritten,
                 "commits": done.commits,
                 "conflicts": done.conflicts,
                 "held_rows": done.held,

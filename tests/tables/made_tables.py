@@ -27,6 +27,7 @@ from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.head import Head, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
@@ -74,6 +75,7 @@ class MadeTable:
         target_bytes: of a file.
         catalog_name: of the catalog.
         parser: of the records; None for a raw table.
+        newest_only: whether it has only the newest record of each key; then the parser is that of changes.
     """
 
     archive: MadeArchive
@@ -95,6 +97,7 @@ class MadeTable:
     target_bytes: int = TARGET_BYTES
     catalog_name: str = "lake"
     parser: Parser | None = None
+    newest_only: bool = False
 
     @property
     def properties(self) -> dict[str, str]:
@@ -142,18 +145,22 @@ class MadeTable:
 
     @property
     def schema(self) -> pa.Schema:
-        return RAW_SCHEMA if self.parser is None else parsed_schema(self.parser.columns)
+        if self.parser is None:
+            return RAW_SCHEMA
+        found = parsed_schema(self.parser.columns)
+        return found.remove(found.get_field_index(IS_DELETED)) if self.newest_only else found
 
     @property
     def quarantine(self) -> "MadeTable":
         """The table of refused records, as a raw table with two more columns."""
-        return _Quarantine(**{**vars(self), "parser": None, "partition_by": (), "sort_by": ()})
+        return _Quarantine(**{**vars(self), "parser": None, "newest_only": False, "partition_by": (), "sort_by": ()})
 
     @property
     def parsing(self) -> Parsing | None:
         if self.parser is None:
             return None
-        return Parsing(self.parser, PARSER_NAME, self.quarantine.target(), self.quarantine.planner())
+        refused = self.quarantine
+        return Parsing(self.parser, PARSER_NAME, refused.target(), refused.planner(), newest_only=self.newest_only)
 
     @property
     def place(self) -> Place:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
+from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.matrix import cases
 from tests.tables.made_parser import MadeParser, rows_of
@@ -26,10 +27,12 @@ from ts_local.kafka.cluster import LocalCluster
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_local.stores.s3 import REGION, S3Server
 from ts_tables.files.layout import FileFormat
+from ts_tables.parsers.changes import KEY, ChangesParser
 from ts_tables.run import run_once
 
 BUCKET = "lake"
 PARTITIONS = 2
+KEYS, DELETED = 23, 11  # of a table of newest records: the number of keys; each record of so many deletes its key
 _NAMES = re.compile(
     r"\d{8}-\d{5}-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,32}|snap-\d+|staging/\d+|\d{8}|\d{5}"
 )
@@ -50,13 +53,13 @@ class Lake:
 
     Attributes:
         format: of plain files; None for an Iceberg table.
-        is_parsed: whether the table has a parser.
+        kind: of its rows.
     """
 
     directory: Path
     s3: S3Server
     format: FileFormat | None
-    is_parsed: bool = False
+    kind: "Kind" = "raw"
     archive: MadeArchive = field(init=False)
     end: int = 0
 
@@ -67,6 +70,8 @@ class Lake:
         """Add ten records to each partition."""
         for partition in range(PARTITIONS):
             log = batches(*steps(self.end, self.end + 10, 5))
+            if self.kind == "newest":
+                log = batch(self.end, [_record(self.end, at) for at in range(10)])
             self.archive.put_segment("t", self.end, log, partition=partition)
             self.archive.commit(
                 "t", self.end + 10, partition=partition, highest_base=self.end, last_stable_offset=self.end + 10
@@ -76,7 +81,7 @@ class Lake:
     def arguments(self, endpoint: str) -> "Arguments":
         """Return the arguments of `_table`."""
         keys = Keys(endpoint, self.s3.admin.access_key, self.s3.admin.secret_key)
-        return self.directory, f"s3://{BUCKET}/{self.directory.name}/t", keys, self.format, self.is_parsed
+        return self.directory, f"s3://{BUCKET}/{self.directory.name}/t", keys, self.format, self.kind
 
     @property
     def table(self) -> MadeTable:
@@ -84,11 +89,17 @@ class Lake:
 
     def check(self) -> None:
         """Every record is there once, and no file is left over."""
-        tables = [self.table, *([self.table.quarantine] if self.is_parsed else [])]
+        is_parsed = self.kind != "raw"
+        tables = [self.table, *([self.table.quarantine] if is_parsed else [])]
         found = [[(row["_partition_id"], row["_offset"]) for row in each.rows()] for each in tables]
         places = [(number, offset) for number in range(PARTITIONS) for offset in range(self.end)]
-        rows = [place for place in places for _ in range(rows_of(place[1]) if self.is_parsed else 1)]
-        assert found == [rows, *([[place for place in places if not rows_of(place[1])]] if self.is_parsed else [])]
+        expected = places
+        if self.kind == "newest":
+            newest = {offset % KEYS: offset for offset in range(self.end) if rows_of(offset)}
+            alive = {offset for offset in newest.values() if offset % DELETED}
+            expected = [place for place in places if place[1] in alive]
+        rows = [place for place in expected for _ in range(rows_of(place[1]) if is_parsed else 1)]
+        assert found == [rows, *([[place for place in places if not rows_of(place[1])]] if is_parsed else [])]
         client = self.s3.client()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.directory.name}/")
         names = {each["Key"] for page in pages for each in page.get("Contents", [])}
@@ -99,6 +110,8 @@ class Lake:
                 name for name in names if not name.endswith((".metadata.json", "/data/", "/metadata/", "/_ts/plans/"))
             }
             kept = {path for each in tables for path in _committed(each)}
+            if self.kind == "newest":  # the directory of a plan whose staged rows were removed, and its files not
+                names = {name for name in names if not re.search("/data/[0-9a-f]{16}/$", name)}
         else:
             names = {name for name in names if "/ledger/" not in name and not name.endswith("/_ts/files.json")}
             kept = {
@@ -127,10 +140,17 @@ class Keys(NamedTuple):
     secret_key: str
 
 
-Arguments = tuple[Path, str, Keys, FileFormat | None, bool]
+Kind = Literal["raw", "parsed", "newest"]
+Arguments = tuple[Path, str, Keys, FileFormat | None, Kind]
 
 
-def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat | None, is_parsed: bool) -> MadeTable:
+def _record(start: int, at: int) -> bytes:
+    """Return a record of one of few keys; some delete them."""
+    offset = start + at
+    return record(at, b"k%d" % (offset % KEYS), b"v" if offset % DELETED else None)
+
+
+def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat | None, kind: Kind) -> MadeTable:
     properties = {
         "s3.endpoint": keys.endpoint,
         "s3.access-key-id": keys.access_key,
@@ -148,8 +168,9 @@ def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat |
         connection=Connection(
             endpoint_url=keys.endpoint, region=REGION, addressing_style=AddressingStyle.PATH, credentials=credentials
         ),
-        partition_by=("_topic",) if is_parsed else ("topic",),
-        parser=MadeParser() if is_parsed else None,
+        partition_by={"raw": ("topic",), "parsed": ("_topic",), "newest": (f"bucket(2, {KEY})",)}[kind],
+        parser={"raw": None, "parsed": MadeParser(), "newest": ChangesParser(MadeParser())}[kind],
+        newest_only=kind == "newest",
     )
 
 
@@ -217,21 +238,22 @@ class Victim:
 
 
 CASES = [
-    *product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after"), (False,)),
-    *product(("processes",), (None, FileFormat.PARQUET), ("before", "after"), (True,)),
+    *product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after"), ("raw",)),
+    *product(("processes",), (None, FileFormat.PARQUET), ("before", "after"), ("parsed",)),
+    *product(("processes",), (None,), ("before", "after"), ("newest",)),
 ]
 LONGEST_SECONDS = {"processes": 120, "spark": 300}  # of one run
-QUICK = [("processes", None, "after", False)]  # a parsed table in `test_parsed_tables.py`, plain files in `plain/`
+QUICK = [("processes", None, "after", "raw")]  # a parsed table in `test_parsed_tables.py`, plain files in `plain/`
 
 
 @pytest.mark.timeout(3600)  # of Spark: twenty sessions
 @pytest.mark.parametrize("case", cases(CASES, quick=QUICK), ids=str)
 def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
-    s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str, bool]
+    s3: S3Server, tmp_path: Path, case: tuple[str, FileFormat | None, str, Kind]
 ) -> None:
     """Each run is killed at a write that no earlier one met, until no write is left."""
-    engine, form, moment, is_parsed = case
-    lake = Lake(tmp_path, s3, form, is_parsed)
+    engine, form, moment, kind = case
+    lake = Lake(tmp_path, s3, form, kind)
     lake.grow()
     lake.table.create()
     with S3FaultProxy(s3) as proxy:

@@ -41,16 +41,19 @@ def tables_of(
     definition: dict[str, Any],
     keys: Sequence[bytes] = (),
 ) -> Tables:
-    """Return plain files with a definition of the page, over an archive of these values."""
+    """Return a table with a definition of the page over an archive of these values; of plain files, if it can be."""
     archive = MadeArchive(directory / "store")
     found = keys or [b"k"] * len(values)
     records = [record(at, found[at], value, timestamp_delta=at) for at, value in enumerate(values)]
     archive.put_segment(topic, 0, batch(0, records, max_timestamp=len(values) - 1))
     archive.commit(topic, len(values), last_stable_offset=len(values))
     place = {"topics": topic, "format": "parquet", "location": f"file://{directory}/files"}
+    catalog = {"type": "sql", "uri": f"sqlite:///{directory}/catalog.db", "warehouse": f"file://{directory}/warehouse"}
+    is_iceberg = definition.get("mode") == "latest"
     content = {
         "archive": {"url": archive.location, "cluster": CLUSTER},
-        "tables": {"lake.events": {**definition, **place}},
+        "catalog": catalog if is_iceberg else {},
+        "tables": {"lake.events": {**definition, **({} if is_iceberg else place)}},
     }
     return Tables(content, engine=lambda tasks: [task() for task in tasks])
 
@@ -63,7 +66,7 @@ def rows_of(directory: Path, columns: str, name: str = "files") -> list[tuple[An
 
 def test_the_first_table_has_the_columns_of_the_page(tmp_path: Path) -> None:
     """One event lacks its id."""
-    first, _ = blocks(PAGE, language="yaml")
+    first, _, _ = blocks(PAGE, language="yaml")
     definition = YAML(typ="safe").load(first.text)["tables"]["lake.events"]
     tables = tables_of(tmp_path, "events", [json.dumps(event).encode() for event in EVENTS], definition)
     tables.create("lake.events")
@@ -80,8 +83,8 @@ def test_the_class_of_the_page_is_a_parser(tmp_path: Path, monkeypatch: pytest.M
     (code,) = blocks(PAGE, language="python")
     (tmp_path / "lengths.py").write_text(code.text)
     monkeypatch.syspath_prepend(tmp_path)
-    _, second = blocks(PAGE, language="yaml")
-    tables = tables_of(tmp_path, "words", [b"one", b"", b"three"], YAML(typ="safe").load(second.text))
+    _, _, third = blocks(PAGE, language="yaml")
+    tables = tables_of(tmp_path, "words", [b"one", b"", b"three"], YAML(typ="safe").load(third.text))
     tables.create("lake.events")
     tables.run("lake.events")
     assert rows_of(tmp_path, "_offset, size") == [(0, 3), (2, 5)]
@@ -100,6 +103,25 @@ def test_the_query_of_changes_returns_the_newest_of_each_key(tmp_path: Path) -> 
     found = duckdb.sql(query.text.strip().rstrip(";").replace("customers", customers))
     assert found is not None
     assert [dict(zip(found.columns, row, strict=True))["_key"] for row in found.fetchall()] == ["y"]
+
+
+def test_the_table_of_newest_records_is_that_of_the_page(tmp_path: Path) -> None:
+    """One customer moved, and one was deleted."""
+    _, second, _ = blocks(PAGE, language="yaml")
+    (definition,) = YAML(typ="safe").load(second.text)["tables"].values()
+    values = [
+        b'{"name": "A", "city": "Oslo"}',
+        b'{"name": "B", "city": "Rome"}',
+        b'{"name": "A", "city": "Bonn"}',
+        None,
+    ]
+    tables = tables_of(tmp_path, "customers", values, definition, [b"a", b"b", b"a", b"b"])
+    tables.create("lake.events")
+    tables.run("lake.events")
+    assert tables.verify("lake.events").differences == ()
+    found = duckdb.sql(f"select _key, name, city from read_parquet('{tmp_path}/warehouse/**/*.parquet')")
+    assert found is not None
+    assert found.fetchall() == [("a", "A", "Bonn")]
 
 
 def test_the_page_names_every_column_and_key() -> None:

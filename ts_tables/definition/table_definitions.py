@@ -307,7 +307,7 @@ class TableDefinition(BaseModel):
             ("foreign", self.foreign, "fail"),
         ):
             if value != only:
-                raise ValueError(f"{name}: mode: latest has only {only}: an older record must not come after a newer")
+                raise ValueError(f"{name}: mode: latest has only {only}: an older record must not follow a newer")
         if self.on_taken_back is OnTakenBack.KEEP:
             raise ValueError("on_taken_back: mode: latest has fail and delete; keep would need two rows of a key")
 

@@ -40,7 +40,7 @@ def newest_of(rows: pa.Table) -> pa.Table:
 
 
 def alive(rows: pa.Table) -> pa.Table:
-    """Return rows whose record does not delete its key, without the column that says so."""
+    """Return rows whose record does not delete its key, without the column for that."""
     return rows.filter(pc.invert(rows[IS_DELETED])).drop_columns([IS_DELETED])
 
 
