@@ -141,20 +141,24 @@ def changes_of(
         if parsing is not None and parsing.newest_only and not is_refused:
             added, state, rewritten = _newest(side, files, plan, identity, numbers, engine, parsing)
         else:
-            added, state, rewritten = *_appended(side, files, plan, identity, numbers, engine), 0
+            added, state, rewritten = *appended(side, files, plan, identity, numbers, engine), 0
         own = read[: len(plan.work)]
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
         state = replace(state, parser=side.opened.state.parser)
         if parsing is not None:
-            parser = parsing.parser
-            columns, schemas = tuple(parser.found), tuple(parser.schemas)
-            state = replace(state, columns=columns, schemas=schemas, key_schema=parser.key_schema)
+            state = with_columns(state, parsing.parser)
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
         changes.append(Change(side, added, state, own, rewritten))
     return changes
 
 
-def _appended(
+def with_columns(state: TableState, parser: Parser) -> TableState:
+    """Return a state with the columns and schemas of a parser."""
+    columns, schemas = tuple(parser.found), tuple(parser.schemas)
+    return replace(state, columns=columns, schemas=schemas, key_schema=parser.key_schema)
+
+
+def appended(
     side: Side,
     files: Sequence[Mapping[str, Any]],
     plan: TablePlan,
@@ -162,10 +166,19 @@ def _appended(
     numbers: Iterator[int],
     engine: Engine,
 ) -> tuple[Added, TableState]:
-    """Return a commit of new files, and of those with rows that an election removed."""
+    """Return a commit of new files, and of those with rows that an election removed; and the state after it.
+
+    Args:
+        side: the table.
+        files: new ones, as they were described.
+        plan: of the commit.
+        identity: of the plan.
+        numbers: of its parts that are free.
+        engine: runs tasks.
+    """
     opened = side.opened
     affected = _affected(opened, plan)
-    again = _results(
+    again = results_of(
         engine,
         [
             TakenBackTask(
@@ -198,7 +211,7 @@ def _newest(
     """Return a commit of the touched buckets of a table of newest records, and the bytes of their former files."""
     opened = cast("OpenedBuckets", side.opened)
     stage = _stage(opened.layout, parsing)
-    found = merge(opened, staged, plan.taken_back, stage, (identity, numbers), lambda tasks: _results(engine, tasks))
+    found = merge(opened, staged, plan.taken_back, stage, (identity, numbers), lambda tasks: results_of(engine, tasks))
     return Added(found.files, found.replaced, late=0, valid_through=None), plan.state, found.bytes
 
 
@@ -233,7 +246,7 @@ def _read(
             sides = [each if each.target is parsing.refused else _extended(each, schema) for each in sides]
         left = [number for number in range(len(parts)) if number not in results]
         tasks = [_reading(parts[at], at, identity, sides, parsing, is_again=at >= len(work)) for at in left]
-        found = _results(engine, tasks)
+        found = results_of(engine, tasks)
         results |= {at: result for at, result in zip(left, found, strict=True) if not result.unknown}
         if len(results) == len(parts):
             return [results[at] for at in range(len(parts))], sides, parsing
@@ -294,11 +307,12 @@ def _merged(
         )
         for files in arranged.merges
     ]
-    return _results(engine, merges)
+    return results_of(engine, merges)
 
 
-def _results(engine: Engine, tasks: Sequence[Task]) -> Sequence[TaskResult]:
-    results: Sequence[TaskResult] = engine(tasks) if tasks else []
+def results_of(engine: Engine, tasks: Sequence[Callable[[], Any]]) -> Sequence[Any]:
+    """Return the results of tasks, one for each."""
+    results: Sequence[Any] = engine(tasks) if tasks else []
     if len(results) != len(tasks):
         raise AssertionError(f"{len(tasks)} tasks have {len(results)} results")
     return results

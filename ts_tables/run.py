@@ -8,6 +8,7 @@ from ts_common.errors import OperatorError
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
 from ts_tables.claims.state import TableState
 from ts_tables.planning.plan import TablePlan
+from ts_tables.replay import complete
 from ts_tables.targets import HeadMoved, OpenedTable, Target
 from ts_tables.tasks import Engine
 
@@ -77,6 +78,9 @@ def run_once(
         current = parsing
         if parsing is not None:
             refused: OpenedTable = parsing.refused.open()
+            if refused.state.replays != opened.state.replays:
+                complete(target, engine, parsing)  # a replay has ended between its two commits
+                continue
             _check_parser(refused.state, parsing)
             if refused.state.claims != opened.state.claims:
                 refused = _catch_up(parsing, engine, summary)
@@ -105,7 +109,7 @@ def _check_parser(state: TableState, parsing: Parsing | None) -> None:
         labels = [each or "no parser" for each in (state.parser, name)]
         raise OperatorError(
             f"the table has the rows of parser {labels[0]}, and the file of tables has {labels[1]}: undo the change, "
-            "or create a table of another name"
+            "create a table of another name, or adopt a mended parser by `tsctl tables replay-quarantine`"
         )
 
 

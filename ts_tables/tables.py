@@ -17,6 +17,7 @@ from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.opening import CATALOG, Opening
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TablePlan
+from ts_tables.replay import ReplaySummary, replay
 from ts_tables.run import RunSummary, run_once
 from ts_tables.status import TableStatus, partitions_of
 from ts_tables.targets import FilesLeft, TableContents
@@ -92,6 +93,22 @@ class Tables:
         finally:
             summary.seconds = monotonic() - began
         return summary
+
+    def replay(self, name: str) -> ReplaySummary:
+        """Parse the refused records of a table again, and move those that are accepted to the table.
+
+        The parser of the file is that of the table from now on.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            as `ts_tables.replay.replay`; OperatorError: the table has no parser.
+        """
+        parts = self._opening.parts(name)
+        if parts.parsing is None:
+            raise OperatorError(f"table {name} has no parser, so no record of it is refused")
+        return replay(parts.target, parts.planner, self._engine, parts.parsing)
 
     def plan(self, name: str) -> TablePlan:
         """Return what the next commit of a table adds, without adding it; raise as `run`.

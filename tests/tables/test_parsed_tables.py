@@ -1,7 +1,8 @@
 """Parsed tables: each record is a row, its rows, or a refused record, whatever ends a run."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -191,8 +192,9 @@ class Killed(BaseException):
     """Ends a run where it is raised, as a kill does."""
 
 
-def kill_run(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False) -> None:
-    """Run the table, and end the run before its commit of this number, or after it."""
+@contextmanager
+def kill_commit(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False) -> Iterator[None]:
+    """Raise `Killed` before the commit of this number, or after it."""
     kind = IcebergTarget if made.format == "iceberg" else PlainTarget
     commit, count = kind.commit, iter(range(10))
 
@@ -207,8 +209,13 @@ def kill_run(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: b
 
     with monkeypatch.context() as patched:
         patched.setattr(kind, "commit", killed)
-        with pytest.raises(Killed):
-            made.tables.run(NAME)
+        yield
+
+
+def kill_run(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False) -> None:
+    """Run the table, and end the run before its commit of this number, or after it."""
+    with kill_commit(made, monkeypatch, at, is_late=is_late), pytest.raises(Killed):
+        made.tables.run(NAME)
 
 
 @pytest.mark.parametrize("at", [0, 1])

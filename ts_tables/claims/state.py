@@ -18,7 +18,7 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
 A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
 `columns` are those that the parser found in values or in schemas: name, member and kind. `schemas` names those that
 values are read with, the newest first, and `key_schema` that of the keys: a run that continues another one opens the
-same.
+same. `replays` counts the replays of refused records.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
@@ -161,6 +161,8 @@ class TableState:
         columns: that the parser found, of the table and, as a plan of it, of that of its refused records.
         schemas: names of the schemas that values are read with, as a parser has them.
         key_schema: name of the schema of keys; None if they have none.
+        replays: how often refused records were parsed again; that of the table is ahead until they are removed from
+            the other one.
     """
 
     cluster: str
@@ -170,6 +172,7 @@ class TableState:
     columns: tuple[FoundColumn, ...] = ()
     schemas: tuple[str, ...] = ()
     key_schema: str | None = None
+    replays: int = 0
 
     @property
     def claims(self) -> "TableState":
@@ -181,7 +184,7 @@ class TableState:
             )
             for name, incarnations in self.topics.items()
         }
-        return replace(self, topics=topics, columns=(), schemas=(), key_schema=None)
+        return replace(self, topics=topics, columns=(), schemas=(), key_schema=None, replays=0)
 
     def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
         """Return the claims of an incarnation; None without any."""
@@ -229,6 +232,8 @@ class TableState:
             found["schemas"] = [*self.schemas]
         if self.key_schema is not None:
             found["key_schema"] = self.key_schema
+        if self.replays:
+            found["replays"] = self.replays
         return found
 
 
@@ -262,7 +267,9 @@ def decode_state(data: bytes, what: str) -> TableState:
         schemas = tuple(text(each) for each in rows(fields.get("schemas", [])))
         key_schema = None if fields.get("key_schema") is None else text(fields["key_schema"])
         cluster = text(fields["cluster"])
-        return TableState(cluster, isolation == "read_committed", topics, parser, columns, schemas, key_schema)
+        replays = whole_number(fields.get("replays", 0))
+        committed = isolation == "read_committed"
+        return TableState(cluster, committed, topics, parser, columns, schemas, key_schema, replays)
 
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

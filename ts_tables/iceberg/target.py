@@ -74,7 +74,7 @@ class Opened:
         layout: of its files.
         describer: of its files.
         table: as it was loaded.
-        replaceable: data files that `files_with` returned, by path.
+        replaceable: data files that were returned, by path.
     """
 
     state: TableState
@@ -102,7 +102,9 @@ class Opened:
     def all_files(self) -> list[TableFile]:
         """Return each data file of `main`."""
         with calling(f"table {'.'.join(self.table.name())}"):
-            return self._readable(files_of(self.table))
+            found = files_of(self.table)
+            self.replaceable |= {each.file_path: each for each in found}
+            return self._readable(found)
 
     def files_with(self, taken_back: TakenBack) -> list[TableFile]:
         """Return each file that can have rows of an entry."""

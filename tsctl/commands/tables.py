@@ -110,6 +110,30 @@ def run(
         _end(failed, is_finding=waiting)
 
 
+@tables.command("replay-quarantine")
+def replay_quarantine(
+    names: NamesArgument = None,
+    file: FileOption = None,
+    settings: SetOption = None,
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Parse refused records again, after their parser was mended. Accepted ones move to the table.
+
+    The parser of the file is that of the table from then on. Rows that the table has stay as they are.
+    """
+    output = Output(as_json)
+    found = _open(file, settings, names, workers, output)
+
+    def again(name: str) -> None:
+        done = found.replay(name)
+        output.text(f"{name}: {done.moved:,} records moved to the table, {done.left:,} are refused still")
+        if as_json:
+            output.line({"table": name, "moved": done.moved, "refused": done.left})
+
+    _end(for_each(names or found.names, again, output))
+
+
 @tables.command("status")
 def status(
     names: NamesArgument = None, file: FileOption = None, settings: SetOption = None, as_json: JsonOption = False

@@ -1,0 +1,323 @@
+"""A replay of refused records: a mended parser parses them again, and those that it accepts move to the table.
+
+The table is committed first, with the number of its replays; then the accepted records are removed from the other
+one. A run or a replay that finds the table ahead completes the second commit: a record that the table has is removed.
+So a record can be in both for a moment, and is never in neither.
+
+At offsets where a table keeps records that an election removed from the log, refused records stay as they are: those
+of both leaders are there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from secrets import token_hex
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ts_common.errors import OperatorError
+from ts_common.model import TopicPartition
+from ts_tables.changes import Parsing, Plans, Side, appended, results_of, with_columns
+from ts_tables.claims.state import TableState
+from ts_tables.files.digest import RAW_DIGEST, raw_digests
+from ts_tables.files.layout import Layout
+from ts_tables.files.parsed_columns import OWN_NAMES, TOPIC, parsed_rows, parsed_schema
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARSER, PARTITION, RAW_SCHEMA, REASON, TOPIC_ID
+from ts_tables.files.reading import TableFile
+from ts_tables.parsers.contract import Parsed, Parser, check
+from ts_tables.parsers.inference import Member
+from ts_tables.planning.plan import TablePlan, TakenBack
+from ts_tables.targets import Added, OpenedTable, Target
+from ts_tables.tasks import Engine, Output, TaskResult, is_of, written_again
+
+_POSITION: Final = (TOPIC, TOPIC_ID, PARTITION, OFFSET)
+_DIGESTS: Final = parsed_schema(pa.schema([])).empty_table().select([*_POSITION, ORDINAL, RAW_DIGEST]).schema
+
+Position = tuple[str, str | None, int, int]
+Records = set[tuple[Position, bytes]]
+
+
+@dataclass
+class ReplaySummary:
+    """What a replay did.
+
+    Attributes:
+        moved: records that the parser accepts now.
+        left: records that it refuses still.
+    """
+
+    moved: int = 0
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """Parses the refused records of a file again, and writes the rows of those that are accepted. It can be pickled.
+
+    Attributes:
+        file: of refused records.
+        layout: of that file.
+        kept: offsets whose records stay.
+        parser: of the table.
+        rows: where rows are written.
+    """
+
+    file: TableFile
+    layout: Layout
+    kept: tuple[TakenBack, ...]
+    parser: Parser
+    rows: Output
+
+    def __call__(self) -> TaskResult:
+        """Read the file, and write the rows.
+
+        Raises:
+            CorruptData, StoreUnavailable: as `TableFile.rows` and the parser.
+        """
+        unknown: dict[Member, None] = {}
+        accepted = 0
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal accepted
+            for _, records, parsed, is_kept in _parsed(self.file, self.layout, self.kept, self.parser):
+                if is_kept:
+                    continue
+                unknown.update(dict.fromkeys(parsed.unknown))
+                if not unknown and len(parsed.records):
+                    accepted += records.num_rows - len(parsed.refused)
+                    yield parsed_rows(records, parsed)
+
+        _, written = written_again(self.rows.layout, self.rows.files, rows())
+        files = () if unknown else tuple(self.rows.files.describe(each) for each in written)
+        return TaskResult("", files, accepted, None, unknown=tuple(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class SpansTask:
+    """Returns the offsets that the records of a file span in each partition. It can be pickled.
+
+    Attributes:
+        file: of refused records.
+        layout: of that file.
+    """
+
+    file: TableFile
+    layout: Layout
+
+    def __call__(self) -> list[TakenBack]:
+        """Read the positions; raise as `TableFile.rows`."""
+        spans: dict[tuple[str, str | None, int], tuple[int, int]] = {}
+        names = ("topic", TOPIC_ID, PARTITION, OFFSET)
+        for rows in self.file.rows(self.layout.schema, names):
+            for topic, topic_id, partition, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
+                low, high = spans.get((topic, topic_id, partition), (offset, offset))
+                spans[topic, topic_id, partition] = min(low, offset), max(high, offset)
+        return [
+            TakenBack(TopicPartition(topic, partition), "", topic_id, low, high + 1)
+            for (topic, topic_id, partition), (low, high) in spans.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftTask:
+    """Writes a file of refused records again, without those that the table has. It can be pickled.
+
+    Attributes:
+        file: of refused records.
+        refused: the layout of that file, and where the new one is written.
+        kept: offsets whose records stay.
+        table: files of the table that can have some.
+        parser: of the table.
+        name: of the parser.
+    """
+
+    file: TableFile
+    refused: Output
+    kept: tuple[TakenBack, ...]
+    table: tuple[TableFile, ...]
+    parser: Parser
+    name: str
+
+    def __call__(self) -> TaskResult:
+        """Read the files, and write the records that stay; raise as `ReplayTask`."""
+        in_table = _records_of(self.table)
+        moved = 0
+
+        def left() -> Iterator[pa.RecordBatch]:
+            nonlocal moved
+            for rows, records, parsed, is_kept in _parsed(self.file, self.refused.layout, self.kept, self.parser):
+                if is_kept:
+                    yield rows
+                    continue
+                places = zip(*(records[name].to_pylist() for name in ("topic", *_POSITION[1:])), strict=True)
+                digests = raw_digests(records).to_pylist()
+                is_moved = np.array([each in in_table for each in zip(places, digests, strict=True)], bool)
+                moved += int(is_moved.sum())
+                reasons = rows[REASON].to_pylist()
+                names = rows[PARSER].to_pylist()
+                for at, reason in zip(parsed.refused.to_pylist(), parsed.reasons.to_pylist(), strict=True):
+                    reasons[at], names[at] = reason, self.name
+                columns = {REASON: pa.array(reasons, pa.string()), PARSER: pa.array(names, pa.string())}
+                arrays = [columns.get(name, rows[name]) for name in rows.schema.names]
+                changed = pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+                yield changed.filter(pa.array(~is_moved))
+
+        count_left, written = written_again(self.refused.layout, self.refused.files, left())
+        files = tuple(self.refused.files.describe(each) for each in written)
+        return TaskResult("", files, count_left, None, refused=moved)
+
+
+def replay(target: Target, plans: Plans, engine: Engine, parsing: Parsing) -> ReplaySummary:
+    """Parse the refused records of a table again, and move those that are accepted to the table.
+
+    Args:
+        target: the table.
+        plans: plans its commits; nothing is planned here.
+        engine: runs tasks.
+        parsing: of the records, by the mended parser.
+
+    Raises:
+        OperatorError: the last run did not end, or the table cannot have the rows of the parser.
+        HeadMoved and others: as `ts_tables.run.run_once`.
+    """
+    del plans
+    opened: OpenedTable = target.open()
+    refused: OpenedTable = parsing.refused.open()
+    if parsing.newest_only:
+        raise OperatorError(
+            "a table of mode: latest has no replay, as its records may be newer: create it again under another name"
+        )
+    if refused.state.replays != opened.state.replays:
+        return complete(target, engine, parsing)
+    if refused.state.claims != opened.state.claims:
+        raise OperatorError(
+            "the last run of the table did not end: run it with the parser that it had then, and repeat the replay"
+        )
+    _commit_rows(target, opened, refused, engine, parsing)
+    return complete(target, engine, parsing)
+
+
+def complete(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
+    """Remove from the table of refused records those that the table has, after a replay; raise as `replay`.
+
+    Args:
+        target: the table.
+        engine: runs tasks.
+        parsing: of the records.
+    """
+    opened: OpenedTable = target.open()
+    refused: OpenedTable = parsing.refused.open()
+    parser = parsing.at(opened.state).parser
+    kept = _kept(refused.state)
+    files = refused.all_files()
+    spans: Sequence[Sequence[TakenBack]] = results_of(engine, [SpansTask(each, refused.layout) for each in files])
+    identity = token_hex(8)
+    refused.begin(identity)
+    try:
+        tasks = []
+        for number, (file, some) in enumerate(zip(files, spans, strict=True)):
+            found = {each.path: each for span in some for each in opened.files_with(span)}
+            output = Output(refused.layout, refused.files(identity, number, refused.covered(file)))
+            tasks.append(LeftTask(file, output, kept, tuple(found.values()), parser, parsing.name))
+        results: Sequence[TaskResult] = results_of(engine, tasks)
+        described = [each for result in results for each in result.files]
+        replaced = [each.path for each in files]
+        arranged = refused.arrange(described, replaced)
+        added = Added([*arranged.shown], replaced, late=0, valid_through=None, held=arranged.held)
+        state = replace(with_columns(refused.state, parser), parser=parsing.name, replays=opened.state.replays)
+    except BaseException:
+        parsing.refused.clean(unsent=identity)
+        raise
+    parsing.refused.commit(refused, identity, state, added)
+    parsing.refused.clean()
+    return ReplaySummary(sum(each.refused for each in results), sum(each.rows for each in results))
+
+
+def _commit_rows(target: Target, opened: OpenedTable, refused: OpenedTable, engine: Engine, parsing: Parsing) -> None:
+    """Commit the rows of records that are accepted now, and the parser."""
+    identity = token_hex(8)
+    opened.begin(identity)
+    try:
+        current = parsing.at(opened.state, newest=True)
+        side = Side(target, opened)
+        described, side, current = _accepted(side, refused, identity, engine, current)
+        numbers = count(len(refused.all_files()))
+        nothing = TablePlan(opened.state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
+        added, state = appended(side, described, nothing, identity, numbers, engine)
+        state = with_columns(state, current.parser)
+        state = replace(state, parser=parsing.name, replays=opened.state.replays + 1)
+    except BaseException:
+        target.clean(unsent=identity)
+        raise
+    target.commit(side.opened, identity, state, added)
+    target.clean()
+
+
+def _accepted(
+    side: Side, refused: OpenedTable, identity: str, engine: Engine, parsing: Parsing
+) -> tuple[list[Mapping[str, Any]], Side, Parsing]:
+    """Write the rows of accepted records, with all columns that are found in their values."""
+    files, kept = refused.all_files(), _kept(refused.state)
+    while True:
+        if parsing.parser.found:
+            side = replace(side, opened=side.opened.extended(parsing.columns))
+        tasks = [
+            ReplayTask(
+                file,
+                refused.layout,
+                kept,
+                parsing.parser,
+                Output(side.opened.layout, side.opened.files(identity, number, refused.covered(file))),
+            )
+            for number, file in enumerate(files)
+        ]
+        results: Sequence[TaskResult] = results_of(engine, tasks)
+        members = [member for result in results for member in result.unknown]
+        if not members:
+            return [each for result in results for each in result.files], side, parsing
+        parsing = replace(parsing, parser=parsing.parser.grown(members, OWN_NAMES))
+
+
+def _parsed(
+    file: TableFile, layout: Layout, kept: Sequence[TakenBack], parser: Parser
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed, bool]]:
+    """Yield the rows of a file, their records, what the parser makes of them, and whether they are kept ones."""
+    nothing = parser.parse(pa.RecordBatch.from_pylist([], RAW_SCHEMA)) if kept else None
+    for rows in file.rows(layout.schema, optional=layout.optional):
+        records = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA)
+        is_kept = np.zeros(rows.num_rows, bool)
+        for each in kept:
+            is_kept |= is_of(records, each).to_numpy(zero_copy_only=False)
+        if nothing is not None and is_kept.any():
+            stays = pa.array(is_kept)
+            yield rows.filter(stays), records.filter(stays), nothing, True
+        others = pa.array(~is_kept)
+        records = records.filter(others)
+        parsed = parser.parse(records)
+        check(parser, parsed, records.num_rows)
+        yield rows.filter(others), records, parsed, False
+
+
+def _records_of(files: Sequence[TableFile]) -> Records:
+    """Return the positions and digests of the records of a table's files."""
+    found: Records = set()
+    for file in files:
+        for rows in file.rows(_DIGESTS, tuple(_DIGESTS.names)):
+            firsts = rows.filter(pc.equal(rows[ORDINAL], 0))
+            places = zip(*(firsts[name].to_pylist() for name in _POSITION), strict=True)
+            found.update(zip(places, firsts[RAW_DIGEST].to_pylist(), strict=True))
+    return found
+
+
+def _kept(state: TableState) -> tuple[TakenBack, ...]:
+    """Return the offsets of records that an election removed from the log, and that stay."""
+    return tuple(
+        TakenBack(TopicPartition(topic, number), each.directory, each.topic_id, kept.start, kept.end)
+        for topic, incarnations in state.topics.items()
+        for each in incarnations
+        for number, partition in each.partitions.items()
+        for kept in partition.kept
+    )
