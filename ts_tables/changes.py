@@ -144,7 +144,8 @@ def changes_of(
             added, state, rewritten = *appended(side, files, plan, identity, numbers, engine), 0
         own = read[: len(plan.work)]
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
-        state = replace(state, parser=side.opened.state.parser)
+        before = side.opened.state
+        state = replace(state, parser=before.parser, generation=before.generation, replays=before.replays)
         if parsing is not None:
             state = with_columns(state, parsing.parser)
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.errors import ConfigurationError
+from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.model import TopicPartition
 from ts_common.query.locations import by_location
 from ts_common.query.query import Query
@@ -25,6 +25,7 @@ from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
+from ts_tables.iceberg.names import TableNames
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.plain.staging import Place
@@ -32,32 +33,40 @@ from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
 from ts_tables.targets import Target
 
+_DIGITS: Final = 10  # of the number of a generation
+_SECONDS: Final = 60  # a commit of a table with a rate reads what it may read in this time
 CATALOG: Final = "ts-uploader"  # name of the catalog for pyiceberg; of an SQL catalog, part of each row
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A table and what it needs.
+    """A generation of a table and what it needs.
 
     Attributes:
+        definition: of it.
+        place: the name of the table in the catalog.
+        claims: the name of what it needs of the archive.
         target: the table.
         planner: of its commits.
         parsing: of its records; None of a raw table.
     """
 
+    definition: TableDefinition
+    place: str
+    claims: str
     target: Target
     planner: LocatedPlanner
     parsing: Parsing | None
 
-    def first_state(self, cluster: str, *, read_committed: bool) -> TableState:
+    def first_state(self, cluster: str) -> TableState:
         """Return the state of a new table.
 
         Args:
             cluster: of the archive.
-            read_committed: the isolation level.
         """
+        read_committed, generation = self.definition.isolation == "read_committed", self.definition.generation
         if self.parsing is None:
-            return TableState(cluster, read_committed)
+            return TableState(cluster, read_committed, generation=generation)
         parser = self.parsing.parser
         return TableState(
             cluster,
@@ -66,6 +75,7 @@ class Parts:
             columns=tuple(parser.found),
             schemas=tuple(parser.schemas),
             key_schema=parser.key_schema,
+            generation=generation,
         )
 
 
@@ -106,14 +116,81 @@ class Opening:
             raise ConfigurationError(self._source, [f"archive: {each}" for each in error.problems]) from error
 
     def definition(self, name: str) -> TableDefinition:
-        """Return the definition of a table.
+        """Return the definition of a table: that of its generation in use, or of another one.
 
         Args:
-            name: of the table.
+            name: of the table; with `@` and a number, of a generation.
 
         Raises:
-            ConfigurationError: the file has no such table.
+            ConfigurationError: the file has no such table or generation.
+            AccessDenied, OperatorError, StoreUnavailable: from the catalog.
         """
+        return self._found(name)[1]
+
+    def in_use(self, name: str) -> int:
+        """Return the number of the generation that has a table's name; raise as `definition`.
+
+        Args:
+            name: of the table, without a number.
+        """
+        definition = self._definition(name)
+        if definition.format != "iceberg" or not definition.generations:
+            return definition.generation
+        return self.names.generation(name) or definition.generation
+
+    def check_switched(self, name: str) -> None:
+        """Check that no switch of a table's generations ended between its renames; raise as `definition`.
+
+        Args:
+            name: of the table; a number is ignored.
+
+        Raises:
+            OperatorError: one did.
+        """
+        base = name.partition("@")[0]
+        definition = self._definition(base)
+        if definition.format != "iceberg" or not definition.generations:
+            return
+        current = self.in_use(base)
+        for each in self.names_of(base):
+            found = self.names.generation(each)
+            is_moved = found is None and self.names.generation(f"{each}_g{current}") is not None
+            if is_moved or (found is not None and found != current):
+                raise OperatorError(
+                    f"a switch of table {base} did not end: `tsctl tables switch {base}` completes it, or undoes it "
+                    "with the number of the former generation"
+                )
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """Return the names of an Iceberg table, that of its refused records first.
+
+        Args:
+            name: of the table, without a number.
+        """
+        definition = self._definition(name)
+        has_parser = definition.parser is not None
+        return (*([definition.quarantine or f"{name}_quarantine"] if has_parser else []), name)
+
+    @cached_property
+    def names(self) -> TableNames:
+        """The names of the catalog's tables."""
+        return TableNames(CATALOG, self._file.catalog)
+
+    def _found(self, name: str) -> tuple[str, TableDefinition, bool]:
+        """Return a table's name without a number, the definition of the generation, and whether that is in use."""
+        base, sign, number = name.partition("@")
+        definition, current = self._definition(base), self.in_use(base)
+        wanted = current
+        if sign:
+            if not (number.isascii() and number.isdigit() and len(number) < _DIGITS):
+                raise ConfigurationError(self._source, [f"{name}: a generation is a number, as in {base}@2"])
+            wanted = int(number)
+        try:
+            return base, definition.of_generation(wanted), wanted == current
+        except ValueError as error:
+            raise ConfigurationError(self._source, [f"{name}: {error}"]) from error
+
+    def _definition(self, name: str) -> TableDefinition:
         found = self._file.tables.get(name)
         if found is None:
             names = [*self._file.tables]
@@ -139,7 +216,10 @@ class Opening:
             for topic, offsets in definition.start.items()
             for number, offset in offsets.items()
         }
-        return LocatedPlanner(lambda: self._queries(definition), policy, begins.get, definition.commit_size)
+        size = definition.commit_size
+        if definition.rate is not None:
+            size = min(size, definition.rate * _SECONDS)
+        return LocatedPlanner(lambda: self._queries(definition), policy, begins.get, size)
 
     def parts(self, name: str, max_age: int | None = None) -> Parts:
         """Return a table, and how its records are parsed.
@@ -152,11 +232,17 @@ class Opening:
             ConfigurationError: the file has no such table, or the parser, the partition key or the sort order is wrong.
             CorruptData, StoreUnavailable, AccessDenied: from the schemas of a parser, or the catalog.
         """
-        definition = self.definition(name)
+        base, definition, is_in_use = self._found(name)
+        suffix = "" if is_in_use else f"_g{definition.generation}"
+        place = f"{base}{suffix}"
+        # The same before and after a switch.
+        is_first = definition.generation == self._definition(base).generation
+        claims = base if is_first else f"{base}_g{definition.generation}"
         age = definition.max_age if max_age is None else max_age
         planner = self.planner(definition)
         if definition.parser is None:
-            return Parts(self._made(name, definition, RAW_SCHEMA, RAW_SCHEMA, REQUIRED, age), planner, None)
+            target = self._made(place, definition, RAW_SCHEMA, RAW_SCHEMA, REQUIRED, age)
+            return Parts(definition, place, claims, target, planner, None)
         topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
         opener = ParserOpener(
             definition,
@@ -173,14 +259,14 @@ class Opening:
         if definition.mode is Mode.LATEST:
             schema = schema.remove(schema.get_field_index(IS_DELETED))
         identity = definition.parser.identity(parser, definition.mode, definition.key)
-        target = self._made(name, definition, schema, known, PARSED_REQUIRED, age)
-        other, refused_definition = self._refused(name, definition)
+        target = self._made(place, definition, schema, known, PARSED_REQUIRED, age)
+        other, refused_definition = self._refused(base, suffix, definition)
         required = (*REQUIRED, REASON, PARSER)
         refused = self._made(other, refused_definition, REFUSED_SCHEMA, REFUSED_SCHEMA, required, age)
         replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
         plans = self.planner(definition.model_copy(update={"on_taken_back": replaced}))
         parsing = Parsing(parser, identity, refused, plans, opener.of, newest_only=definition.mode is Mode.LATEST)
-        return Parts(target, planner, parsing)
+        return Parts(definition, place, claims, target, planner, parsing)
 
     def _queries(self, definition: TableDefinition) -> Sequence[Query]:
         """Return a query for each location of the table's topics."""
@@ -192,14 +278,14 @@ class Opening:
         scan = self.archive.scan(topics, isolation_level=definition.isolation, include_headers=True)
         return list(by_location(scan.query))
 
-    def _refused(self, name: str, definition: TableDefinition) -> tuple[str, TableDefinition]:
+    def _refused(self, name: str, suffix: str, definition: TableDefinition) -> tuple[str, TableDefinition]:
         """Return the name and the definition of the table of a table's refused records."""
         if definition.format == "iceberg":
             changes: dict[str, Any] = {"location": None}
-            other = definition.quarantine or f"{name}_quarantine"
+            other = f"{definition.quarantine or f'{name}_quarantine'}{suffix}"
         else:
             changes = {"location": definition.quarantine or f"{(definition.location or '').rstrip('/')}_quarantine"}
-            other = f"{name}_quarantine"
+            other = f"{name}_quarantine{suffix}"
         return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": (), "mode": Mode.APPEND})
 
     def _made(

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_tables.changes import Parsing, Plans, Side, appended, results_of, with_columns
+from ts_tables.changes import Parsing, Side, appended, results_of, with_columns
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
@@ -170,12 +170,11 @@ class LeftTask:
         return TaskResult("", files, count_left, None, refused=moved)
 
 
-def replay(target: Target, plans: Plans, engine: Engine, parsing: Parsing) -> ReplaySummary:
+def replay(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
     """Parse the refused records of a table again, and move those that are accepted to the table.
 
     Args:
         target: the table.
-        plans: plans its commits; nothing is planned here.
         engine: runs tasks.
         parsing: of the records, by the mended parser.
 
@@ -183,7 +182,6 @@ def replay(target: Target, plans: Plans, engine: Engine, parsing: Parsing) -> Re
         OperatorError: the last run did not end, or the table cannot have the rows of the parser.
         HeadMoved and others: as `ts_tables.run.run_once`.
     """
-    del plans
     opened: OpenedTable = target.open()
     refused: OpenedTable = parsing.refused.open()
     if parsing.newest_only:

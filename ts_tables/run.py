@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
 from ts_common.errors import OperatorError
+from ts_common.query.split import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
 from ts_tables.claims.state import TableState
+from ts_tables.pace import Pace
 from ts_tables.planning.plan import TablePlan
 from ts_tables.replay import complete
 from ts_tables.targets import HeadMoved, OpenedTable, Target
@@ -49,7 +51,12 @@ class RunSummary:
 
 
 def run_once(
-    target: Target, plans: Plans, engine: Engine, summary: RunSummary | None = None, parsing: Parsing | None = None
+    target: Target,
+    plans: Plans,
+    engine: Engine,
+    summary: RunSummary | None = None,
+    parsing: Parsing | None = None,
+    pace: Pace | None = None,
 ) -> RunSummary:
     """Add to a table what the archive has for it, in one commit or several; return what was done.
 
@@ -62,6 +69,7 @@ def run_once(
         engine: runs tasks, and returns their results in their order.
         summary: a new one, filled while the run works: after an error it has what was done before.
         parsing: of the records; None for a raw table.
+        pace: waits between commits; None for no limit.
 
     Raises:
         HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
@@ -95,6 +103,8 @@ def run_once(
         _commit(sides, plan, plans, engine, summary, current)
         if not plan.has_more:
             break
+        if pace is not None:
+            pace.wait(sum(bytes_of(part) for work in plan.work for part in work.split.ranges))
     return summary
 
 

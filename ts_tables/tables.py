@@ -12,9 +12,11 @@ from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.table_definitions import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
+from ts_tables.generations import Generation, lagging
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.opening import CATALOG, Opening
+from ts_tables.pace import Pace
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TablePlan
 from ts_tables.replay import ReplaySummary, replay
@@ -69,9 +71,9 @@ class Tables:
             OperatorError: a table of this name exists that this program did not make.
             AccessDenied, CorruptData, StoreUnavailable, OutcomeUnknown: from the catalog or the archive.
         """
-        definition, parts = self._opening.definition(name), self._opening.parts(name)
-        cluster = self._opening.archive.cluster
-        state = parts.first_state(cluster, read_committed=definition.isolation == "read_committed")
+        parts = self._opening.parts(name)
+        self._opening.check_switched(name)
+        state = parts.first_state(self._opening.archive.cluster)
         parts.planner.plan(state, is_first=True)  # topics that are named must exist
         if parts.parsing is not None:  # first: a run can begin as soon as the table exists
             parts.parsing.refused.create(state)
@@ -86,13 +88,73 @@ class Tables:
         """
         summary, began = summary or RunSummary(), monotonic()
         try:
+            self._opening.check_switched(name)
             parts = self._opening.parts(name)
-            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing)
+            rate = parts.definition.rate
+            pace = None if rate is None else Pace(rate)
+            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace)
             opened = parts.target.open()
-            publish(parts.planner.stores(opened.state), name, opened.snapshot)
+            publish(parts.planner.stores(opened.state), parts.claims, opened.snapshot)
         finally:
             summary.seconds = monotonic() - began
         return summary
+
+    def generations(self, name: str) -> list[Generation]:
+        """Return the generations of a table, by number.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            ConfigurationError: the file has no such table.
+            CorruptData, OperatorError, AccessDenied, StoreUnavailable: from the catalog or the archive.
+        """
+        opening = self._opening
+        in_use, definition = opening.in_use(name), self._file.tables[name]
+        found = []
+        for number in sorted({definition.generation, *definition.generations}):
+            parts = opening.parts(f"{name}@{number}")
+            try:
+                contents = parts.target.contents()
+                status = self.status(f"{name}@{number}")
+            except OperatorError:  # there is no such table
+                found.append(Generation(number, number == in_use, None, None))
+                continue
+            found.append(Generation(number, number == in_use, contents, status))
+        return found
+
+    def switch(self, name: str, number: int, *, compares: bool = True) -> int:
+        """Give a generation the name of an Iceberg table, and return the number of the former one.
+
+        The former one has the name `<name>_g<number>` then. A switch that ended in between is completed.
+
+        Args:
+            name: of the table.
+            number: of the generation.
+            compares: whether its rows are compared with the archive first.
+
+        Raises:
+            ConfigurationError: the file has no such table or generation.
+            OperatorError: the table has plain files, or the generation is behind, or differs from the archive.
+            others: as `verify`.
+        """
+        opening, former = self._opening, self._opening.in_use(name)
+        wanted = f"{name}@{number}"
+        if opening.definition(wanted).format != "iceberg":
+            raise OperatorError(f"table {name} has plain files: its readers name the location, so they switch")
+        if all(opening.names.generation(each) == number for each in opening.names_of(name)):
+            return number
+        if all(opening.names.generation(each) == former for each in opening.names_of(name)):
+            behind = lagging(opening.parts(name).target.open().state, opening.parts(wanted).target.open().state)
+            if behind:
+                raise OperatorError(f"{wanted} is behind {name}: {behind}; run it, then switch")
+            if compares and (found := self.verify(wanted)).differences:
+                raise OperatorError(
+                    f"{wanted} differs from the archive in {len(found.differences)} places, the first: "
+                    f"{found.differences[0]}"
+                )
+        opening.names.switch(opening.names_of(name), number)
+        return former
 
     def replay(self, name: str) -> ReplaySummary:
         """Parse the refused records of a table again, and move those that are accepted to the table.
@@ -108,7 +170,7 @@ class Tables:
         parts = self._opening.parts(name)
         if parts.parsing is None:
             raise OperatorError(f"table {name} has no parser, so no record of it is refused")
-        return replay(parts.target, parts.planner, self._engine, parts.parsing)
+        return replay(parts.target, self._engine, parts.parsing)
 
     def plan(self, name: str) -> TablePlan:
         """Return what the next commit of a table adds, without adding it; raise as `run`.
@@ -198,12 +260,13 @@ class Tables:
         from ts_tables.engines.spark.procedures import SparkProcedures  # noqa: PLC0415  (pyspark)
         from ts_tables.engines.spark.session import open_session  # noqa: PLC0415  (pyspark)
 
-        target, settings = self._opening.parts(name).target, self._file.spark
+        parts, settings = self._opening.parts(name), self._file.spark
+        target = parts.target
         if not isinstance(target, IcebergTarget):
             raise OperatorError(f"table {name} has plain files: Spark does not compact them")
         target.open()  # a table that is missing, or that fails, is found before Spark starts
         session = open_session(settings) if spark is None else spark
-        procedures = SparkProcedures(session, CATALOG, target.catalog_properties, settings, name.split("."))
+        procedures = SparkProcedures(session, CATALOG, target.catalog_properties, settings, parts.place.split("."))
         return compact(target, procedures, expire_after, retain_last)
 
     def is_plain(self, name: str) -> bool:
@@ -261,11 +324,11 @@ class Tables:
             except FilesLeft as error:
                 left = error
         try:
-            withdraw(parts.planner.stores(TableState(cluster, read_committed=True)), name)
+            withdraw(parts.planner.stores(TableState(cluster, read_committed=True)), parts.claims)
         except TieredStorageError as error:  # the table is removed, so no second drop removes them
             raise OperatorError(
                 f"table {name} was removed, but not its claims in the archive, which keep segments from retention; "
-                f"remove claims/{name}.json: {error}"
+                f"remove claims/{parts.claims}.json: {error}"
             ) from error
         if left is not None:
             raise left

@@ -66,7 +66,7 @@ def rows_of(directory: Path, columns: str, name: str = "files") -> list[tuple[An
 
 def test_the_first_table_has_the_columns_of_the_page(tmp_path: Path) -> None:
     """One event lacks its id."""
-    first, _, _ = blocks(PAGE, language="yaml")
+    first, *_ = blocks(PAGE, language="yaml")
     definition = YAML(typ="safe").load(first.text)["tables"]["lake.events"]
     tables = tables_of(tmp_path, "events", [json.dumps(event).encode() for event in EVENTS], definition)
     tables.create("lake.events")
@@ -83,7 +83,7 @@ def test_the_class_of_the_page_is_a_parser(tmp_path: Path, monkeypatch: pytest.M
     (code,) = blocks(PAGE, language="python")
     (tmp_path / "lengths.py").write_text(code.text)
     monkeypatch.syspath_prepend(tmp_path)
-    _, _, third = blocks(PAGE, language="yaml")
+    *_, third = blocks(PAGE, language="yaml")
     tables = tables_of(tmp_path, "words", [b"one", b"", b"three"], YAML(typ="safe").load(third.text))
     tables.create("lake.events")
     tables.run("lake.events")
@@ -107,7 +107,7 @@ def test_the_query_of_changes_returns_the_newest_of_each_key(tmp_path: Path) -> 
 
 def test_the_table_of_newest_records_is_that_of_the_page(tmp_path: Path) -> None:
     """One customer moved, and one was deleted."""
-    _, second, _ = blocks(PAGE, language="yaml")
+    _, second, *_ = blocks(PAGE, language="yaml")
     (definition,) = YAML(typ="safe").load(second.text)["tables"].values()
     values = [
         b'{"name": "A", "city": "Oslo"}',

@@ -18,7 +18,8 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
 A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
 `columns` are those that the parser found in values or in schemas: name, member and kind. `schemas` names those that
 values are read with, the newest first, and `key_schema` that of the keys: a run that continues another one opens the
-same. `replays` counts the replays of refused records.
+same. `generation` is its number; without it, it is 1. `replays`
+counts the replays of refused records.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
@@ -161,6 +162,7 @@ class TableState:
         columns: that the parser found, of the table and, as a plan of it, of that of its refused records.
         schemas: names of the schemas that values are read with, as a parser has them.
         key_schema: name of the schema of keys; None if they have none.
+        generation: its number, as the file of tables has it.
         replays: how often refused records were parsed again; that of the table is ahead until they are removed from
             the other one.
     """
@@ -172,6 +174,7 @@ class TableState:
     columns: tuple[FoundColumn, ...] = ()
     schemas: tuple[str, ...] = ()
     key_schema: str | None = None
+    generation: int = 1
     replays: int = 0
 
     @property
@@ -232,6 +235,8 @@ class TableState:
             found["schemas"] = [*self.schemas]
         if self.key_schema is not None:
             found["key_schema"] = self.key_schema
+        if self.generation != 1:
+            found["generation"] = self.generation
         if self.replays:
             found["replays"] = self.replays
         return found
@@ -269,7 +274,8 @@ def decode_state(data: bytes, what: str) -> TableState:
         cluster = text(fields["cluster"])
         replays = whole_number(fields.get("replays", 0))
         committed = isolation == "read_committed"
-        return TableState(cluster, committed, topics, parser, columns, schemas, key_schema, replays)
+        generation = whole_number(fields.get("generation", 1), 1, MAX_INT32)
+        return TableState(cluster, committed, topics, parser, columns, schemas, key_schema, generation, replays)
 
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -35,6 +36,17 @@ from ts_tables.parsers.changes import KEY, ChangesParser
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
 _SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
+_OF_GENERATION: Final = (
+    "parser",
+    "mode",
+    "key",
+    "buckets",
+    "partition_by",
+    "sort_by",
+    "target_size",
+    "compression",
+    "rate",
+)
 _WRONG: Final = object()  # a parser that is wrong has its own message
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid")
 
@@ -193,6 +205,17 @@ class TableDefinition(BaseModel):
         description="Of latest: into how many buckets the keys are divided. A run writes those again that have new "
         "records; the rows of each fit into memory. Default: 16.",
     )
+    generation: int = Field(
+        1, ge=1, lt=1 << 31, description="The number of this definition among the table's generations."
+    )
+    generations: dict[int, dict[str, Any]] = Field(
+        {},
+        description="Other generations by number, each with the keys that differ: parser, mode, key, buckets, "
+        "partition_by, sort_by, target_size, compression and rate.",
+    )
+    rate: Size | None = Field(
+        None, ge=1 << 10, description="Bytes of segments that a run reads in a second at most. Default: no limit."
+    )
     partition_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
         (),
         description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key). Of a parsed table: "
@@ -258,7 +281,45 @@ class TableDefinition(BaseModel):
         self._check_latest()
         if self.parser is None and self.quarantine is not None:
             raise ValueError("quarantine: without a parser, no record is refused")
+        if self.generation in self.generations:
+            raise ValueError(f"generations: {self.generation} is the number of the definition itself")
+        for number in self.generations:
+            self.of_generation(number)
         return self
+
+    def of_generation(self, number: int) -> "TableDefinition":
+        """Return the definition of a generation.
+
+        Args:
+            number: of it.
+
+        Raises:
+            ValueError: the table has no such generation, or it is wrong.
+        """
+        if number == self.generation:
+            return self
+        given = self.generations.get(number)
+        if given is None:
+            numbers = sorted({self.generation, *self.generations})
+            raise ValueError(f"generation {number}: the table has {', '.join(map(str, numbers))}")
+        label = f"generations.{number}"
+        if number < 1 or (unknown := next((key for key in given if key not in _OF_GENERATION), None)) is not None:
+            problem = "a number from 1 on is expected" if number < 1 else f"{unknown}: it is not of a generation"
+            raise ValueError(f"{label}: {problem}; {', '.join(_OF_GENERATION)} are")
+        own = {name: getattr(self, name) for name in self.model_fields_set - {"generations", "generation"}}
+        if self.format != "iceberg":
+            own["location"] = f"{(self.location or '').rstrip('/')}_g{number}"
+        else:
+            own.pop("location", None)
+        if self.quarantine is not None and self.format != "iceberg":
+            own["quarantine"] = f"{self.quarantine.rstrip('/')}_g{number}"
+        if given.get("mode") not in {None, self.mode} and "key" not in given and given["mode"] == Mode.APPEND:
+            own.pop("key", None)
+        try:
+            return TableDefinition.model_validate({**own, **given, "generation": number})
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in error.errors()]
+            raise ValueError(f"{label}: {'; '.join(problems)}") from error
 
     @field_validator("partition_by", "sort_by")
     @classmethod

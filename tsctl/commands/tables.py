@@ -134,6 +134,71 @@ def replay_quarantine(
     _end(for_each(names or found.names, again, output))
 
 
+@tables.command("generations")
+def generations(
+    name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
+    file: FileOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the generations of a table: which one is in use, and how far each is."""
+    output = Output(as_json)
+    found = _open(file, settings, [name]).generations(name)
+    if as_json:
+        output.document(
+            {
+                "table": name,
+                "generations": [
+                    {
+                        "number": each.number,
+                        "in_use": each.is_in_use,
+                        "location": None if each.contents is None else each.contents.location,
+                        "rows": None if each.contents is None else each.contents.rows,
+                        "files": None if each.contents is None else each.contents.files,
+                        "bytes": None if each.contents is None else each.contents.bytes,
+                        "lag": None if each.status is None else dict(each.status.lag),
+                        "findings": [] if each.status is None else list(each.status.findings),
+                    }
+                    for each in found
+                ],
+            }
+        )
+        return
+    rows: list[Sequence[Any]] = []
+    for each in found:
+        use = "in use" if each.is_in_use else NOTHING
+        if each.contents is None or each.status is None:
+            rows.append((each.number, use, NOTHING, NOTHING, NOTHING, NOTHING))
+            continue
+        lag = sum(each.status.lag.values())
+        rows.append((each.number, use, each.contents.location, each.contents.rows, each.contents.bytes, lag))
+    output.table(["generation", "use", "location", "rows", "bytes", "lag"], rows)
+
+
+@tables.command("switch")
+def switch(
+    name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
+    number: Annotated[int, typer.Argument(help="Number of the generation.", show_default=False)],
+    compares: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare the generation with the archive first.")
+    ] = True,
+    file: FileOption = None,
+    settings: SetOption = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Give a generation the name of an Iceberg table. The former one stays as NAME@NUMBER until it is dropped.
+
+    A switch that was killed is completed by the same command.
+    """
+    output = Output(as_json=False)
+    found = _open(file, settings, [name], workers, output)
+    former = found.switch(name, number, compares=compares)
+    if former == number:
+        output.text(f"{name}: generation {number} is in use")
+        return
+    output.text(f"{name}: generation {number} is in use; {name}@{former} is the former one")
+
+
 @tables.command("status")
 def status(
     names: NamesArgument = None, file: FileOption = None, settings: SetOption = None, as_json: JsonOption = False
@@ -310,10 +375,12 @@ def _open(
     content: Any = read_content(path) if has_file else {}
     source = str(path) if has_file else "--set"
     if settings and isinstance(content, Mapping):
-        content = with_settings(content, settings, names[0] if names and len(names) == 1 else None, "--set")
+        content = with_settings(
+            content, settings, names[0].partition("@")[0] if names and len(names) == 1 else None, "--set"
+        )
     engine = None if output is None else with_progress(output, workers)
     found = Tables(content, engine=engine, source=source)
-    if unknown := [name for name in names or () if name not in found.names]:
+    if unknown := [name for name in names or () if name.partition("@")[0] not in found.names]:
         raise ConfigurationError(
             source, [f"{name}: the file has no such table; it has {', '.join(found.names)}" for name in unknown]
         )

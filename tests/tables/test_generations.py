@@ -1,0 +1,188 @@
+"""Generations of a table: one is made next to the table in use, and gets its name."""
+
+import json
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tests.made_archive import MadeArchive
+from tests.tables.test_parsed_tables import NAME, Killed, Made
+from ts_common.archive.table_claims import claims_key
+from ts_common.errors import ConfigurationError, OperatorError
+from ts_tables.definition.tables_file import parse_tables
+from ts_tables.pace import Pace
+
+FIRST = {"type": "json", "columns": {"id": "long", "type": "string"}}
+SECOND = {"type": "json", "columns": {"id": "long", "kind": {"type": "string", "path": ["type"]}}}
+
+
+def value_of(offset: int) -> bytes:
+    return b"{" if offset % 10 == 9 else json.dumps({"id": offset, "type": f"t{offset % 3}"}).encode()
+
+
+def put(made: Made, start: int, end: int) -> None:
+    made.put_values(start, [value_of(offset) for offset in range(start, end)])
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Make a table with twenty records, and with a second generation that was not created."""
+    more = {"parser": FIRST, "generations": {2: {"parser": SECOND, "partition_by": "kind"}}}
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", more)
+    put(made, 0, 20)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    return made
+
+
+def check(made: Made, end: int, column: str) -> None:
+    """The table in use has all records, with the column of its generation."""
+    expected = [(offset, f"t{offset % 3}") for offset in range(end) if offset % 10 != 9]
+    assert made.select(f"select _offset, {column} from {{}} order by _offset") == expected
+    refused = made.select("select _offset from {} order by 1", "_quarantine")
+    assert refused == [(offset,) for offset in range(9, end, 10)]
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_a_generation_gets_the_name_of_the_table(made: Made) -> None:
+    """With its refused records. The former one is left, follows the archive, and is dropped by its number."""
+    second = f"{NAME}@2"
+    assert made.tables.create(second)
+    made.tables.run(second)
+    put(made, 20, 30)
+    made.tables.run(NAME)
+    check(made, 30, "type")
+    with pytest.raises(OperatorError, match=r"lake\.events@2 is behind lake\.events: t-0 by 10 offsets"):
+        made.tables.switch(NAME, 2)
+    made.tables.run(second)
+    assert made.tables.switch(NAME, 2) == 1
+    check(made, 30, "kind")
+    put(made, 30, 40)
+    made.tables.run(NAME)
+    check(made, 40, "kind")
+    assert made.tables.run(f"{NAME}@1").records == 9
+    assert [(each.number, each.is_in_use) for each in made.tables.generations(NAME)] == [(1, False), (2, True)]
+    assert made.tables.switch(NAME, 1) == 2
+    check(made, 40, "type")
+    made.tables.switch(NAME, 2)
+    made.tables.drop(f"{NAME}@1", purge=True)
+    assert [each.contents is None for each in made.tables.generations(NAME)] == [True, False]
+    check(made, 40, "kind")
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+def test_a_switch_that_is_killed_at_a_rename_is_completed(
+    made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
+) -> None:
+    """By the same command; a run or a creation in between changes nothing."""
+    made.tables.create(f"{NAME}@2")
+    made.tables.run(f"{NAME}@2")
+    rename, count = SqlCatalog.rename_table, iter(range(10))
+
+    def killed(*arguments: Any) -> Any:
+        is_last = next(count) == at
+        if is_last and not is_late:
+            raise Killed
+        found = rename(*arguments)
+        if is_last:
+            raise Killed
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "rename_table", killed)
+        with pytest.raises(Killed):
+            made.tables.switch(NAME, 2)
+    put(made, 20, 30)
+    actions: list[Callable[[str], Any]] = [made.tables.run, made.tables.create]
+    for action, name in product(actions, (NAME, f"{NAME}@2")):
+        try:
+            action(name)
+        except OperatorError as error:
+            assert "tsctl tables switch" in str(error)  # noqa: PT017
+    made.tables.switch(NAME, 2)
+    made.tables.run(NAME)
+    check(made, 30, "kind")
+
+
+def test_a_generation_that_differs_is_no_replacement(made: Made) -> None:
+    """Unless the comparison is left out."""
+    second = f"{NAME}@2"
+    made.tables.create(second)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ts_tables.files.parsed_columns.raw_digests", lambda rows: rows["key"])
+        made.tables.run(second)
+    with pytest.raises(OperatorError, match="differs from the archive in"):
+        made.tables.switch(NAME, 2)
+    assert made.tables.switch(NAME, 2, compares=False) == 1
+
+
+def test_each_generation_has_claims_of_its_own(made: Made) -> None:
+    """Retention waits for both; a switch does not exchange them."""
+    made.tables.create(f"{NAME}@2")
+    made.tables.run(f"{NAME}@2")
+    made.tables.switch(NAME, 2)
+    made.tables.run(NAME)
+    keys = [claims_key(made.archive.keys, name) for name in (NAME, f"{NAME}_g2")]
+    stored = {info.key for info in made.archive.store.list("")}
+    assert {*keys} <= stored
+    made.tables.drop(f"{NAME}@1", purge=True)
+    stored = {info.key for info in made.archive.store.list("")}
+    assert [key in stored for key in keys] == [False, True]
+
+
+def test_a_generation_of_plain_files_has_a_location_of_its_own(tmp_path: Path) -> None:
+    """Its readers switch, so the command is refused."""
+    more = {"parser": FIRST, "generations": {2: {"parser": SECOND}}}
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", more)
+    put(made, 0, 20)
+    for name in (NAME, f"{NAME}@2"):
+        made.tables.create(name)
+        made.tables.run(name)
+        assert made.tables.verify(name).differences == ()
+    assert [each.is_dir() for each in (tmp_path / "lake/files", tmp_path / "lake/files_g2_quarantine")] == [True, True]
+    with pytest.raises(OperatorError, match="its readers name the location"):
+        made.tables.switch(NAME, 2)
+
+
+def test_a_rate_spreads_the_commits(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses are as long as the bytes need at the rate."""
+    slept: list[float] = []
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 1000)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    pace = Pace(1000)
+    pace.wait(5000)
+    pace.wait(1000)
+    assert slept == [pytest.approx(5, abs=0.01), pytest.approx(6, abs=0.01)]
+    monkeypatch.undo()
+    made.more["generations"][2]["rate"] = "1KiB"
+    assert parse_tables(made.content, "test").tables[NAME].of_generation(2).rate == 1024
+
+
+@pytest.mark.parametrize(
+    ("generations", "expected"),
+    [
+        ({1: {"parser": SECOND}}, "1 is the number of the definition itself"),
+        ({2: {"topics": "u"}}, "topics: it is not of a generation"),
+        ({2: {"partition_by": "nothing"}}, r"generations\.2: .*no column nothing"),
+        ({0: {"parser": SECOND}}, "a number from 1 on is expected"),
+    ],
+)
+def test_a_wrong_generation_is_named(made: Made, generations: dict[int, Any], expected: str) -> None:
+    """When the file is read."""
+    made.more["generations"] = generations
+    with pytest.raises(ConfigurationError, match=expected):
+        _ = made.tables
+
+
+@pytest.mark.parametrize("name", ["lake.events@3", "lake.events@x", "lake.events@"])
+def test_an_unknown_generation_is_named(made: Made, name: str) -> None:
+    """With those that the table has, or the form that is expected."""
+    with pytest.raises(ConfigurationError, match=r"the table has 1, 2|as in lake\.events@2"):
+        made.tables.run(name)
