@@ -197,7 +197,7 @@ def appended(
     merged = _merged(opened, arranged, identity, numbers, engine)
     shown = [*arranged.shown, *(each for result in merged for each in result.files)]
     added = Added(shown, replaced, late=0, valid_through=None, held=arranged.held)
-    return added, _keeping(plan, affected, again)
+    return added, _keeping(plan, _own(plan, opened.state), affected, again)
 
 
 def _newest(
@@ -213,7 +213,8 @@ def _newest(
     opened = cast("OpenedBuckets", side.opened)
     stage = _stage(opened.layout, parsing)
     found = merge(opened, staged, plan.taken_back, stage, (identity, numbers), lambda tasks: results_of(engine, tasks))
-    return Added(found.files, found.replaced, late=0, valid_through=None), plan.state, found.bytes
+    added = Added(found.files, found.replaced, late=0, valid_through=None)
+    return added, _own(plan, opened.state), found.bytes
 
 
 def _read(
@@ -328,16 +329,26 @@ def _affected(opened: OpenedTable, plan: TablePlan) -> list[tuple[TableFile, tup
     return list(affected.values())
 
 
-def _keeping(plan: TablePlan, affected: Sequence[Any], results: Sequence[TaskResult]) -> TableState:
-    """Return the plan's state with the rows that an election removed and that stay."""
+def _own(plan: TablePlan, before: TableState) -> TableState:
+    """Return the plan's state with what a table has of its own; an election ends that at the offsets it removed."""
+    for each in plan.taken_back:
+        topic, number = each.partition.topic, each.partition.partition
+        known = before.incarnation(topic, each.directory)
+        if known is not None and number in known.partitions:
+            partitions = {**known.partitions, number: known.partitions[number].below(each.start)}
+            before = before.with_incarnation(topic, replace(known, partitions=partitions))
+    return plan.state.with_own(before)
+
+
+def _keeping(plan: TablePlan, state: TableState, affected: Sequence[Any], results: Sequence[TaskResult]) -> TableState:
+    """Return a state with the rows that an election removed and that stay."""
     if not plan.keeps or not affected:
-        return plan.state
+        return state
     sums: dict[tuple[TakenBack, int], DigestSum] = {}
     for (_, entries), result in zip(affected, results, strict=True):
         for entry, by_block in zip(entries, result.found, strict=True):
             for number, found in by_block.items():
                 sums[entry, number] = sums.get((entry, number), DigestSum()) + found
-    state = plan.state
     for (entry, number), found in sums.items():
         start, end = number * BLOCK_OFFSETS, (number + 1) * BLOCK_OFFSETS
         kept = Kept(max(entry.start, start), min(entry.end, end), found.rows, found.text)

@@ -79,13 +79,20 @@ class Made:
         """Archive a segment."""
         self.put_values(start, [value_of(offset) for offset in range(start, end)], partition, epoch)
 
-    def put_values(self, start: int, values: Sequence[bytes | None], partition: int = 0, epoch: int = 0) -> None:
-        """Archive a segment of these values."""
+    def put_values(
+        self,
+        start: int,
+        values: Sequence[bytes | None],
+        partition: int = 0,
+        epoch: int = 0,
+        begins: int | None = None,
+    ) -> None:
+        """Archive a segment of these values; the epoch begins there, or before."""
         end = start + len(values)
         records = [record(at, b"k", value, timestamp_delta=at) for at, value in enumerate(values)]
         data = batch(start, records, epoch=epoch, base_timestamp=start, max_timestamp=end - 1)
         self.archive.put_segment("t", start, data, partition=partition, variant=bool(epoch))
-        epochs = ((0, 0), (epoch, start)) if epoch else ((0, 0),)
+        epochs = ((0, 0), (epoch, start if begins is None else begins)) if epoch else ((0, 0),)
         self.archive.commit("t", end, partition=partition, epochs=epochs, highest_base=start, last_stable_offset=end)
 
     @property
@@ -291,6 +298,9 @@ def test_rows_that_an_election_removed_can_stay(made: Made) -> None:
     assert made.tables.verify(NAME).differences == ()
     assert made.select("select count(distinct _offset), count(*) from {} where _ordinal = 0") == [(54, 72)]
     assert made.tables.run(NAME).commits == 0
+    made.put_values(50, [b"{"], epoch=2, begins=30)
+    made.tables.run(NAME)
+    assert made.tables.verify(NAME).differences == ()
 
 
 def test_another_parser_is_refused(made: Made) -> None:

@@ -23,6 +23,8 @@ counts the replays of refused records.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
+
+`forgotten` has claimed records whose rows were deleted on purpose: offset and digest of each.
 """
 
 import json
@@ -48,6 +50,7 @@ from ts_tables.parsers.table_types import column_type
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _SUMS: Final = re.compile(r"[0-9a-f]{1,40}:[0-9a-f]{1,40}")
 
 
@@ -106,6 +109,7 @@ class PartitionState:
         holes: inside, ascending and disjoint; not claimed.
         lost: inside, ascending and disjoint; not claimed.
         kept: rows of earlier logs.
+        forgotten: claimed records whose rows were deleted on purpose: offset, and digest in hexadecimal digits.
     """
 
     start: int
@@ -114,6 +118,7 @@ class PartitionState:
     holes: tuple[PassedHole, ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     kept: tuple[Kept, ...] = ()
+    forgotten: tuple[tuple[int, str], ...] = ()
 
     @property
     def claims(self) -> tuple[tuple[int, int], ...]:
@@ -131,6 +136,7 @@ class PartitionState:
             epochs=self.epochs.below(end),
             holes=tuple(hole.below(end) for hole in self.holes if hole.first < end),
             kept=tuple(kept for kept in self.kept if kept.start < end),
+            forgotten=tuple(each for each in self.forgotten if each[0] < end),
             lost=tuple((low, min(high, end)) for low, high in self.lost if low < end),
         )
 
@@ -179,10 +185,10 @@ class TableState:
 
     @property
     def claims(self) -> "TableState":
-        """The state without columns and schemas, and without rows that an election removed and that stay."""
+        """The state without what each table of a pair has of its own: columns, schemas, kept and forgotten rows."""
         topics = {
             name: tuple(
-                replace(each, partitions={n: replace(one, kept=()) for n, one in each.partitions.items()})
+                replace(each, partitions={n: replace(one, kept=(), forgotten=()) for n, one in each.partitions.items()})
                 for each in incarnations
             )
             for name, incarnations in self.topics.items()
@@ -198,6 +204,18 @@ class TableState:
         known = self.topics.get(topic, ())
         others = tuple(changed if each.directory == changed.directory else each for each in known)
         return replace(self, topics={**self.topics, topic: others if changed in others else (*known, changed)})
+
+    def with_own(self, own: "TableState") -> "TableState":
+        """Return the state with the kept and the forgotten rows of another one, in the partitions that both have."""
+        topics = {}
+        for name, incarnations in self.topics.items():
+            topics[name] = tuple(
+                replace(
+                    each, partitions={n: _own(one, own, name, each.directory, n) for n, one in each.partitions.items()}
+                )
+                for each in incarnations
+            )
+        return replace(self, topics=topics)
 
     def keeping(self, topic: str, directory: str, partition: int, kept: Kept) -> "TableState":
         """Return the state with rows of a partition that an election removed from its log, and that stay."""
@@ -291,6 +309,14 @@ def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tupl
     return tuple((low, high) for low, high in found if low < high)
 
 
+def _own(state: PartitionState, own: TableState, topic: str, directory: str, number: int) -> PartitionState:
+    incarnation = own.incarnation(topic, directory)
+    known = None if incarnation is None else incarnation.partitions.get(number)
+    if known is None:
+        return replace(state, kept=(), forgotten=())
+    return replace(state, kept=known.kept, forgotten=known.forgotten)
+
+
 def _fields(state: PartitionState) -> dict[str, Any]:
     fields: dict[str, Any] = {"from": state.start, "to": state.end, "epochs": [list(each) for each in state.epochs]}
     if state.holes:
@@ -299,6 +325,8 @@ def _fields(state: PartitionState) -> dict[str, Any]:
         fields["lost"] = [list(each) for each in state.lost]
     if state.kept:
         fields["kept"] = [[each.start, each.end, each.rows, each.digest] for each in state.kept]
+    if state.forgotten:
+        fields["forgotten"] = [list(each) for each in state.forgotten]
     return fields
 
 
@@ -335,7 +363,12 @@ def _partition(fields: Any) -> PartitionState:
         if not _SUMS.fullmatch(text(digest)):
             raise ValueError(f"{digest!r} is no sum of digests")
         kept.append(Kept(whole_number(low), whole_number(high, low), whole_number(count), digest))
-    return PartitionState(start, end, epochs, tuple(holes), lost, tuple(kept))
+    forgotten = []
+    for offset, digest in (rows(each) for each in rows(fields.get("forgotten", []))):
+        if not _DIGEST.fullmatch(text(digest)):
+            raise ValueError(f"{digest!r} is no digest")
+        forgotten.append((whole_number(offset, start, end), digest))
+    return PartitionState(start, end, epochs, tuple(holes), lost, tuple(kept), tuple(forgotten))
 
 
 def _check_apart(ranges: Iterable[tuple[Any, Any]], start: int, end: int) -> None:
