@@ -21,7 +21,18 @@ from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TablePlan, TakenBack, left_of
 from ts_tables.planning.work import Work
 from ts_tables.targets import Added, Arranged, OpenedBuckets, OpenedTable, Target
-from ts_tables.tasks import Engine, MergeTask, Output, ParseTask, Settled, TakenBackTask, Task, TaskResult, WriteTask
+from ts_tables.tasks import (
+    Digests,
+    Engine,
+    MergeTask,
+    Output,
+    ParseTask,
+    Settled,
+    TakenBackTask,
+    Task,
+    TaskResult,
+    WriteTask,
+)
 
 MOST_FOUND: Final = 1_000  # columns that a parser finds in values
 
@@ -286,11 +297,16 @@ def _reading(
         before = before or next(side.opened for side in sides if side.target is parsing.refused)
         refused = None
     settled = None
+    forgotten: Digests | None = None
+    if is_again:
+        table = next(side.opened for side in sides if side.target is not parsing.refused)
+        noted = table.state.forgotten_with(None if before is None else before.state)
+        forgotten = noted.get((work.partition, work.topic_id))
     if before is not None:
         covered = work.covered
         entry = TakenBack(covered.partition, "", covered.topic_id, covered.start, covered.end)
         settled = Settled(tuple(before.files_with(entry)), before.layout)
-    return ParseTask(work, parsing.parser, parsing.name, rows, refused, settled)
+    return ParseTask(work, parsing.parser, parsing.name, rows, refused, settled, forgotten)
 
 
 def _stage(layout: Layout, parsing: Parsing) -> Layout:

@@ -1,5 +1,6 @@
 """`Tables`: the entry of the Python API. It creates and runs the tables of a file, and reports how far they are."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -7,18 +8,20 @@ from time import monotonic
 from typing import Any
 
 from ts_common.errors import DataLoss, OperatorError, TieredStorageError
+from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.table_definitions import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
+from ts_tables.forget import Offsets, Wanted, forget
 from ts_tables.generations import Generation, lagging
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.opening import CATALOG, Opening
 from ts_tables.pace import Pace
 from ts_tables.planning.claimed import Claimed
-from ts_tables.planning.plan import TablePlan
+from ts_tables.planning.plan import TablePlan, TakenBack
 from ts_tables.replay import ReplaySummary, replay
 from ts_tables.run import RunSummary, run_once
 from ts_tables.status import TableStatus, partitions_of
@@ -98,6 +101,27 @@ class Tables:
         finally:
             summary.seconds = monotonic() - began
         return summary
+
+    def forget(self, name: str, keys: Collection[bytes] = (), offsets: Sequence[Offsets] = ()) -> int:
+        """Delete the rows of records from a table and from that of its refused records; return the number of records.
+
+        The state of the table notes them: `verify` subtracts them, and they do not return after an election. The
+        archive has them still, and so have snapshots of an Iceberg table until they expire.
+
+        Args:
+            name: of the table.
+            keys: of the records.
+            offsets: of the records: topic, partition, first offset and the offset after the last.
+
+        Raises:
+            as `ts_tables.forget.forget`; ConfigurationError: the file has no such table.
+        """
+        parts = self._opening.parts(name)
+        ranges = [
+            TakenBack(TopicPartition(topic, partition), "", None, start, end)
+            for topic, partition, start, end in offsets
+        ]
+        return forget(parts.target, parts.planner, self._engine, Wanted(frozenset(keys), tuple(ranges)), parts.parsing)
 
     def generations(self, name: str) -> list[Generation]:
         """Return the generations of a table, by number.

@@ -25,6 +25,7 @@ from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered, Work
 
 Task = Callable[[], "TaskResult"]
+Digests = Mapping[int, set[bytes]]  # of records, by offset
 Engine = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]  # runs tasks; returns their results in their order
 
 
@@ -99,13 +100,11 @@ class WriteTask:
             CorruptData, BatchTooLarge, ObjectNotFound, AccessDenied: from reading.
             StoreUnavailable: from reading, or a file cannot be written.
         """
-        split = self.work.split
-        columns = RawColumns(self.work.partition, self.work.topic_id)
         writer = FileWriter(self.layout, self.files.open)
         rows, last = 0, None
         try:
-            for batch in self.work.rows(shared_store(split.location, split.connection), READ, RecycledMemory()):
-                writer.add(columns.complete(batch))
+            for batch in raw_records(self.work):
+                writer.add(batch)
                 rows += batch.num_rows
                 last = _later(last, batch["timestamp"])
             written = writer.close()
@@ -115,7 +114,7 @@ class WriteTask:
         except BaseException:
             writer.abort()
             raise
-        prefix = split.ranges[0].copies[0].keys.prefix
+        prefix = self.work.split.ranges[0].copies[0].keys.prefix
         return TaskResult(prefix, tuple(self.files.describe(each) for each in written), rows, last)
 
 
@@ -161,6 +160,7 @@ class ParseTask:
         refused: where refused records are written; None if their table has them.
         settled: those that it has; None if it has none of this part. A codec can accept a value later, when a
             registry has its schema: no record may be in both tables.
+        forgotten: records that were deleted on purpose.
     """
 
     work: Work
@@ -169,6 +169,7 @@ class ParseTask:
     rows: Output | None
     refused: Output | None
     settled: Settled | None = None
+    forgotten: Digests | None = None
 
     def __call__(self) -> TaskResult:
         """Read the records, parse them, and write both.
@@ -179,13 +180,11 @@ class ParseTask:
         """
         before = None if self.settled is None else self.settled.digests(self.work.covered)
         split = self.work.split
-        columns = RawColumns(self.work.partition, self.work.topic_id)
         rows, refused_records = _Writing(self.rows), _Writing(self.refused)
         count, refused, last = 0, 0, None
         unknown: dict[Member, None] = {}
         try:
-            for batch in self.work.rows(shared_store(split.location, split.connection), READ, RecycledMemory()):
-                records = columns.complete(batch)
+            for records in raw_records(self.work, self.forgotten):
                 parsed = self.parser.parse(records)
                 check(self.parser, parsed, records.num_rows)
                 if before is not None:
@@ -201,7 +200,7 @@ class ParseTask:
                     refused_records.writer.add(refused_rows(records, parsed, self.name))
                 count += records.num_rows
                 refused += len(parsed.refused)
-                last = _later(last, batch["timestamp"])
+                last = _later(last, records["timestamp"])
             files, refused_files = rows.close(), refused_records.close()
         except OSError as error:
             rows.abort()
@@ -222,7 +221,7 @@ class ParseTask:
             refused=refused,
         )
 
-    def _as_before(self, records: pa.RecordBatch, parsed: Parsed, before: Mapping[int, set[bytes]]) -> Parsed:
+    def _as_before(self, records: pa.RecordBatch, parsed: Parsed, before: Digests) -> Parsed:
         """Return what was parsed with the refused records of the former commit.
 
         Raises:
@@ -302,7 +301,7 @@ class MergeTask:
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None)
 
 
-def known_of(records: pa.RecordBatch, known: Mapping[int, set[bytes]]) -> list[int]:
+def known_of(records: pa.RecordBatch, known: Digests) -> list[int]:
     """Return the numbers of the records of a batch whose digest is one of those at their offset.
 
     Args:
@@ -313,6 +312,24 @@ def known_of(records: pa.RecordBatch, known: Mapping[int, set[bytes]]) -> list[i
     at_them = [number for number, offset in enumerate(offsets) if offset in known]
     digests = raw_digests(records.take(pa.array(at_them, pa.int32()))).to_pylist()
     return [at for at, digest in zip(at_them, digests, strict=True) if digest in known[offsets[at]]]
+
+
+def raw_records(work: Work, forgotten: Digests | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a part of a plan with the columns of a raw table; raise as `Work.rows`.
+
+    Args:
+        work: what to read.
+        forgotten: records that are left out.
+    """
+    columns = RawColumns(work.partition, work.topic_id)
+    store = shared_store(work.split.location, work.split.connection)
+    for rows in work.rows(store, READ, RecycledMemory()):
+        records = columns.complete(rows)
+        if forgotten and (some := known_of(records, forgotten)):
+            stays = np.ones(records.num_rows, bool)
+            stays[some] = False
+            records = records.filter(pa.array(stays))
+        yield records
 
 
 class _Writing:

@@ -86,10 +86,11 @@ class Made:
         partition: int = 0,
         epoch: int = 0,
         begins: int | None = None,
+        key: bytes = b"k",
     ) -> None:
         """Archive a segment of these values; the epoch begins there, or before."""
         end = start + len(values)
-        records = [record(at, b"k", value, timestamp_delta=at) for at, value in enumerate(values)]
+        records = [record(at, key, value, timestamp_delta=at) for at, value in enumerate(values)]
         data = batch(start, records, epoch=epoch, base_timestamp=start, max_timestamp=end - 1)
         self.archive.put_segment("t", start, data, partition=partition, variant=bool(epoch))
         epochs = ((0, 0), (epoch, start if begins is None else begins)) if epoch else ((0, 0),)

@@ -44,7 +44,7 @@ from ts_common.json_objects import (
     text,
     whole_number,
 )
-from ts_common.model import is_topic_name
+from ts_common.model import TopicPartition, is_topic_name
 from ts_tables.parsers.inference import FoundColumn
 from ts_tables.parsers.table_types import column_type
 
@@ -52,6 +52,9 @@ VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _SUMS: Final = re.compile(r"[0-9a-f]{1,40}:[0-9a-f]{1,40}")
+
+
+Forgotten = dict[tuple[TopicPartition, str | None], dict[int, set[bytes]]]  # digests by topic id and offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,22 @@ class TableState:
             for name, incarnations in self.topics.items()
         }
         return replace(self, topics=topics, columns=(), schemas=(), key_schema=None, replays=0)
+
+    def forgotten_with(self, other: "TableState | None") -> Forgotten:
+        """Return the digests of forgotten records by partition and topic id, then by offset.
+
+        Args:
+            other: a state whose records are there too; None for this one alone.
+        """
+        found: Forgotten = {}
+        for state in (self, *([] if other is None else [other])):
+            for topic, incarnations in state.topics.items():
+                for each in incarnations:
+                    for number, partition in each.partitions.items():
+                        by_offset = found.setdefault((TopicPartition(topic, number), each.topic_id), {})
+                        for offset, digest in partition.forgotten:
+                            by_offset.setdefault(offset, set()).add(bytes.fromhex(digest))
+        return found
 
     def incarnation(self, topic: str, directory: str) -> IncarnationState | None:
         """Return the claims of an incarnation; None without any."""

@@ -19,8 +19,8 @@ from ts_tables.latest.newest import IDENTITY, alive, newest_of
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser, without_records
 from ts_tables.planning.work import Work
-from ts_tables.tasks import Settled, known_of
-from ts_tables.verify.sums import PARSED, Block, Row, Sums, archive_rows, counted, summed
+from ts_tables.tasks import Digests, Settled, known_of, raw_records
+from ts_tables.verify.sums import PARSED, Block, Row, Sums, counted, summed
 
 _COLUMNS: Final = (*IDENTITY, OFFSET, ORDINAL, IS_DELETED, RAW_DIGEST)
 _MOST_WAITING: Final = 1 << 20  # rows that were read and not merged yet
@@ -33,11 +33,13 @@ class NewestRecords:
     Attributes:
         work: what to read of the partition.
         parser: of the table.
+        forgotten: records that are left out.
         refused: the records that are in the table of refused ones; others that the parser refuses count as refused too.
     """
 
     work: tuple[Work, ...]
     parser: Parser
+    forgotten: Digests
     refused: Settled
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -51,7 +53,7 @@ class NewestRecords:
         count = 0
         for work in self.work:
             known = self.refused.digests(work.covered)
-            for records in archive_rows(work):
+            for records in raw_records(work, self.forgotten):
                 parsed = without_records(self.parser.parse(records), known_of(records, known))
                 yield _refused(records.take(parsed.refused))
                 rows = parsed_rows(records, parsed)

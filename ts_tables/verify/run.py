@@ -12,7 +12,7 @@ from ts_tables.parsers.contract import Parser
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.work import Work
 from ts_tables.targets import OpenedTable
-from ts_tables.tasks import Engine, Settled
+from ts_tables.tasks import Digests, Engine, Settled
 from ts_tables.verify.compare import Difference, differences, different_blocks
 from ts_tables.verify.newest import NewestRecords, NewestRows, NewestSums, by_partition
 from ts_tables.verify.sums import ArchiveRows, ArchiveSums, Block, FileRows, FileSums, Skipped, Sums, added
@@ -99,13 +99,18 @@ def verify(
     if refused is not None:
         ahead = _with_ahead(claimed.skipped, opened.state, refused.state)
         parts += [(file, ahead, False) for file in refused.all_files()]
+    forgotten = opened.state.forgotten_with(None if refused is None else refused.state)
+
+    def of(work: Work) -> Digests:
+        return forgotten.get((work.partition, work.topic_id), {})
+
     records: list[NewestRecords] = []
     if newest is not None and refused is not None:
         settled = Settled(tuple(refused.all_files()), refused.layout)
-        records = [NewestRecords(work, newest, settled) for work in by_partition(claimed.work)]
+        records = [NewestRecords(work, newest, of(work[0]), settled) for work in by_partition(claimed.work)]
         archive = added(run_tasks([NewestSums(each) for each in records]))
     else:
-        archive = added(run_tasks([ArchiveSums(work) for work in claimed.work]))
+        archive = added(run_tasks([ArchiveSums(work, of(work)) for work in claimed.work]))
     table = added(run_tasks([FileSums(*part) for part in parts]))
     kept = _kept(opened.state, claimed.skipped)
     if refused is not None:
@@ -119,7 +124,7 @@ def verify(
         theirs = run_tasks(
             [NewestRows(each, block) for each in records if any(_can_have(work, block) for work in each.work)]
             if newest is not None
-            else [ArchiveRows(work, block) for work in claimed.work if _can_have(work, block)]
+            else [ArchiveRows(work, of(work), block) for work in claimed.work if _can_have(work, block)]
         )
         ours = run_tasks([FileRows(file, block, skipped, is_parsed) for file, skipped, is_parsed in parts])
         found += differences(

@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.memory import RecycledMemory
 from ts_common.model import TopicPartition
-from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
 from ts_tables.files.parsed_columns import TOPIC, parsed_schema, topic_column
-from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RAW_SCHEMA, READ, TOPIC_ID, RawColumns
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RAW_SCHEMA, TOPIC_ID
 from ts_tables.files.reading import TableFile
 from ts_tables.planning.work import Work
+from ts_tables.tasks import Digests, raw_records
 
 _POSITION: Final = (TOPIC_ID, PARTITION, OFFSET, ORDINAL)
 _RAW: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, *_POSITION)])
@@ -56,13 +55,15 @@ class ArchiveSums:
 
     Attributes:
         work: what to read.
+        forgotten: records that are left out.
     """
 
     work: Work
+    forgotten: Digests
 
     def __call__(self) -> Sums:
         """Return the sums by block; raise as `ts_tables.planning.work.Work.rows`."""
-        return summed(archive_rows(self.work))
+        return summed(raw_records(self.work, self.forgotten))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,17 @@ class ArchiveRows:
 
     Attributes:
         work: what to read.
+        forgotten: records that are left out.
         block: of the rows.
     """
 
     work: Work
+    forgotten: Digests
     block: Block
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `ArchiveSums`."""
-        return counted(archive_rows(self.work), self.block)
+        return counted(raw_records(self.work, self.forgotten), self.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +137,6 @@ def added(sums: Iterable[Sums]) -> Sums:
         for block, each in some.items():
             total[block] = total.get(block, DigestSum()) + each
     return total
-
-
-def archive_rows(work: Work) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a part with the columns of a raw table; raise as `ts_tables.planning.work.Work.rows`."""
-    columns = RawColumns(work.partition, work.topic_id)
-    store = shared_store(work.split.location, work.split.connection)
-    for rows in work.rows(store, READ, RecycledMemory()):
-        yield columns.complete(rows)
 
 
 def _file_rows(file: TableFile, is_parsed: bool) -> Iterator[pa.RecordBatch]:

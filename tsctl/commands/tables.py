@@ -134,6 +134,57 @@ def replay_quarantine(
     _end(for_each(names or found.names, again, output))
 
 
+@tables.command("forget")
+def forget(
+    name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            help="A key, as text or as base64:...; the rows of its records are deleted.",
+            metavar="KEY",
+            show_default=False,
+        ),
+    ] = None,
+    offsets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--offsets",
+            help="Offsets of records, as in orders-0:100-199 or orders-0:100.",
+            metavar="OFFSETS",
+            show_default=False,
+        ),
+    ] = None,
+    file: FileOption = None,
+    settings: SetOption = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Delete the rows of given keys or offsets from a table, and note it there. The archive has the records still."""
+    output = Output(as_json=False)
+    found = _open(file, settings, [name], workers, output)
+    from ts_tables.forget import key_of, offsets_of  # noqa: PLC0415  (pyarrow)
+
+    problems: list[str] = []
+    chosen: list[bytes] = []
+    ranges = []
+    for text in keys or ():
+        try:
+            chosen.append(key_of(text))
+        except ValueError:
+            problems.append(f"--key {text}: Base64 is expected after base64:")
+    for text in offsets or ():
+        try:
+            ranges.append(offsets_of(text))
+        except ValueError as error:
+            problems.append(f"--offsets {error}")
+    if not problems and not chosen and not ranges:
+        problems.append("--key or --offsets is needed")
+    if problems:
+        raise ConfigurationError("command line", problems)
+    done = found.forget(name, chosen, ranges)
+    output.text(f"{name}: the rows of {done:,} records were deleted; the archive has the records still")
+
+
 @tables.command("generations")
 def generations(
     name: Annotated[str, typer.Argument(help="Name of the table.", show_default=False)],

@@ -1,0 +1,153 @@
+"""Rows that are deleted on purpose: they are noted, and nothing brings them back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.made_archive import MadeArchive
+from tests.matrix import cases
+from tests.tables.test_latest import PARSER as NEWEST
+from tests.tables.test_latest import Latest
+from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
+from ts_common.errors import OperatorError
+from ts_tables.forget import key_of, offsets_of
+
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "raw": {"parser": None},
+    "parsed": {"parser": {"type": "json", "columns": {"id": "long"}}},
+    "changes": {"parser": {"type": "json", "columns": {"id": "long"}}, "mode": "changes", "key": "utf8"},
+}
+SHAPES = [(form, kind) for form in ("iceberg", "parquet", "json") for kind in DEFINITIONS]
+QUICK = [("iceberg", "raw"), ("iceberg", "parsed"), ("parquet", "changes"), ("json", "raw")]
+
+
+def value_of(offset: int) -> bytes:
+    """Return a value: of ten, one is no JSON, and one has two rows."""
+    row = {"id": offset}
+    return b"{" if offset % 10 == 9 else json.dumps([row, row] if offset % 10 == 8 else row).encode()
+
+
+@pytest.fixture(params=cases(SHAPES, quick=QUICK), ids=" ".join)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
+    """Make a table of forty records of the key `k`, and of twenty of `other`."""
+    form, kind = request.param
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", form, {**DEFINITIONS[kind]})
+    made.put_values(0, [value_of(offset) for offset in range(40)])
+    made.put_values(0, [value_of(offset) for offset in range(20)], partition=1, key=b"other")
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    return made
+
+
+def places(made: Made) -> set[tuple[int, int]]:
+    """Return the partition and offset of each record that one of the tables has."""
+    query = "select _partition_id, _offset from {}"
+    is_raw = made.more["parser"] is None
+    return {*made.select(query), *([] if is_raw else made.select(query, "_quarantine"))}
+
+
+def test_the_records_of_a_key_are_deleted(made: Made) -> None:
+    """From both tables; `verify` subtracts them, and a later record of the key is a row."""
+    assert made.tables.forget(NAME, keys=[b"other", b"none"]) == 20
+    assert places(made) == {(0, offset) for offset in range(40)}
+    assert made.tables.verify(NAME).differences == ()
+    assert made.tables.forget(NAME, keys=[b"other"]) == 0
+    made.put_values(20, [value_of(20)], partition=1, key=b"other")
+    made.tables.run(NAME)
+    assert places(made) == {(0, offset) for offset in range(40)} | {(1, 20)}
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_the_records_at_offsets_are_deleted(made: Made) -> None:
+    """With all rows of each; those of other partitions stay."""
+    assert made.tables.forget(NAME, offsets=[("t", 0, 5, 20), ("t", 0, 39, 1000)]) == 16
+    left = {(0, offset) for offset in (*range(5), *range(20, 39))} | {(1, offset) for offset in range(20)}
+    assert places(made) == left
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_an_election_replaces_deleted_records_too(made: Made) -> None:
+    """What the later leader has at their offsets are other records."""
+    made.more["on_taken_back"] = "delete"
+    made.tables.forget(NAME, offsets=[("t", 0, 25, 35)])
+    made.put_values(30, [value_of(offset) for offset in range(30, 50)], epoch=1)
+    made.tables.run(NAME)
+    kept = {(0, offset) for offset in (*range(25), *range(30, 50))} | {(1, offset) for offset in range(20)}
+    assert places(made) == kept
+    assert made.tables.verify(NAME).differences == ()
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_deletion_that_is_killed_is_completed_by_the_same_command(
+    made: Made, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """A table is right before and after each of the two commits."""
+    if made.more["parser"] is None and at:
+        at = 0
+    with kill_commit(made, monkeypatch, at), pytest.raises(Killed):
+        made.tables.forget(NAME, keys=[b"other"])
+    assert made.tables.verify(NAME).differences == ()
+    made.tables.run(NAME)
+    made.tables.forget(NAME, keys=[b"other"])
+    assert places(made) == {(0, offset) for offset in range(40)}
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_a_deleted_row_that_is_there_again_is_found(made: Made) -> None:
+    """By `verify`, as a row that the archive does not account for."""
+    made.tables.forget(NAME, offsets=[("t", 0, 3, 4)])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ts_tables.claims.state.TableState.forgotten_with", lambda *_: {})
+        (found,) = made.tables.verify(NAME).differences
+    assert (found.kind.value, found.start, found.end) == ("missing", 3, 4)
+
+
+def test_no_record_of_a_key_returns_to_the_newest_ones(tmp_path: Path) -> None:
+    """After an election its older records are read again, and left out; a later one is a row."""
+    made = Latest(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg")
+    made.logs, made.epochs = {}, {}
+    made.more = {"parser": NEWEST, "mode": "latest", "key": "utf8", "buckets": 2, "on_taken_back": "delete"}
+    made.put_changes([("x", 1), ("y", 2), ("x", 3), ("z", 4), ("x", 5)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    assert made.tables.forget(NAME, keys=[b"x"]) == 3
+    rows = "select _key, a from {} order by 1"
+    assert made.select(rows) == [("y", 2), ("z", 4)]
+    assert made.tables.verify(NAME).differences == ()
+    made.put_changes([("w", 6)], start=4, epoch=1)
+    made.tables.run(NAME)
+    assert made.select(rows) == [("w", 6), ("y", 2), ("z", 4)]
+    assert made.tables.verify(NAME).differences == ()
+    made.put_changes([("x", 7)], epoch=1)
+    made.tables.run(NAME)
+    assert made.select(rows) == [("w", 6), ("x", 7), ("y", 2), ("z", 4)]
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_records_of_two_leaders_are_not_deleted(tmp_path: Path) -> None:
+    """With `on_taken_back: keep` two rows of one offset cannot be deleted apart."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", {"on_taken_back": "keep"})
+    made.more["parser"] = None
+    made.put_values(0, [value_of(offset) for offset in range(10)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_values(5, [b"{}"], epoch=1)
+    made.tables.run(NAME)
+    with pytest.raises(OperatorError, match="records of two leaders at offset 5"):
+        made.tables.forget(NAME, offsets=[("t", 0, 5, 6)])
+    assert made.tables.forget(NAME, offsets=[("t", 0, 4, 5)]) == 1
+
+
+@pytest.mark.parametrize("text", ["t", "t-0", "t-0:", "t-0:5-4", "t-x:1", "t-0:1-2-3", "/-0:1"])
+def test_wrong_offsets_are_named(text: str) -> None:
+    """With the form that is expected."""
+    with pytest.raises(ValueError, match=r"orders-0:100-199|below the first"):
+        offsets_of(text)
+
+
+def test_a_key_is_text_or_base64() -> None:
+    """A topic's name can have a dash."""
+    assert [key_of("a:b"), key_of("base64:/w==")] == [b"a:b", b"\xff"]
+    assert offsets_of("a-b-3:7") == ("a-b", 3, 7, 8)

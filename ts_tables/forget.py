@@ -1,0 +1,348 @@
+"""Deletes the rows of given keys or offsets from a table, and from that of its refused records, and notes them.
+
+The commit that deletes rows has their offsets and digests in its state, so that `verify` subtracts them, and a record
+that is read again after an election stays deleted. The archive still has the records, and so have older snapshots.
+"""
+
+import base64
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, groupby
+from secrets import token_hex
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ts_common.errors import OperatorError
+from ts_common.model import TopicPartition, is_topic_name
+from ts_tables.changes import Parsing, Plans, results_of
+from ts_tables.claims.state import Forgotten, TableState
+from ts_tables.files.digest import RAW_DIGEST, raw_digests
+from ts_tables.files.layout import Layout
+from ts_tables.files.parsed_columns import parsed_rows, topic_column
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
+from ts_tables.files.reading import TableFile
+from ts_tables.parsers.changes import KEY
+from ts_tables.parsers.contract import Parser
+from ts_tables.planning.plan import TakenBack, left_of
+from ts_tables.planning.work import Work
+from ts_tables.targets import Added, OpenedTable, Target
+from ts_tables.tasks import Engine, TakenBackTask, TaskResult, is_of, raw_records
+
+_OFFSETS: Final = re.compile(
+    r"(?P<topic>.+)-(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,18})(?:-(?P<end>[0-9]{1,18}))?"
+)
+MOST_RECORDS: Final = 100_000  # that a table's state notes
+
+
+Offsets = tuple[str, int, int, int]  # topic, partition, first offset, and the offset after the last
+
+
+class Record(NamedTuple):
+    """A record whose rows are deleted."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    offset: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is deleted: records with these keys, and records at these offsets. It can be pickled.
+
+    Attributes:
+        keys: as bytes.
+        ranges: offsets of partitions; their topic ids do not matter.
+    """
+
+    keys: frozenset[bytes] = frozenset()
+    ranges: tuple[TakenBack, ...] = ()
+
+    def of(self, rows: pa.RecordBatch, keys: pa.Array | None, wanted: pa.Array) -> pa.Array:
+        """Return which rows are deleted.
+
+        Args:
+            rows: with the position of each.
+            keys: of the rows; None if they have none.
+            wanted: the keys that are deleted, of the same type.
+        """
+        found = (
+            pc.is_in(keys, wanted) if keys is not None and len(wanted) else pa.repeat(pa.scalar(False), rows.num_rows)
+        )
+        for each in self.ranges:
+            ids = pc.unique(rows[TOPIC_ID])
+            for topic_id in ids.to_pylist():
+                found = pc.or_(found, is_of(rows, replace(each, topic_id=topic_id)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class InFile:
+    """Returns the records of a file that are deleted. It can be pickled.
+
+    Attributes:
+        file: of the table.
+        layout: of the file.
+        wanted: what is deleted.
+        column: of the keys; None if the table has none.
+        keys: those of `wanted`, as values of that column.
+    """
+
+    file: TableFile
+    layout: Layout
+    wanted: Wanted
+    column: str | None
+    keys: pa.Array
+
+    def __call__(self) -> list[Record]:
+        """Read the file; raise as `TableFile.rows`."""
+        found: list[Record] = []
+        for rows in self.file.rows(self.layout.schema, optional=self.layout.optional):
+            keys = None if self.column is None else rows[self.column]
+            some = rows.filter(self.wanted.of(rows, keys, self.keys))
+            firsts = some.filter(pc.equal(some[ORDINAL], 0))
+            found += _records(firsts, firsts[RAW_DIGEST] if RAW_DIGEST in firsts.schema.names else raw_digests(firsts))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class InArchive:
+    """Returns the records of a part of the archive whose keys are deleted. It can be pickled.
+
+    Attributes:
+        work: what to read.
+        wanted: what is deleted.
+        parser: decodes the keys, of a table of newest records; None to compare bytes.
+    """
+
+    work: Work
+    wanted: Wanted
+    parser: Parser | None
+
+    def __call__(self) -> list[Record]:
+        """Read the records; raise as `ts_tables.planning.work.Work.rows`, and the parser."""
+        found: list[Record] = []
+        raw = pa.array(sorted(self.wanted.keys), pa.binary())
+        for records in raw_records(self.work):
+            if self.parser is None:
+                some = records.filter(self.wanted.of(records, records["key"], raw))
+                found += _records(some, raw_digests(some))
+                continue
+            parsed = self.parser.parse(records)
+            rows = parsed_rows(records, parsed)
+            rows = rows.filter(pc.equal(rows[ORDINAL], 0))
+            keys = values_of(self.wanted.keys, rows.schema.field(KEY).type)
+            some = rows.filter(self.wanted.of(rows, rows[KEY], keys))
+            found += _records(some, some[RAW_DIGEST])
+        return found
+
+
+def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing: Parsing | None) -> int:
+    """Delete rows, and return the number of records that they are of.
+
+    Args:
+        target: the table.
+        plans: returns what it claims.
+        engine: runs tasks.
+        wanted: what is deleted.
+        parsing: of the records; None of a raw table.
+
+    Raises:
+        OperatorError: the records are too many, or at offsets of two leaders, or a run of the table did not end.
+        HeadMoved and others: as `ts_tables.run.run_once`.
+    """
+    opened: OpenedTable = target.open()
+    if parsing is None:
+        return _forget(target, opened, _in_files(opened, "key", wanted, engine), engine)
+    refused: OpenedTable = parsing.refused.open()
+    if refused.state.claims != opened.state.claims or refused.state.replays != opened.state.replays:
+        raise OperatorError("the last run of the table did not end: run it, and repeat the command")
+    parser = parsing.at(opened.state).parser
+    if KEY in opened.layout.schema.names:
+        found = _in_files(opened, KEY, wanted, engine)
+        if parsing.newest_only and wanted.keys:  # former records of a key must not be read again after an election
+            found += _in_archive(opened.state, plans, wanted, parser, engine)
+    else:
+        found = _in_files(opened, None, wanted, engine)
+        if wanted.keys:
+            found += _in_archive(opened.state, plans, wanted, None, engine)
+    in_refused = _in_files(refused, "key", wanted, engine)
+    noted = refused.state.forgotten_with(None)
+    others = {*in_refused}
+    done = _forget(target, opened, [each for each in found if each not in others and not _is_in(each, noted)], engine)
+    return done + _forget(parsing.refused, refused, in_refused, engine)
+
+
+def values_of(keys: Collection[bytes], kind: pa.DataType) -> pa.Array:
+    """Return keys as values of a column.
+
+    Args:
+        keys: of UTF-8, but for a column of bytes.
+        kind: of the column.
+
+    Raises:
+        OperatorError: a key is no such value.
+    """
+    if pa.types.is_binary(kind):
+        return pa.array(sorted(keys), kind)
+    try:
+        return pa.array([each.decode() for each in sorted(keys)], pa.string()).cast(kind)
+    except (UnicodeDecodeError, pa.ArrowException) as error:
+        raise OperatorError(f"--key: a key of this table is of type {kind}: {error}") from error
+
+
+def key_of(text: str) -> bytes:
+    """Return the bytes of a key: its text in UTF-8, or Base64 after `base64:`.
+
+    Args:
+        text: of the command line.
+
+    Raises:
+        ValueError: it is no Base64.
+    """
+    prefix = "base64:"
+    return base64.b64decode(text.removeprefix(prefix), validate=True) if text.startswith(prefix) else text.encode()
+
+
+def offsets_of(text: str) -> Offsets:
+    """Return the offsets of a text such as `orders-0:100-199`.
+
+    Args:
+        text: of the command line: topic, partition, and the first and the last offset, or one offset.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    match = _OFFSETS.fullmatch(text)
+    if match is None or not is_topic_name(match["topic"]):
+        raise ValueError(f"{text!r}: topic, partition and offsets are expected, as in orders-0:100-199")
+    start = int(match["start"])
+    end = int(match["end"] or start) + 1
+    if end <= start:
+        raise ValueError(f"{text!r}: the last offset is below the first")
+    return match["topic"], int(match["partition"]), start, end
+
+
+def _in_files(opened: OpenedTable, column: str | None, wanted: Wanted, engine: Engine) -> list[Record]:
+    files = {each.path: each for each in opened.all_files()} if column is not None and wanted.keys else {}
+    for each in wanted.ranges:
+        for incarnation in opened.state.topics.get(each.partition.topic, ()):
+            entry = replace(each, topic_id=incarnation.topic_id)
+            files |= {file.path: file for file in opened.files_with(entry)}
+    kind = pa.binary() if column is None else opened.layout.schema.field(column).type
+    keys = values_of(wanted.keys if column is not None else (), kind)
+    found = results_of(engine, [InFile(each, opened.layout, wanted, column, keys) for each in files.values()])
+    return [record for some in found for record in some]
+
+
+def _in_archive(state: TableState, plans: Plans, wanted: Wanted, parser: Parser | None, engine: Engine) -> list[Record]:
+    work = plans.claimed(state).work
+    only_keys = replace(wanted, ranges=())
+    return [
+        record for some in results_of(engine, [InArchive(each, only_keys, parser) for each in work]) for record in some
+    ]
+
+
+def _forget(target: Target, opened: OpenedTable, records: Iterable[Record], engine: Engine) -> int:
+    """Delete the rows of records from one table, and note the records; return their number."""
+    state, new = _noted(opened.state, sorted({*records}, key=_order))
+    if not new:
+        return 0
+    entries = list(_entries(new))
+    identity = token_hex(8)
+    opened.begin(identity)
+    try:
+        affected: dict[str, tuple[TableFile, list[TakenBack]]] = {}
+        for entry in entries:
+            for file in opened.files_with(entry):
+                affected.setdefault(file.path, (file, []))[1].append(entry)
+        numbers = count()
+        tasks = [
+            TakenBackTask(
+                file,
+                tuple(some),
+                False,
+                opened.layout,
+                opened.files(identity, next(numbers), left_of(opened.covered(file), some)),
+            )
+            for file, some in affected.values()
+        ]
+        results: Sequence[TaskResult] = results_of(engine, tasks)
+        arranged = opened.arrange([each for result in results for each in result.files], [*affected])
+        added = Added([*arranged.shown], [*affected], late=0, valid_through=None, held=arranged.held)
+    except BaseException:
+        target.clean(unsent=identity)
+        raise
+    target.commit(opened, identity, state, added)
+    target.clean()
+    return len(new)
+
+
+def _noted(state: TableState, records: Sequence[Record]) -> tuple[TableState, list[Record]]:
+    """Return a state that notes records, and those that it did not note before.
+
+    Raises:
+        OperatorError: as `forget`.
+    """
+    new: list[Record] = []
+    for (topic, topic_id, number), some in groupby(records, lambda each: (each.topic, each.topic_id, each.partition)):
+        incarnations = (one for one in state.topics.get(topic, ()) if one.topic_id == topic_id)
+        incarnation = next((one for one in incarnations if number in one.partitions), None)
+        if incarnation is None:
+            continue
+        known = incarnation.partitions[number]
+        before = {*known.forgotten}
+        left = [each for each in some if (each.offset, each.digest) not in before]
+        for each in left:
+            if any(kept.start <= each.offset < kept.end for kept in known.kept):
+                raise OperatorError(
+                    f"{topic}-{number}: the table has records of two leaders at offset {each.offset}; they cannot be "
+                    "deleted one by one"
+                )
+        new += left
+        changed = replace(known, forgotten=tuple(sorted({*before, *((each.offset, each.digest) for each in left)})))
+        partitions = {**incarnation.partitions, number: changed}
+        state = state.with_incarnation(topic, replace(incarnation, partitions=partitions))
+    total = sum(
+        len(one.forgotten) for each in state.topics.values() for inner in each for one in inner.partitions.values()
+    )
+    if total > MOST_RECORDS:
+        raise OperatorError(f"{total:,} records would be noted in the table, at most {MOST_RECORDS:,} can be")
+    return state, new
+
+
+def _is_in(record: Record, noted: Forgotten) -> bool:
+    """Return whether a state notes a record."""
+    partition = TopicPartition(record.topic, record.partition)
+    by_offset = noted.get((partition, record.topic_id), {})
+    return bytes.fromhex(record.digest) in by_offset.get(record.offset, ())
+
+
+def _order(record: Record) -> tuple[str, str, int, int, str]:
+    return record.topic, record.topic_id or "", record.partition, record.offset, record.digest
+
+
+def _entries(records: Sequence[Record]) -> Iterator[TakenBack]:
+    """Yield the offsets of records, consecutive ones together."""
+    last: TakenBack | None = None
+    for each in records:
+        partition = TopicPartition(each.topic, each.partition)
+        if last and (last.partition, last.topic_id, last.end) == (partition, each.topic_id, each.offset):
+            last = replace(last, end=each.offset + 1)
+            continue
+        if last:
+            yield last
+        last = TakenBack(partition, "", each.topic_id, each.offset, each.offset + 1)
+    if last:
+        yield last
+
+
+def _records(rows: pa.RecordBatch, digests: pa.Array) -> list[Record]:
+    names = (topic_column(rows.schema), TOPIC_ID, PARTITION, OFFSET)
+    topics, ids, partitions, offsets = (rows[name].to_pylist() for name in names)
+    texts = [digest.hex() for digest in digests.to_pylist()]
+    return [Record(*each) for each in zip(topics, ids, partitions, offsets, texts, strict=True)]
