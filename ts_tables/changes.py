@@ -1,5 +1,6 @@
 """What a commit adds to a table and to that of its refused records: parts are read and parsed, rows written again."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -15,6 +16,7 @@ from ts_tables.files.parsed_columns import OWN_NAMES, parsed_schema
 from ts_tables.files.reading import TableFile
 from ts_tables.latest.merging import merge, read_again
 from ts_tables.latest.tasks import Staging
+from ts_tables.marks import Marking
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser
 from ts_tables.planning.claimed import Claimed
@@ -113,6 +115,7 @@ class Change:
         state: after the commit.
         results: of the tasks that read what the plan adds.
         rewritten: bytes of the files of touched buckets, of a table of newest records.
+        late: rows of hours or days that were marked before.
     """
 
     side: Side
@@ -120,10 +123,17 @@ class Change:
     state: TableState
     results: Sequence[TaskResult]
     rewritten: int = 0
+    late: int = 0
 
 
 def changes_of(
-    sides: Sequence[Side], plan: TablePlan, plans: Plans, identity: str, engine: Engine, parsing: Parsing | None
+    sides: Sequence[Side],
+    plan: TablePlan,
+    plans: Plans,
+    identity: str,
+    engine: Engine,
+    parsing: Parsing | None,
+    marking: Marking | None = None,
 ) -> list[Change]:
     """Read what a plan adds, write the files of all sides, and return what each one's commit adds.
 
@@ -134,6 +144,7 @@ def changes_of(
         identity: of the plan.
         engine: runs tasks.
         parsing: of the records; None of a raw table.
+        marking: of the table; None without marks.
 
     Raises:
         as `ts_tables.run.run_once`.
@@ -157,10 +168,15 @@ def changes_of(
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
         before = side.opened.state
         state = replace(state, parser=before.parser, generation=before.generation, replays=before.replays)
+        late = 0
+        if marking is not None and not is_refused:
+            state = replace(state, marked=before.marked, announced=before.announced)
+            state = marking.advanced(state, plan.work, own, plan.lag, time.time())
+            late = marking.late(before, own)
         if parsing is not None:
             state = with_columns(state, parsing.parser)
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
-        changes.append(Change(side, added, state, own, rewritten))
+        changes.append(Change(side, added, state, own, rewritten, late))
     return changes
 
 

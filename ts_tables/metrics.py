@@ -28,6 +28,7 @@ _TOPIC: Final = "topic"
 _COUNTERS: Final = {
     "records": "Records added.",
     "refused": "Records that the parser refused; they are in the table of refused records.",
+    "late": "Rows of hours or days that were marked before.",
     "files": "Files added.",
     "bytes": "Bytes of these files.",
     "commits": "Commits.",
@@ -36,12 +37,14 @@ _COUNTERS: Final = {
 _LAG: Final = "lag_offsets"
 _HOLES: Final = "waiting_holes"
 _VALID_THROUGH: Final = "valid_through_timestamp_seconds"
+_MARKED: Final = "marked_through_timestamp_seconds"
 _SUCCESS: Final = "last_success_timestamp_seconds"
 _FAILURE: Final = "last_failure_timestamp_seconds"
 _GAUGES: Final = {
     _LAG: "Offsets of a topic that are shipped and that the table lacks, after the last run without an error.",
     _HOLES: "Holes that the table waits at, after the last run without an error.",
     _VALID_THROUGH: "The least, over the partitions of the last commit with rows, of their greatest timestamp.",
+    _MARKED: "End of the hours or days that all Kafka partitions have passed, after the last run without an error.",
     _SUCCESS: "End of the last run without an error; 0 before the first. A run that waits at a hole is one.",
     _FAILURE: "End of the last run with an error; 0 before the first.",
 }
@@ -167,6 +170,8 @@ def _add(series: defaultdict[_Series, float], table: str, summary: RunSummary, o
         series[name, table, ""] = time.time() if name == outcome else series[name, table, ""]
     if summary.valid_through is not None:
         series[_VALID_THROUGH, table, ""] = summary.valid_through / 1000
+    if summary.marked_through is not None:
+        series[_MARKED, table, ""] = summary.marked_through
     if outcome == _SUCCESS:
         series[_HOLES, table, ""] = len(summary.waits)
         for one in [one for one in series if one[:2] == (_LAG, table)]:

@@ -27,6 +27,7 @@ from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
 from ts_tables.iceberg.names import TableNames
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
+from ts_tables.marks import Marking
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
@@ -49,6 +50,7 @@ class Parts:
         target: the table.
         planner: of its commits.
         parsing: of its records; None of a raw table.
+        marking: of it; None without marks.
     """
 
     definition: TableDefinition
@@ -57,6 +59,7 @@ class Parts:
     target: Target
     planner: LocatedPlanner
     parsing: Parsing | None
+    marking: Marking | None = None
 
     def first_state(self, cluster: str) -> TableState:
         """Return the state of a new table.
@@ -242,7 +245,7 @@ class Opening:
         planner = self.planner(definition)
         if definition.parser is None:
             target = self._made(place, definition, RAW_SCHEMA, RAW_SCHEMA, REQUIRED, age)
-            return Parts(definition, place, claims, target, planner, None)
+            return Parts(definition, place, claims, target, planner, None, _marking(definition, RAW_SCHEMA))
         topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
         opener = ParserOpener(
             definition,
@@ -266,7 +269,7 @@ class Opening:
         replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
         plans = self.planner(definition.model_copy(update={"on_taken_back": replaced}))
         parsing = Parsing(parser, identity, refused, plans, opener.of, newest_only=definition.mode is Mode.LATEST)
-        return Parts(definition, place, claims, target, planner, parsing)
+        return Parts(definition, place, claims, target, planner, parsing, _marking(definition, known))
 
     def _queries(self, definition: TableDefinition) -> Sequence[Query]:
         """Return a query for each location of the table's topics."""
@@ -335,3 +338,12 @@ class Opening:
         if problems:
             raise ConfigurationError(self._source, [f"tables.{name}: {each}" for each in problems])
         return Place(str(location), connection)
+
+
+def _marking(definition: TableDefinition, columns: pa.Schema) -> Marking | None:
+    """Return how a table with these columns is marked; None without marks."""
+    marks = definition.marks
+    if marks is None:
+        return None
+    terms = [parse_term(text, columns) for text in definition.terms]
+    return Marking.of(terms, marks.after, marks.idle, marks.command)

@@ -8,6 +8,7 @@ from ts_common.errors import OperatorError
 from ts_common.query.split import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
 from ts_tables.claims.state import TableState
+from ts_tables.marks import Marking
 from ts_tables.pace import Pace
 from ts_tables.planning.plan import TablePlan
 from ts_tables.replay import complete
@@ -31,6 +32,9 @@ class RunSummary:
         valid_through: as `Added.valid_through`, of the last commit with rows; None without one.
         refused: records that the parser refused.
         rewritten: bytes of files that were written again, with newer records of their keys.
+        late: rows of hours or days that were marked before.
+        marked: hours or days that were announced.
+        marked_through: their end, in seconds since 1970; None without marks.
         held: rows of plain files that wait to be merged, after the last commit; 0 without one.
         seconds: of the run; `ts_tables.Tables.run` measures them.
     """
@@ -46,6 +50,9 @@ class RunSummary:
     valid_through: int | None = None
     refused: int = 0
     rewritten: int = 0
+    late: int = 0
+    marked: tuple[str, ...] = ()
+    marked_through: int | None = None
     held: int = 0
     seconds: float = 0.0
 
@@ -57,6 +64,7 @@ def run_once(
     summary: RunSummary | None = None,
     parsing: Parsing | None = None,
     pace: Pace | None = None,
+    marking: Marking | None = None,
 ) -> RunSummary:
     """Add to a table what the archive has for it, in one commit or several; return what was done.
 
@@ -70,6 +78,7 @@ def run_once(
         summary: a new one, filled while the run works: after an error it has what was done before.
         parsing: of the records; None for a raw table.
         pace: waits between commits; None for no limit.
+        marking: of the table; None without marks.
 
     Raises:
         HeadMoved: another run of the table has committed meanwhile; nothing of this commit is in it.
@@ -100,7 +109,7 @@ def run_once(
         summary.waits, summary.lag = plan.waits, dict(plan.lag)
         if plan.is_empty and not any(side.opened.is_due for side in sides):
             break
-        _commit(sides, plan, plans, engine, summary, current)
+        _commit(sides, plan, plans, engine, summary, current, marking)
         if not plan.has_more:
             break
         if pace is not None:
@@ -144,6 +153,7 @@ def _commit(
     engine: Engine,
     summary: RunSummary,
     parsing: Parsing | None,
+    marking: Marking | None = None,
 ) -> None:
     """Commit a plan to each side, in their order.
 
@@ -155,7 +165,7 @@ def _commit(
         side.opened.begin(identity)
     unsent = [side.target for side in sides]
     try:
-        for change in changes_of(sides, plan, plans, identity, engine, parsing):
+        for change in changes_of(sides, plan, plans, identity, engine, parsing, marking):
             side = change.side
             unsent.remove(side.target)
             try:
@@ -184,4 +194,5 @@ def _count(summary: RunSummary, change: Change, *, is_refused: bool) -> None:
     summary.records += sum(result.rows for result in change.results)
     summary.valid_through = summary.valid_through if added.valid_through is None else added.valid_through
     summary.rewritten += change.rewritten
+    summary.late += change.late
     summary.held = sum(each["rows"] for each in added.held)

@@ -18,6 +18,7 @@ from ts_tables.forget import Offsets, Wanted, forget
 from ts_tables.generations import Generation, lagging
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
+from ts_tables.marks import announce
 from ts_tables.opening import CATALOG, Opening
 from ts_tables.pace import Pace
 from ts_tables.planning.claimed import Claimed
@@ -95,8 +96,12 @@ class Tables:
             parts = self._opening.parts(name)
             rate = parts.definition.rate
             pace = None if rate is None else Pace(rate)
-            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace)
+            run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking)
+            if parts.marking is not None:
+                summary.marked = tuple(announce(parts.target, parts.marking, name))
             opened = parts.target.open()
+            if parts.marking is not None:
+                summary.marked_through = parts.marking.end(opened.state)
             publish(parts.planner.stores(opened.state), parts.claims, opened.snapshot)
         finally:
             summary.seconds = monotonic() - began

@@ -1,6 +1,6 @@
 """What a run needs of a table, whatever its format is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -129,6 +129,14 @@ class OpenedTable(Protocol):
         """Return each file that can have rows of an entry."""
         ...
 
+    def partition_keys(self) -> Collection[Key]:
+        """Return the partition keys of the files that readers see."""
+        ...
+
+    def waiting(self) -> Collection[Key]:
+        """Return the partition keys of the files that are held."""
+        ...
+
     def covered(self, file: TableFile) -> Sequence[Covered]:
         """Return offsets that contain those of a file's rows; nothing if the table does not need them."""
         ...
@@ -195,6 +203,10 @@ class Target(Protocol):
 
         Return the number of attempts that others' commits refused before one landed.
         """
+        ...
+
+    def mark(self, keys: Sequence[Key]) -> None:
+        """Put `_SUCCESS` into the directories of partition keys, if it has such."""
         ...
 
     def clean(self, unsent: str | None = None) -> int:

@@ -166,12 +166,15 @@ def needing(extra: str) -> Iterator[None]:
 def _print(name: str, done: "RunSummary", output: Output) -> None:
     refused = f"{done.refused:,} records refused, " if done.refused else ""
     rewritten = f"{done.rewritten:,} bytes of touched buckets written again, " if done.rewritten else ""
+    late = f"{done.late:,} rows of marked partitions, " if done.late else ""
     held = f"; {done.held:,} rows wait for max_age" if done.held else ""
     output.text(
         f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
-        f"{refused}{rewritten}"
+        f"{refused}{rewritten}{late}"
         f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind{held}"
     )
+    if done.marked:
+        output.text(f"{name}: marked {', '.join(done.marked)}")
     if output.as_json:
         output.line(
             {
@@ -180,6 +183,8 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "refused": done.refused,
                 "files": done.files,
                 "bytes": done.bytes,
+                "late_rows": done.late,
+                "marked": list(done.marked),
                 "rewritten_bytes": done.rewritten,
                 "commits": done.commits,
                 "conflicts": done.conflicts,

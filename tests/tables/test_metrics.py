@@ -48,6 +48,7 @@ def test_counters_continue_and_gauges_are_of_the_last_run(path: Path) -> None:
     assert found == {
         ("commits_total", "a"): 3,
         ("records_total", "a"): 110,
+        ("late_total", "a"): 0,
         ("files_total", "a"): 4,
         ("refused_total", "a"): 0,
         ("bytes_total", "a"): 5200,

@@ -16,7 +16,7 @@ from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.running import runner
 from ts_tables import Tables
-from ts_tables.definition.table_definitions import TableDefinition
+from ts_tables.definition.table_definitions import MarksDefinition, TableDefinition
 from ts_tables.definition.tables_file import parse_tables
 from ts_tables.engines.spark.catalogs import spark_settings
 from ts_tables.metrics import families
@@ -41,7 +41,7 @@ def write_file(directory: Path) -> None:
     archive = MadeArchive(directory / "store")
     archive.put_segment("page_views", 0, batches((0, 50)))
     archive.commit("page_views", 50, last_stable_offset=50)
-    file, spark, _ = blocks(PAGE, language="yaml")
+    file, spark, *_ = blocks(PAGE, language="yaml")
     text = placed(file.text.replace("s3://bucket/base/prefix", archive.location), directory)
     (directory / "tables.yaml").write_text(text + spark.text)
 
@@ -164,5 +164,6 @@ def test_the_page_lists_every_exit_code_and_metric() -> None:
 
 def test_the_page_lists_every_key_of_a_table() -> None:
     """And no other."""
-    rows = re.findall(r"^\| `(\w+)` \| ", PAGE.read_text().partition("| key of a table")[2], re.MULTILINE)
-    assert rows == [*TableDefinition.model_fields]
+    keys, marks = PAGE.read_text().partition("| key of a table")[2].split("\n## Marks")
+    rows = [re.findall(r"^\| `(\w+)` \| ", text, re.MULTILINE) for text in (keys, marks)]
+    assert rows == [[*TableDefinition.model_fields], [*MarksDefinition.model_fields]]

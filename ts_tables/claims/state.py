@@ -24,6 +24,9 @@ counts the replays of refused records.
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
 
+`passed` is the latest hour or day of a partition's rows. `marked` has the ends of what is announced and marked, as
+`ts_tables.marks` describes.
+
 `forgotten` has claimed records whose rows were deleted on purpose: offset and digest of each.
 """
 
@@ -38,6 +41,7 @@ from ts_common.json_objects import (
     MAX_INT32,
     decoding,
     epoch_pair,
+    optional_number,
     pair,
     parse_fields,
     rows,
@@ -113,6 +117,7 @@ class PartitionState:
         lost: inside, ascending and disjoint; not claimed.
         kept: rows of earlier logs.
         forgotten: claimed records whose rows were deleted on purpose: offset, and digest in hexadecimal digits.
+        passed: the latest hour or day of a row, as its number since 1970, of a table with marks.
     """
 
     start: int
@@ -122,6 +127,7 @@ class PartitionState:
     lost: tuple[tuple[int, int], ...] = ()
     kept: tuple[Kept, ...] = ()
     forgotten: tuple[tuple[int, str], ...] = ()
+    passed: int | None = None
 
     @property
     def claims(self) -> tuple[tuple[int, int], ...]:
@@ -172,6 +178,8 @@ class TableState:
         schemas: names of the schemas that values are read with, as a parser has them.
         key_schema: name of the schema of keys; None if they have none.
         generation: its number, as the file of tables has it.
+        marked: the end of the hours or days that all partitions have passed; None without.
+        announced: the end of those that were announced.
         replays: how often refused records were parsed again; that of the table is ahead until they are removed from
             the other one.
     """
@@ -184,6 +192,8 @@ class TableState:
     schemas: tuple[str, ...] = ()
     key_schema: str | None = None
     generation: int = 1
+    marked: int | None = None
+    announced: int | None = None
     replays: int = 0
 
     @property
@@ -191,12 +201,19 @@ class TableState:
         """The state without what each table of a pair has of its own: columns, schemas, kept and forgotten rows."""
         topics = {
             name: tuple(
-                replace(each, partitions={n: replace(one, kept=(), forgotten=()) for n, one in each.partitions.items()})
+                replace(
+                    each,
+                    partitions={
+                        n: replace(one, kept=(), forgotten=(), passed=None) for n, one in each.partitions.items()
+                    },
+                )
                 for each in incarnations
             )
             for name, incarnations in self.topics.items()
         }
-        return replace(self, topics=topics, columns=(), schemas=(), key_schema=None, replays=0)
+        return replace(
+            self, topics=topics, columns=(), schemas=(), key_schema=None, replays=0, marked=None, announced=None
+        )
 
     def forgotten_with(self, other: "TableState | None") -> Forgotten:
         """Return the digests of forgotten records by partition and topic id, then by offset.
@@ -274,6 +291,8 @@ class TableState:
             found["key_schema"] = self.key_schema
         if self.generation != 1:
             found["generation"] = self.generation
+        if self.marked is not None:
+            found["marked"] = [self.announced, self.marked]
         if self.replays:
             found["replays"] = self.replays
         return found
@@ -312,7 +331,10 @@ def decode_state(data: bytes, what: str) -> TableState:
         replays = whole_number(fields.get("replays", 0))
         committed = isolation == "read_committed"
         generation = whole_number(fields.get("generation", 1), 1, MAX_INT32)
-        return TableState(cluster, committed, topics, parser, columns, schemas, key_schema, generation, replays)
+        announced, marked = (optional_number(each) for each in rows(fields.get("marked", [None, None])))
+        return TableState(
+            cluster, committed, topics, parser, columns, schemas, key_schema, generation, marked, announced, replays
+        )
 
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -332,8 +354,8 @@ def _own(state: PartitionState, own: TableState, topic: str, directory: str, num
     incarnation = own.incarnation(topic, directory)
     known = None if incarnation is None else incarnation.partitions.get(number)
     if known is None:
-        return replace(state, kept=(), forgotten=())
-    return replace(state, kept=known.kept, forgotten=known.forgotten)
+        return replace(state, kept=(), forgotten=(), passed=None)
+    return replace(state, kept=known.kept, forgotten=known.forgotten, passed=known.passed)
 
 
 def _fields(state: PartitionState) -> dict[str, Any]:
@@ -346,6 +368,8 @@ def _fields(state: PartitionState) -> dict[str, Any]:
         fields["kept"] = [[each.start, each.end, each.rows, each.digest] for each in state.kept]
     if state.forgotten:
         fields["forgotten"] = [list(each) for each in state.forgotten]
+    if state.passed is not None:
+        fields["passed"] = state.passed
     return fields
 
 
@@ -387,7 +411,9 @@ def _partition(fields: Any) -> PartitionState:
         if not _DIGEST.fullmatch(text(digest)):
             raise ValueError(f"{digest!r} is no digest")
         forgotten.append((whole_number(offset, start, end), digest))
-    return PartitionState(start, end, epochs, tuple(holes), lost, tuple(kept), tuple(forgotten))
+    return PartitionState(
+        start, end, epochs, tuple(holes), lost, tuple(kept), tuple(forgotten), optional_number(fields.get("passed"))
+    )
 
 
 def _check_apart(ranges: Iterable[tuple[Any, Any]], start: int, end: int) -> None:

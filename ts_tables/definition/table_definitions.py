@@ -164,6 +164,22 @@ class ArchiveDefinition(BaseModel):
         return self
 
 
+class MarksDefinition(BaseModel):
+    """When an hour or a day is marked."""
+
+    model_config = _STRICT
+
+    after: Seconds = Field(
+        "0s", validate_default=True, description="How far beyond an hour or day each Kafka partition is, to mark it."
+    )
+    idle: Seconds | None = Field(
+        None, description="A Kafka partition without records for so long is left out. Default: it is waited for."
+    )
+    command: str | None = Field(
+        None, min_length=1, description="Run for each hour or day, with TS_TABLE and TS_PARTITION in its environment."
+    )
+
+
 class TableDefinition(BaseModel):
     """One table."""
 
@@ -224,6 +240,9 @@ class TableDefinition(BaseModel):
     sort_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
         (), description="Columns that each row group is sorted by."
     )
+    marks: MarksDefinition | None = Field(
+        None, description="Marks an hour or a day that all Kafka partitions have passed. Default: no marks."
+    )
     target_size: Size = Field("256MiB", ge=1 << 20, le=4 << 30, validate_default=True, description="Size of a file.")
     commit_size: Size = Field(
         "64GiB",
@@ -279,6 +298,8 @@ class TableDefinition(BaseModel):
         if self.key is not None and self.mode is Mode.APPEND:
             raise ValueError("key: it is for mode: changes, or latest")
         self._check_latest()
+        if self.marks is not None and not any(re.match(r"\s*(hour|day)\s*\(", term) for term in self.partition_by):
+            raise ValueError("marks: partition_by needs an hour or a day, as hour(timestamp)")
         if self.parser is None and self.quarantine is not None:
             raise ValueError("quarantine: without a parser, no record is refused")
         if self.generation in self.generations:

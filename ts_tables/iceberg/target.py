@@ -1,6 +1,6 @@
 """An Iceberg table as the target of runs: where its state is read, its files written, and its commits made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from secrets import token_hex
@@ -117,6 +117,14 @@ class Opened:
             )
             self.replaceable |= {each.file_path: each for each in found}
             return self._readable(found)
+
+    def partition_keys(self) -> Collection[Key]:
+        """Return the partition keys of the files of `main`."""
+        return self.buckets().keys()
+
+    def waiting(self) -> Collection[Key]:
+        """Return nothing: no file is held."""
+        return ()
 
     def buckets(self) -> Mapping[Key, Sequence[TableFile]]:
         """Return the files of each bucket of `main`, by their partition."""
@@ -329,6 +337,9 @@ class IcebergTarget:
         columns = [field for field in opened.describer.schema.fields if field.name not in known]
         change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
         return commit(self._catalog, self._name.name, change, opened.head, self._accept)
+
+    def mark(self, keys: Sequence[Key]) -> None:
+        """Do nothing: the state has the mark, and readers of Iceberg see no directory."""
 
     def clean(self, unsent: str | None = None) -> int:
         """Remove files that no commit has, and return their number; errors are logged, because a later run repeats it.

@@ -1,7 +1,7 @@
 """A table of plain files as the target of runs."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
@@ -29,6 +29,7 @@ from ts_tables.targets import Added, Arranged, TableContents
 from ts_tables.tasks import NewFiles
 
 _FILE_SCHEME: Final = "file://"
+SUCCESS: Final = "_SUCCESS"  # in the directory of a partition that is marked, as Hadoop's programs name it
 _SHOWN_NAMES: Final = 5  # of a message
 
 log = structlog.get_logger("ts_tables")
@@ -98,6 +99,14 @@ class OpenedFiles:
                 for one in each.covers
             )
         ]
+
+    def partition_keys(self) -> Collection[Key]:
+        """Return the partition keys of the files that readers see."""
+        return {each.key for each in self.contents.files}
+
+    def waiting(self) -> Collection[Key]:
+        """Return the partition keys of the files that are held."""
+        return {each.key for each in self.contents.held}
 
     def covered(self, file: TableFile) -> Sequence[Covered]:
         """Return offsets that contain those of a file's rows, without repetition."""
@@ -191,7 +200,8 @@ class PlainTarget:
 
     def problem(self, opened: OpenedFiles) -> str | None:
         """Return which files are missing, have another size, or are of others, or None; raise as `open`."""
-        sizes = {each.key: each.size for each in self._store.list() if not each.key.startswith(OWN)}
+        listed = self._store.list()
+        sizes = {each.key: each.size for each in listed if not each.key.startswith(OWN) and not _is_mark(each.key)}
         contents = self._ledger.read().contents  # after the listing: a run can have committed since
         pending = self._ledger.pending(contents)
         now = (*opened.contents.files, *contents.files, *(() if pending is None else pending.shown))
@@ -240,6 +250,7 @@ class PlainTarget:
         if purge:
             shown = () if pending is None else pending.shown
             self._store.delete([each.path for each in (*contents.files, *shown)])
+            self._store.delete([each.key for each in self._store.list() if _is_mark(each.key)])
 
     def commit(self, opened: OpenedFiles, plan: str, state: TableState, added: Added) -> int:
         """Commit the files of a plan with the state after it; return 0, because no attempt is repeated.
@@ -272,6 +283,15 @@ class PlainTarget:
         self._ledger.commit(contents, entry)
         self._copied |= {each.staged for each in entry.shown} | {each.path for each in contents.held}
         return 0
+
+    def mark(self, keys: Sequence[Key]) -> None:
+        """Put `_SUCCESS` into the directories of partition keys.
+
+        Raises:
+            AccessDenied, StoreUnavailable: from the store.
+        """
+        for key in keys:
+            self._store.put("".join(f"{part}/" for part in self._directories(key)) + SUCCESS, b"")
 
     def clean(self, unsent: str | None = None) -> int:
         """Remove staged files that no entry needs, and return how many no commit has used; errors are logged.
@@ -354,6 +374,10 @@ class PlainTarget:
                 term.accepts(value) for term, value in zip(self._layout.terms, each.key, strict=True)
             ):
                 raise CorruptData(f"table {self._name}: {each.path} has the partition key {list(each.key)}")
+
+
+def _is_mark(key: str) -> bool:
+    return key.rpartition("/")[2] == SUCCESS
 
 
 def _described(layout: Layout) -> dict[str, Any]:
