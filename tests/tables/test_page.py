@@ -88,7 +88,7 @@ def test_the_pages_plain_files_are_written_and_read(
 ) -> None:
     """They wait until they are compacted; then the page's statement counts their rows."""
     write_file(tmp_path)
-    _, _, plain = blocks(PAGE, language="yaml")
+    _, _, plain, *_ = blocks(PAGE, language="yaml")
     archive = (tmp_path / "tables.yaml").read_text().partition("catalog:")[0]
     tables = plain.text.replace("topics: orders", "topics: page_views").replace("s3://lake", f"file://{tmp_path}/lake")
     (tmp_path / "tables.yaml").write_text(archive + tables)
