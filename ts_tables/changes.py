@@ -220,11 +220,33 @@ def appended(
         ],
     )
     replaced = () if plan.keeps else [file.path for file, _ in affected]
-    arranged = opened.arrange([*files, *(each for result in again for each in result.files)], replaced)
-    merged = _merged(opened, arranged, identity, numbers, engine)
-    shown = [*arranged.shown, *(each for result in merged for each in result.files)]
-    added = Added(shown, replaced, late=0, valid_through=None, held=arranged.held)
+    described = [*files, *(each for result in again for each in result.files)]
+    added = arranged(opened, described, replaced, identity, numbers, engine)
     return added, _keeping(plan, _own(plan, opened.state), affected, again)
+
+
+def arranged(
+    opened: OpenedTable,
+    files: Sequence[Mapping[str, Any]],
+    replaced: Sequence[str],
+    identity: str,
+    numbers: Iterator[int],
+    engine: Engine,
+) -> Added:
+    """Return what a commit does with new files: some are merged with files that are held, and some are held.
+
+    Args:
+        opened: the table.
+        files: new ones, as they were described.
+        replaced: paths of files that the commit removes.
+        identity: of the plan.
+        numbers: of its parts that are free.
+        engine: runs tasks.
+    """
+    found = opened.arrange(files, replaced)
+    merged = _merged(opened, found, identity, numbers, engine)
+    shown = [*found.shown, *(each for result in merged for each in result.files)]
+    return Added(shown, replaced, late=0, valid_through=None, held=found.held)
 
 
 def _newest(
@@ -283,11 +305,20 @@ def _read(
             raise AssertionError("a table without a parser has no members")
         members = [member for result in found for member in result.unknown]
         parsing = replace(parsing, parser=parsing.parser.grown(members, OWN_NAMES))
-        if len(parsing.parser.found) > MOST_FOUND:
-            raise OperatorError(
-                f"the values have more than {MOST_FOUND} members: declare columns, and one of type json for the rest, "
-                "in a table of another name"
-            )
+        check_found(parsing.parser)
+
+
+def check_found(parser: Parser) -> None:
+    """Check the number of columns that a parser found.
+
+    Raises:
+        OperatorError: there are too many.
+    """
+    if len(parser.found) > MOST_FOUND:
+        raise OperatorError(
+            f"the values have more than {MOST_FOUND} members: declare columns, and one of type json for the rest, in a "
+            "table of another name"
+        )
 
 
 def _extended(side: Side, schema: pa.Schema) -> Side:
@@ -327,7 +358,9 @@ def _reading(
 
 def _stage(layout: Layout, parsing: Parsing) -> Layout:
     """Return the layout of rows that are merged before a commit has them."""
-    return Layout(parsed_schema(parsing.parser.columns), layout.terms, target_bytes=layout.target_bytes)
+    found = frozenset(each.name for each in parsing.parser.found)  # parts that lack a member have no column of it
+    schema = parsed_schema(parsing.parser.columns)
+    return Layout(schema, layout.terms, target_bytes=layout.target_bytes, optional=found)
 
 
 def _merged(

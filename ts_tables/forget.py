@@ -6,7 +6,7 @@ that is read again after an election stays deleted. The archive still has the re
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 from secrets import token_hex
@@ -17,18 +17,19 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition, is_topic_name
-from ts_tables.changes import Parsing, Plans, results_of
+from ts_common.schemas.contract import Codec
+from ts_tables.changes import Parsing, Plans, arranged, results_of
 from ts_tables.claims.state import Forgotten, TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.reading import TableFile
-from ts_tables.parsers.changes import KEY
-from ts_tables.parsers.contract import Parser
+from ts_tables.parsers.changes import KEY, ChangesParser
+from ts_tables.parsers.table_types import fitted, table_type
 from ts_tables.planning.plan import TakenBack, left_of
 from ts_tables.planning.work import Work
-from ts_tables.targets import Added, OpenedTable, Target
+from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import Engine, TakenBackTask, TaskResult, is_of, raw_records
 
 _OFFSETS: Final = re.compile(
@@ -55,12 +56,40 @@ class Wanted:
     """What is deleted: records with these keys, and records at these offsets. It can be pickled.
 
     Attributes:
-        keys: as bytes.
+        texts: keys as text: values of a column of keys.
+        raw: keys as bytes.
         ranges: offsets of partitions; their topic ids do not matter.
     """
 
-    keys: frozenset[bytes] = frozenset()
+    texts: frozenset[str] = frozenset()
+    raw: frozenset[bytes] = frozenset()
     ranges: tuple[TakenBack, ...] = ()
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys are named."""
+        return bool(self.texts or self.raw)
+
+    def values(self, kind: pa.DataType, codec: Codec | None) -> pa.Array:
+        """Return the keys as values of a column.
+
+        Args:
+            kind: of the column.
+            codec: decodes keys to its type; None for a column of bytes.
+
+        Raises:
+            OperatorError: a key is no such value.
+        """
+        if codec is None:
+            return pa.array(sorted({*self.raw, *(each.encode() for each in self.texts)}), pa.binary())
+        try:
+            texts = pa.array(sorted(self.texts), pa.string())
+            values = texts.cast(kind) if len(texts) else pa.array([], kind)
+        except pa.ArrowException as error:
+            raise OperatorError(f"--key: a key of this table is of type {kind}, or base64:...: {error}") from error
+        decoded = codec.decode(pa.array(sorted(self.raw), pa.binary()))
+        known = decoded.column.filter(pc.and_(decoded.refused.is_null(), decoded.column.is_valid()))
+        return pa.concat_arrays([values, fitted(known, kind).array])
 
     def of(self, rows: pa.RecordBatch, keys: pa.Array | None, wanted: pa.Array) -> pa.Array:
         """Return which rows are deleted.
@@ -90,6 +119,8 @@ class InFile:
         wanted: what is deleted.
         column: of the keys; None if the table has none.
         keys: those of `wanted`, as values of that column.
+        codec: decodes the keys of refused records; None if they are compared as bytes.
+        decoded: the keys of `wanted` as it decodes them.
     """
 
     file: TableFile
@@ -97,13 +128,20 @@ class InFile:
     wanted: Wanted
     column: str | None
     keys: pa.Array
+    codec: Codec | None = None
+    decoded: pa.Array | None = None
 
     def __call__(self) -> list[Record]:
         """Read the file; raise as `TableFile.rows`."""
         found: list[Record] = []
         for rows in self.file.rows(self.layout.schema, optional=self.layout.optional):
             keys = None if self.column is None else rows[self.column]
-            some = rows.filter(self.wanted.of(rows, keys, self.keys))
+            is_wanted = self.wanted.of(rows, keys, self.keys)
+            if self.codec is not None and self.decoded is not None and keys is not None:
+                headers = rows["headers"] if self.codec.uses_headers else None
+                values = fitted(self.codec.decode(keys, headers).column, self.decoded.type).array
+                is_wanted = pc.or_(is_wanted, self.wanted.of(rows, values, self.decoded))
+            some = rows.filter(is_wanted)
             firsts = some.filter(pc.equal(some[ORDINAL], 0))
             found += _records(firsts, firsts[RAW_DIGEST] if RAW_DIGEST in firsts.schema.names else raw_digests(firsts))
         return found
@@ -121,12 +159,12 @@ class InArchive:
 
     work: Work
     wanted: Wanted
-    parser: Parser | None
+    parser: ChangesParser | None
 
     def __call__(self) -> list[Record]:
         """Read the records; raise as `ts_tables.planning.work.Work.rows`, and the parser."""
         found: list[Record] = []
-        raw = pa.array(sorted(self.wanted.keys), pa.binary())
+        raw = self.wanted.values(pa.binary(), None)
         for records in raw_records(self.work):
             if self.parser is None:
                 some = records.filter(self.wanted.of(records, records["key"], raw))
@@ -135,7 +173,7 @@ class InArchive:
             parsed = self.parser.parse(records)
             rows = parsed_rows(records, parsed)
             rows = rows.filter(pc.equal(rows[ORDINAL], 0))
-            keys = values_of(self.wanted.keys, rows.schema.field(KEY).type)
+            keys = self.wanted.values(rows.schema.field(KEY).type, self.parser.key_codec)
             some = rows.filter(self.wanted.of(rows, rows[KEY], keys))
             found += _records(some, some[RAW_DIGEST])
         return found
@@ -157,46 +195,34 @@ def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing
     """
     opened: OpenedTable = target.open()
     if parsing is None:
-        return _forget(target, opened, _in_files(opened, "key", wanted, engine), engine)
+        return _forget(target, opened, _in_files(opened, "key", wanted, engine, None), engine)
     refused: OpenedTable = parsing.refused.open()
     if refused.state.claims != opened.state.claims or refused.state.replays != opened.state.replays:
         raise OperatorError("the last run of the table did not end: run it, and repeat the command")
+    if parsing.newest_only and wanted.ranges:
+        raise OperatorError(
+            "a table of mode: latest has the newest record of each key; without it, a former one would be the newest: "
+            "delete the key by --key"
+        )
     parser = parsing.at(opened.state).parser
-    if KEY in opened.layout.schema.names:
-        found = _in_files(opened, KEY, wanted, engine)
-        if parsing.newest_only and wanted.keys:  # former records of a key must not be read again after an election
+    codec = parser.key_codec if isinstance(parser, ChangesParser) else None
+    if isinstance(parser, ChangesParser):
+        found = _in_files(opened, KEY, wanted, engine, codec)
+        if parsing.newest_only and wanted.has_keys:  # former records of a key must not be read again after an election
             found += _in_archive(opened.state, plans, wanted, parser, engine)
     else:
-        found = _in_files(opened, None, wanted, engine)
-        if wanted.keys:
+        found = _in_files(opened, None, wanted, engine, None)
+        if wanted.has_keys:
             found += _in_archive(opened.state, plans, wanted, None, engine)
-    in_refused = _in_files(refused, "key", wanted, engine)
+    in_refused = _in_files(refused, "key", wanted, engine, codec)
     noted = refused.state.forgotten_with(None)
     others = {*in_refused}
     done = _forget(target, opened, [each for each in found if each not in others and not _is_in(each, noted)], engine)
     return done + _forget(parsing.refused, refused, in_refused, engine)
 
 
-def values_of(keys: Collection[bytes], kind: pa.DataType) -> pa.Array:
-    """Return keys as values of a column.
-
-    Args:
-        keys: of UTF-8, but for a column of bytes.
-        kind: of the column.
-
-    Raises:
-        OperatorError: a key is no such value.
-    """
-    if pa.types.is_binary(kind):
-        return pa.array(sorted(keys), kind)
-    try:
-        return pa.array([each.decode() for each in sorted(keys)], pa.string()).cast(kind)
-    except (UnicodeDecodeError, pa.ArrowException) as error:
-        raise OperatorError(f"--key: a key of this table is of type {kind}: {error}") from error
-
-
-def key_of(text: str) -> bytes:
-    """Return the bytes of a key: its text in UTF-8, or Base64 after `base64:`.
+def key_of(text: str) -> str | bytes:
+    """Return a key as text; as bytes, if it is Base64 after `base64:`.
 
     Args:
         text: of the command line.
@@ -205,7 +231,7 @@ def key_of(text: str) -> bytes:
         ValueError: it is no Base64.
     """
     prefix = "base64:"
-    return base64.b64decode(text.removeprefix(prefix), validate=True) if text.startswith(prefix) else text.encode()
+    return base64.b64decode(text.removeprefix(prefix), validate=True) if text.startswith(prefix) else text
 
 
 def offsets_of(text: str) -> Offsets:
@@ -227,20 +253,46 @@ def offsets_of(text: str) -> Offsets:
     return match["topic"], int(match["partition"]), start, end
 
 
-def _in_files(opened: OpenedTable, column: str | None, wanted: Wanted, engine: Engine) -> list[Record]:
-    files = {each.path: each for each in opened.all_files()} if column is not None and wanted.keys else {}
+def _in_files(
+    opened: OpenedTable, column: str | None, wanted: Wanted, engine: Engine, codec: Codec | None
+) -> list[Record]:
+    """Return the records of a table's files that are deleted.
+
+    Args:
+        opened: the table.
+        column: of the keys; None if the table has none. `key` has bytes, and `_key` what the codec decodes.
+        wanted: what is deleted.
+        engine: runs tasks.
+        codec: of the keys; None for bytes.
+    """
+    files = {each.path: each for each in opened.all_files()} if column is not None and wanted.has_keys else {}
     for each in wanted.ranges:
         for incarnation in opened.state.topics.get(each.partition.topic, ()):
             entry = replace(each, topic_id=incarnation.topic_id)
             files |= {file.path: file for file in opened.files_with(entry)}
-    kind = pa.binary() if column is None else opened.layout.schema.field(column).type
-    keys = values_of(wanted.keys if column is not None else (), kind)
-    found = results_of(engine, [InFile(each, opened.layout, wanted, column, keys) for each in files.values()])
+    keys, decoded, other = pa.array([], pa.binary()), None, None
+    if column is not None and wanted.has_keys:
+        kind = opened.layout.schema.field(column).type
+        if column != KEY and codec is not None:
+            other, decoded = codec, wanted.values(table_type(codec.arrow_type), codec)
+            keys = replace(wanted, texts=frozenset()).values(kind, None)
+        else:
+            keys = wanted.values(kind, codec)
+    tasks = [InFile(each, opened.layout, wanted, column, keys, other, decoded) for each in files.values()]
+    found = results_of(engine, tasks)
     return [record for some in found for record in some]
 
 
-def _in_archive(state: TableState, plans: Plans, wanted: Wanted, parser: Parser | None, engine: Engine) -> list[Record]:
-    work = plans.claimed(state).work
+def _in_archive(
+    state: TableState, plans: Plans, wanted: Wanted, parser: ChangesParser | None, engine: Engine
+) -> list[Record]:
+    claimed = plans.claimed(state)
+    if claimed.notes:
+        raise OperatorError(
+            f"the table has no column of keys, and the archive lacks records: {'; '.join(claimed.notes)}; find the "
+            "offsets of the rows, and delete those by --offsets"
+        )
+    work = claimed.work
     only_keys = replace(wanted, ranges=())
     return [
         record for some in results_of(engine, [InArchive(each, only_keys, parser) for each in work]) for record in some
@@ -272,8 +324,8 @@ def _forget(target: Target, opened: OpenedTable, records: Iterable[Record], engi
             for file, some in affected.values()
         ]
         results: Sequence[TaskResult] = results_of(engine, tasks)
-        arranged = opened.arrange([each for result in results for each in result.files], [*affected])
-        added = Added([*arranged.shown], [*affected], late=0, valid_through=None, held=arranged.held)
+        files = [each for result in results for each in result.files]
+        added = arranged(opened, files, [*affected], identity, numbers, engine)
     except BaseException:
         target.clean(unsent=identity)
         raise

@@ -1,10 +1,13 @@
 """The generations of a table: how far each is, and whether one can replace the other."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from ts_tables.claims.state import TableState
+from ts_tables.claims.state import TableState, without
 from ts_tables.status import TableStatus
 from ts_tables.targets import TableContents
+
+_SHOWN: Final = 3  # of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,10 @@ class Generation:
     status: TableStatus | None
 
 
-def lagging(state: TableState, other: TableState) -> str:
-    """Return which partitions another generation has not claimed so far, for a message; empty if no partition is.
+def lacking(state: TableState, other: TableState) -> str:
+    """Return what another generation lacks, for a message; empty if it lacks nothing.
+
+    It lacks offsets that it does not claim, and deletions of forgotten records.
 
     Args:
         state: of the generation in use.
@@ -37,8 +42,13 @@ def lagging(state: TableState, other: TableState) -> str:
             there = other.incarnation(topic, each.directory)
             for number, claims in sorted(each.partitions.items()):
                 known = None if there is None else there.partitions.get(number)
-                end = claims.start if known is None else known.end
-                if end < claims.end:
-                    found.append(f"{topic}-{number} by {claims.end - end:,} offsets")
-    more = f" and {len(found) - 3} partitions more" if len(found) > 3 else ""
-    return f"{', '.join(found[:3])}{more}"
+                theirs = () if known is None else known.claims
+                left = [span for own in claims.claims for span in without(own, theirs)]
+                if left:
+                    count = sum(end - start for start, end in left)
+                    found.append(f"{topic}-{number} {count:,} offsets from {left[0][0]} on")
+                deleted = {*claims.forgotten} - {*(() if known is None else known.forgotten)}
+                if deleted:
+                    found.append(f"{topic}-{number} {len(deleted):,} deletions, the first at offset {min(deleted)[0]}")
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"{', '.join(found[:_SHOWN])}{more}"

@@ -130,7 +130,7 @@ def announce(target: Target, marking: Marking, name: str) -> Sequence[str]:
     state = opened.state
     if state.marked is None:
         return []
-    held = [key[marking.at] for key in opened.waiting() if key[marking.at] is not None]
+    held = [each["key"][marking.at] for each in opened.held() if each["key"][marking.at] is not None]
     end = min([state.marked, *held])  # readers do not see held rows
     if state.announced is not None and end <= state.announced:
         return []
@@ -144,8 +144,7 @@ def announce(target: Target, marking: Marking, name: str) -> Sequence[str]:
         _run(shlex.split(marking.command or ""), {"TS_TABLE": name, "TS_PARTITION": each})
     plan = token_hex(8)
     opened.begin(plan)
-    arranged = opened.arrange((), ())
-    added = Added((), (), late=0, valid_through=None, held=arranged.held)
+    added = Added((), (), late=0, valid_through=None, held=opened.held())
     target.commit(opened, plan, replace(state, announced=end), added)
     target.clean()
     return found

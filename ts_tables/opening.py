@@ -171,7 +171,8 @@ class Opening:
             name: of the table, without a number.
         """
         definition = self._definition(name)
-        has_parser = definition.parser is not None
+        numbers = (definition.generation, *definition.generations)
+        has_parser = any(definition.of_generation(number).parser is not None for number in numbers)
         return (*([definition.quarantine or f"{name}_quarantine"] if has_parser else []), name)
 
     @cached_property
@@ -223,6 +224,18 @@ class Opening:
         if definition.rate is not None:
             size = min(size, definition.rate * _SECONDS)
         return LocatedPlanner(lambda: self._queries(definition), policy, begins.get, size)
+
+    def parts_at_rest(self, name: str) -> Parts:
+        """Return a table as `parts`, unless a switch of its generations ended between its renames.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            as `parts` and `check_switched`.
+        """
+        self.check_switched(name)
+        return self.parts(name)
 
     def parts(self, name: str, max_age: int | None = None) -> Parts:
         """Return a table, and how its records are parsed.

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_tables.changes import Parsing, Side, appended, results_of, with_columns
+from ts_tables.changes import Parsing, Side, appended, arranged, check_found, results_of, with_columns
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
@@ -30,7 +30,7 @@ from ts_tables.files.reading import TableFile
 from ts_tables.parsers.contract import Parsed, Parser, check
 from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TablePlan, TakenBack
-from ts_tables.targets import Added, OpenedTable, Target
+from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import Engine, Output, TaskResult, is_of, written_again
 
 _POSITION: Final = (TOPIC, TOPIC_ID, PARTITION, OFFSET)
@@ -223,8 +223,7 @@ def complete(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
         results: Sequence[TaskResult] = results_of(engine, tasks)
         described = [each for result in results for each in result.files]
         replaced = [each.path for each in files]
-        arranged = refused.arrange(described, replaced)
-        added = Added([*arranged.shown], replaced, late=0, valid_through=None, held=arranged.held)
+        added = arranged(refused, described, replaced, identity, count(len(files)), engine)
         state = replace(with_columns(refused.state, parser), parser=parsing.name, replays=opened.state.replays)
     except BaseException:
         parsing.refused.clean(unsent=identity)
@@ -277,6 +276,7 @@ def _accepted(
         if not members:
             return [each for result in results for each in result.files], side, parsing
         parsing = replace(parsing, parser=parsing.parser.grown(members, OWN_NAMES))
+        check_found(parsing.parser)
 
 
 def _parsed(

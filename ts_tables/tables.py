@@ -15,7 +15,7 @@ from ts_tables.definition.table_definitions import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.forget import Offsets, Wanted, forget
-from ts_tables.generations import Generation, lagging
+from ts_tables.generations import Generation, lacking
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.marks import announce
@@ -75,8 +75,7 @@ class Tables:
             OperatorError: a table of this name exists that this program did not make.
             AccessDenied, CorruptData, StoreUnavailable, OutcomeUnknown: from the catalog or the archive.
         """
-        parts = self._opening.parts(name)
-        self._opening.check_switched(name)
+        parts = self._opening.parts_at_rest(name)
         state = parts.first_state(self._opening.archive.cluster)
         parts.planner.plan(state, is_first=True)  # topics that are named must exist
         if parts.parsing is not None:  # first: a run can begin as soon as the table exists
@@ -92,8 +91,7 @@ class Tables:
         """
         summary, began = summary or RunSummary(), monotonic()
         try:
-            self._opening.check_switched(name)
-            parts = self._opening.parts(name)
+            parts = self._opening.parts_at_rest(name)
             rate = parts.definition.rate
             pace = None if rate is None else Pace(rate)
             run_once(parts.target, parts.planner, self._engine, summary, parts.parsing, pace, parts.marking)
@@ -107,7 +105,7 @@ class Tables:
             summary.seconds = monotonic() - began
         return summary
 
-    def forget(self, name: str, keys: Collection[bytes] = (), offsets: Sequence[Offsets] = ()) -> int:
+    def forget(self, name: str, keys: Collection[str | bytes] = (), offsets: Sequence[Offsets] = ()) -> int:
         """Delete the rows of records from a table and from that of its refused records; return the number of records.
 
         The state of the table notes them: `verify` subtracts them, and they do not return after an election. The
@@ -115,18 +113,20 @@ class Tables:
 
         Args:
             name: of the table.
-            keys: of the records.
+            keys: of the records; as text, a value of the table's column of keys.
             offsets: of the records: topic, partition, first offset and the offset after the last.
 
         Raises:
             as `ts_tables.forget.forget`; ConfigurationError: the file has no such table.
         """
-        parts = self._opening.parts(name)
+        parts = self._opening.parts_at_rest(name)
         ranges = [
             TakenBack(TopicPartition(topic, partition), "", None, start, end)
             for topic, partition, start, end in offsets
         ]
-        return forget(parts.target, parts.planner, self._engine, Wanted(frozenset(keys), tuple(ranges)), parts.parsing)
+        texts = frozenset(each for each in keys if isinstance(each, str))
+        wanted = Wanted(texts, frozenset(each for each in keys if isinstance(each, bytes)), tuple(ranges))
+        return forget(parts.target, parts.planner, self._engine, wanted, parts.parsing)
 
     def generations(self, name: str) -> list[Generation]:
         """Return the generations of a table, by number.
@@ -174,9 +174,9 @@ class Tables:
         if all(opening.names.generation(each) == number for each in opening.names_of(name)):
             return number
         if all(opening.names.generation(each) == former for each in opening.names_of(name)):
-            behind = lagging(opening.parts(name).target.open().state, opening.parts(wanted).target.open().state)
+            behind = lacking(opening.parts(name).target.open().state, opening.parts(wanted).target.open().state)
             if behind:
-                raise OperatorError(f"{wanted} is behind {name}: {behind}; run it, then switch")
+                raise OperatorError(f"{wanted} lacks offsets that {name} has: {behind}; run it, then switch")
             if compares and (found := self.verify(wanted)).differences:
                 raise OperatorError(
                     f"{wanted} differs from the archive in {len(found.differences)} places, the first: "
@@ -196,7 +196,7 @@ class Tables:
         Raises:
             as `ts_tables.replay.replay`; OperatorError: the table has no parser.
         """
-        parts = self._opening.parts(name)
+        parts = self._opening.parts_at_rest(name)
         if parts.parsing is None:
             raise OperatorError(f"table {name} has no parser, so no record of it is refused")
         return replay(parts.target, self._engine, parts.parsing)
@@ -207,7 +207,7 @@ class Tables:
         Args:
             name: of the table.
         """
-        parts = self._opening.parts(name)
+        parts = self._opening.parts_at_rest(name)
         return parts.planner.plan(parts.target.open().state)
 
     def status(self, name: str) -> TableStatus:
@@ -216,7 +216,7 @@ class Tables:
         Args:
             name: of the table.
         """
-        parts = self._opening.parts(name)
+        parts = self._opening.parts_at_rest(name)
         state = parts.target.open().state
         partitions = tuple(partitions_of(state))
         try:
@@ -236,7 +236,7 @@ class Tables:
         Raises:
             as `run`, but never `HeadMoved`.
         """
-        target = self._opening.parts(name).target
+        target = self._opening.parts_at_rest(name).target
         found, opened = self._compared(name)
         problem = target.problem(opened)
         return found if problem is None else replace(found, notes=(*found.notes, problem))
@@ -253,7 +253,7 @@ class Tables:
         Raises:
             as `verify`; HeadMoved: another program wrote the table meanwhile.
         """
-        target = self._opening.parts(name).target
+        target = self._opening.parts_at_rest(name).target
         found, opened = self._compared(name)
         if not found.differences:
             target.adopt(opened)
@@ -345,7 +345,7 @@ class Tables:
             ConfigurationError: the file has no such table.
             OperatorError, AccessDenied, StoreUnavailable: from the catalog or the stores.
         """
-        parts, cluster = self._opening.parts(name), self._opening.archive.cluster
+        parts, cluster = self._opening.parts_at_rest(name), self._opening.archive.cluster
         left: FilesLeft | None = None
         for target in (parts.target, *([] if parts.parsing is None else [parts.parsing.refused])):
             try:

@@ -133,8 +133,8 @@ class OpenedTable(Protocol):
         """Return the partition keys of the files that readers see."""
         ...
 
-    def waiting(self) -> Collection[Key]:
-        """Return the partition keys of the files that are held."""
+    def held(self) -> Sequence[Mapping[str, Any]]:
+        """Return the files that are held, as they were described, with their partition keys as `key`."""
         ...
 
     def covered(self, file: TableFile) -> Sequence[Covered]:

@@ -174,3 +174,21 @@ def test_the_state_names_columns_and_schemas(made: Evolving) -> None:
         FoundColumn("at", "at", "timestamp"),
         FoundColumn("amount", "amount", "int"),
     )
+
+
+def test_a_record_of_many_fields_is_a_column(made: Evolving) -> None:
+    """The state has its whole type."""
+    fields = [{"name": f"field_{number}", "type": "string"} for number in range(200)]
+    VERSIONS.append([ID, AT, {"name": "wide", "type": {"type": "record", "name": "Wide", "fields": fields}}])
+    try:
+        made.registered = len(VERSIONS) - 1
+        archived(made.archive, [schema_record("t-value", 2, 40, json.dumps(schema_of(len(VERSIONS))))], base=1)
+        wide = {field["name"]: "x" for field in fields}
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(schema_of(4)), {"id": 1, "at": 0, "wide": wide})
+        made.put_values(0, [framed(40, out.getvalue())])
+        made.tables.create(NAME)
+        made.tables.run(NAME)
+        assert rows_of(made, "id", "wide.field_199") == [(1, "x")]
+    finally:
+        VERSIONS.pop()

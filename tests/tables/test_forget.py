@@ -11,6 +11,7 @@ from tests.matrix import cases
 from tests.tables.test_latest import PARSER as NEWEST
 from tests.tables.test_latest import Latest
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
+from ts_common.archive.commit import encode_log_start
 from ts_common.errors import OperatorError
 from ts_tables.forget import key_of, offsets_of
 
@@ -50,7 +51,7 @@ def places(made: Made) -> set[tuple[int, int]]:
 
 def test_the_records_of_a_key_are_deleted(made: Made) -> None:
     """From both tables; `verify` subtracts them, and a later record of the key is a row."""
-    assert made.tables.forget(NAME, keys=[b"other", b"none"]) == 20
+    assert made.tables.forget(NAME, keys=["other", b"none"]) == 20
     assert places(made) == {(0, offset) for offset in range(40)}
     assert made.tables.verify(NAME).differences == ()
     assert made.tables.forget(NAME, keys=[b"other"]) == 0
@@ -149,5 +150,66 @@ def test_wrong_offsets_are_named(text: str) -> None:
 
 def test_a_key_is_text_or_base64() -> None:
     """A topic's name can have a dash."""
-    assert [key_of("a:b"), key_of("base64:/w==")] == [b"a:b", b"\xff"]
+    assert [key_of("a:b"), key_of("base64:/w==")] == ["a:b", b"\xff"]
     assert offsets_of("a-b-3:7") == ("a-b", 3, 7, 8)
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_held_files_keep_their_other_rows(tmp_path: Path, kind: str) -> None:
+    """Files that are full enough by now are merged, and shown."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", {**DEFINITIONS[kind]})
+    for start in (0, 5):
+        made.more["max_age"] = "1h" if start else "0s"
+        made.put_values(start, [value_of(offset) for offset in range(start, start + 5)])
+        if not start:
+            made.tables.create(NAME)
+        made.tables.run(NAME)
+    made.put_values(10, [value_of(offset) for offset in range(10, 15)])
+    made.tables.run(NAME)
+    assert made.tables.forget(NAME, offsets=[("t", 0, 2, 3)]) == 1
+    assert made.tables.verify(NAME).differences == ()
+    made.tables.show_held(NAME)
+    assert places(made) == {(0, offset) for offset in range(15) if offset != 2}
+
+
+@pytest.mark.parametrize("mode", ["changes", "latest"])
+def test_refused_records_have_the_keys_of_the_codec(tmp_path: Path, mode: str) -> None:
+    """`42` is a number where the keys are numbers; bytes are named in Base64."""
+    more = {"parser": {"type": "json", "columns": {"id": "long"}}, "mode": mode, "key": "long"}
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", more)
+    made.put_values(0, [b'{"id": 1}', b"{"], key=(42).to_bytes(8, "big"))
+    made.put_values(0, [b'{"id": 2}', b"{"], key=b"short", partition=1)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    assert made.tables.forget(NAME, keys=["42"]) == 2
+    assert places(made) == {(1, 0), (1, 1)}
+    assert made.tables.forget(NAME, keys=[b"short"]) == 2
+    assert places(made) == set()
+    assert made.tables.verify(NAME).differences == ()
+    with pytest.raises(OperatorError, match="a key of this table is of type int64"):
+        made.tables.forget(NAME, keys=["x"])
+
+
+def test_keys_that_the_archive_does_not_have_any_more_are_no_success(tmp_path: Path) -> None:
+    """A table without a column of keys cannot find them; the message has the way out."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", {**DEFINITIONS["parsed"]})
+    made.put_values(0, [value_of(offset) for offset in range(10)])
+    made.put_values(10, [value_of(10)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.archive.store.put(made.archive.partition("t").log_start, encode_log_start(10))
+    with pytest.raises(OperatorError, match="are below the start of the log; find the offsets"):
+        made.tables.forget(NAME, keys=["k"])
+    assert made.tables.forget(NAME, offsets=[("t", 0, 0, 8)]) == 8
+
+
+def test_offsets_are_no_way_to_delete_a_newest_record(tmp_path: Path) -> None:
+    """The former record of its key would be the newest."""
+    made = Latest(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg")
+    made.logs, made.epochs = {}, {}
+    made.more = {"parser": NEWEST, "mode": "latest", "key": "utf8"}
+    made.put_changes([("x", 1), ("x", 2)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    with pytest.raises(OperatorError, match="delete the key by --key"):
+        made.tables.forget(NAME, offsets=[("t", 0, 1, 2)])

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.made_archive import MadeArchive
 from tests.tables.test_parsed_tables import NAME, Killed, Made
+from ts_common.archive.commit import encode_log_start
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.definition.tables_file import parse_tables
@@ -57,7 +58,9 @@ def test_a_generation_gets_the_name_of_the_table(made: Made) -> None:
     put(made, 20, 30)
     made.tables.run(NAME)
     check(made, 30, "type")
-    with pytest.raises(OperatorError, match=r"lake\.events@2 is behind lake\.events: t-0 by 10 offsets"):
+    with pytest.raises(
+        OperatorError, match=r"lake\.events@2 lacks offsets that lake\.events has: t-0 10 offsets from 20 on"
+    ):
         made.tables.switch(NAME, 2)
     made.tables.run(second)
     assert made.tables.switch(NAME, 2) == 1
@@ -186,3 +189,83 @@ def test_an_unknown_generation_is_named(made: Made, name: str) -> None:
     """With those that the table has, or the form that is expected."""
     with pytest.raises(ConfigurationError, match=r"the table has 1, 2|as in lake\.events@2"):
         made.tables.run(name)
+
+
+def test_a_generation_that_lacks_former_records_is_no_replacement(made: Made) -> None:
+    """Retention removed them before it was created; a deletion that it did not have counts too."""
+    put(made, 20, 30)
+    made.archive.store.put(made.archive.partition("t").log_start, encode_log_start(20))
+    made.tables.create(f"{NAME}@2")
+    made.tables.run(f"{NAME}@2")
+    made.tables.run(NAME)
+    with pytest.raises(OperatorError, match="t-0 20 offsets from 0 on"):
+        made.tables.switch(NAME, 2)
+
+
+def test_a_deletion_is_repeated_before_a_switch(made: Made) -> None:
+    """Else deleted rows would be there again."""
+    made.tables.create(f"{NAME}@2")
+    made.tables.run(f"{NAME}@2")
+    made.tables.forget(NAME, offsets=[("t", 0, 3, 5)])
+    with pytest.raises(OperatorError, match="t-0 2 deletions, the first at offset 3"):
+        made.tables.switch(NAME, 2)
+    made.tables.forget(f"{NAME}@2", offsets=[("t", 0, 3, 5)])
+    made.tables.switch(NAME, 2)
+    assert made.select("select count(*) from {} where _offset in (3, 4)") == [(0,)]
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_no_table_is_dropped_amid_a_switch(made: Made, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """It would be one of the wrong generation."""
+    made.tables.create(f"{NAME}@2")
+    made.tables.run(f"{NAME}@2")
+    rename, count = SqlCatalog.rename_table, iter(range(10))
+
+    def killed(*arguments: Any) -> Any:
+        if next(count) == at:
+            raise Killed
+        return rename(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "rename_table", killed)
+        with pytest.raises(Killed):
+            made.tables.switch(NAME, 2)
+    actions: list[Callable[[str], Any]] = [made.tables.drop, made.tables.verify, made.tables.status]
+    for action, name in product(actions, (NAME, f"{NAME}@1", f"{NAME}@2")):
+        with pytest.raises(OperatorError, match="tsctl tables switch"):
+            action(name)
+    made.tables.switch(NAME, 2)
+    check(made, 20, "kind")
+
+
+@pytest.mark.parametrize("raw", [1, 2])
+def test_a_raw_and_a_parsed_generation_replace_each_other(tmp_path: Path, raw: int) -> None:
+    """Only the parsed one has refused records."""
+    more = {"parser": None if raw == 1 else FIRST, "generations": {2: {"parser": None if raw == 2 else FIRST}}}
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", more)
+    put(made, 0, 20)
+    for name in (NAME, f"{NAME}@2"):
+        made.tables.create(name)
+        made.tables.run(name)
+    for number in (2, 1, 2):
+        made.tables.switch(NAME, number)
+        made.tables.run(NAME)
+        assert made.tables.verify(NAME).differences == ()
+        assert made.select("select count(*) from {}") == [(20 if number == raw else 18,)]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"format": "parquet", "quarantine": "SAME"}, "two tables have the location"),
+        ({"format": "parquet", "quarantine": "SAME/inner"}, "is below"),
+        ({"format": "iceberg", "quarantine": NAME}, "two tables have the name lake.events"),
+        ({"format": "iceberg", "quarantine": "bad"}, "namespace.name is expected"),
+    ],
+)
+def test_refused_records_need_a_place_of_their_own(tmp_path: Path, more: dict[str, Any], expected: str) -> None:
+    """Else they would be counted as rows."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", more["format"], {"parser": FIRST})
+    made.more["quarantine"] = more["quarantine"].replace("SAME", f"file://{made.directory}/files")
+    with pytest.raises(ConfigurationError, match=expected):
+        _ = made.tables

@@ -216,3 +216,16 @@ def test_what_a_table_of_newest_records_does_not_have_is_refused(
     made.more |= more
     with pytest.raises(ConfigurationError, match=expected):
         made.tables.create(NAME)
+
+
+def test_a_member_that_only_one_part_has_is_a_column(made: Latest) -> None:
+    """Parts of a plan are staged with the columns of that part."""
+    made.put_changes([("x", 1)])
+    made.put_changes([("x", 1)], partition=1)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_values(1, [b'{"a": 2, "b": "new"}'], key=b"x")
+    made.put_values(1, [b'{"a": 3}'], partition=1, key=b"x")
+    made.tables.run(NAME)
+    assert made.select("select _partition_id, a, b from {} order by 1") == [(0, 2, "new"), (1, 3, None)]
+    assert made.tables.verify(NAME).differences == ()

@@ -402,3 +402,22 @@ def test_values_of_too_many_members_end_the_run(made: Made) -> None:
     with pytest.raises(OperatorError, match="more than 1000 members: declare columns"):
         made.tables.run(NAME)
     assert made.files() == made.files("_quarantine") == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}",
+        b'{"a": 1.000000000000000000001e-99999999999999999999}',
+        b'{"' + b"m" * 1001 + b'": 1}',
+    ],
+    ids=["deep", "exponent", "name"],
+)
+def test_a_value_that_no_column_can_have_refuses_its_record(tmp_path: Path, value: bytes) -> None:
+    """It ends no run."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", {"parser": INFERRED})
+    made.put_values(0, [b'{"id": 1, "a": [1]}', value, b'{"id": 2}'])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    assert made.select("select id from {} order by 1") == [(1,), (2,)]
+    assert made.select("select _offset from {}", "_quarantine") == [(1,)]

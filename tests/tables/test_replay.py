@@ -132,3 +132,21 @@ def test_a_table_without_a_replay_is_named(tmp_path: Path, more: dict[str, Any],
     made.tables.create(NAME)
     with pytest.raises(OperatorError, match=expected_error):
         made.tables.replay(NAME)
+
+
+def test_records_that_are_refused_still_stay_with_held_files(tmp_path: Path) -> None:
+    """Files that are due by now are merged, and shown."""
+    more = {"parser": BROKEN, "max_age": "1h"}
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", more)
+    made.tables  # noqa: B018  (makes the directory)
+    for start in (0, 10):
+        made.put_values(start, [value_of(offset) for offset in range(start, start + 10)])
+        if not start:
+            made.tables.create(NAME)
+        made.tables.run(NAME)
+    made.more = {"parser": MENDED, "max_age": "0s"}
+    done = made.tables.replay(NAME)
+    assert (done.moved, done.left) == (12, 4)
+    made.tables.show_held(NAME)
+    assert places(made, "_quarantine") == expected({1}, (20, 0))
+    assert made.tables.verify(NAME).differences == ()

@@ -54,6 +54,7 @@ from ts_tables.parsers.table_types import column_type
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
+_LONGEST: Final = 1 << 20  # of the name or the type of a column
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _SUMS: Final = re.compile(r"[0-9a-f]{1,40}:[0-9a-f]{1,40}")
 
@@ -384,7 +385,7 @@ def _incarnation(fields: Any) -> IncarnationState:
 
 
 def _column(fields: Any) -> FoundColumn:
-    name, member, kind = (text(each) for each in rows(fields))
+    name, member, kind = (text(each, _LONGEST) for each in rows(fields))
     column_type(kind)
     return FoundColumn(name, member, kind)
 

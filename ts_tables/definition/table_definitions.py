@@ -77,6 +77,12 @@ def _pattern(value: str) -> str:
     return value
 
 
+def _table_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name of a table; namespace.name is expected, of letters, digits and _")
+    return value
+
+
 def _codec(value: str) -> str:
     parse_codec(value)
     return value
@@ -394,6 +400,18 @@ class TableDefinition(BaseModel):
             raise ValueError("on_taken_back: mode: latest has fail and delete; keep would need two rows of a key")
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        """The locations that it names or has: of plain files also that of the refused records, of each generation."""
+        if self.location is None:
+            return ()
+        if self.format == "iceberg":
+            return (self.location,)
+        own = self.location.rstrip("/")
+        refused = () if self.parser is None else (self.quarantine or f"{own}_quarantine",)
+        others = (each for number in self.generations for each in self.of_generation(number).locations)
+        return (own, *refused, *others)
+
+    @property
     def terms(self) -> tuple[str, ...]:
         """The partition key."""
         return (f"bucket({self.buckets or 16}, {KEY})",) if self.mode is Mode.LATEST else self.partition_by
@@ -410,9 +428,13 @@ class TableDefinition(BaseModel):
             if self.location is None:
                 raise ValueError("location: plain files need one, as in s3://lake/orders")
             check_store(self.location, label="location: ")
+            if self.quarantine is not None:
+                check_store(self.quarantine, label="quarantine: ")
             if self.foreign != "fail":
                 raise ValueError("foreign: plain files have no such option; verify names files of others")
             return
+        if self.quarantine is not None:
+            _table_name(self.quarantine)
         if self.location is not None:
             check_absolute("location", self.location)
         if self.max_age:
@@ -424,12 +446,6 @@ class TableDefinition(BaseModel):
     def codec(self) -> str:
         """The compression, or the default of the format."""
         return self.compression or ("gzip" if self.format == "json" else "zstd")
-
-
-def _table_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name of a table; namespace.name is expected, of letters, digits and _")
-    return value
 
 
 class TablesFile(BaseModel):
@@ -450,12 +466,20 @@ class TablesFile(BaseModel):
 
     @model_validator(mode="after")
     def _is_apart(self) -> "TablesFile":
-        locations = [table.location.rstrip("/") for table in self.tables.values() if table.location]
+        locations = [each.rstrip("/") for table in self.tables.values() for each in table.locations]
         if twice := next((each for each in locations if locations.count(each) > 1), None):
             raise ValueError(f"two tables have the location {twice}")
         for outer, inner in permutations(locations, 2):
             if is_within(inner, outer):
                 raise ValueError(f"{inner} is below {outer}, and readers of that table would find its files")
+        names = [
+            each
+            for name, table in self.tables.items()
+            if table.format == "iceberg"
+            for each in (name, *([] if table.parser is None else [table.quarantine or f"{name}_quarantine"]))
+        ]
+        if twice := next((each for each in names if names.count(each) > 1), None):
+            raise ValueError(f"two tables have the name {twice}; one of them is that of refused records")
         if self.archive.url is not None and (found := self.misplaced([self.archive.url])):
             raise ValueError("; ".join(found))
         return self
@@ -466,5 +490,5 @@ class TablesFile(BaseModel):
         Args:
             archive: the URLs of its stores.
         """
-        locations = [table.location for table in self.tables.values() if table.location]
+        locations = [each for table in self.tables.values() for each in table.locations]
         return overlaps(archive, self.catalog.get("warehouse"), locations)

@@ -64,8 +64,10 @@ class TableNames:
             current = self.generation(name)
             if current == number:
                 continue
-            if self.generation(other := f"{name}_g{number}") != number:
+            is_there = self.generation(other := f"{name}_g{number}") == number
+            if not is_there and name == names[-1]:
                 raise OperatorError(f"table {other} of generation {number} does not exist: create and run it first")
             if current is not None:
                 self.rename(name, f"{name}_g{current}")
-            self.rename(other, name)
+            if is_there:  # a raw table has no refused records
+                self.rename(other, name)

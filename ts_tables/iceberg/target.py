@@ -122,7 +122,7 @@ class Opened:
         """Return the partition keys of the files of `main`."""
         return self.buckets().keys()
 
-    def waiting(self) -> Collection[Key]:
+    def held(self) -> Sequence[Mapping[str, Any]]:
         """Return nothing: no file is held."""
         return ()
 

@@ -84,7 +84,7 @@ class NewestTask:
 
     def _new(self) -> Iterator[pa.RecordBatch]:
         for file in self.staged:
-            yield from file.rows(self.stage.schema)
+            yield from file.rows(self.stage.schema, optional=self.stage.optional)
 
 
 def by_key(described: Sequence[Mapping[str, Any]]) -> dict[Key, list[str]]:

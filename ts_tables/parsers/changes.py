@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.decoded import Reading
 from ts_tables.parsers.inference import FoundColumn, Member
@@ -42,6 +43,11 @@ class ChangesParser(Parser):
     def found(self) -> Sequence[FoundColumn]:
         """The columns that were found in values."""
         return self._values.found
+
+    @property
+    def key_codec(self) -> Codec | None:
+        """The codec of the keys; None if they are bytes."""
+        return self._keys
 
     @property
     def schemas(self) -> Sequence[str]:

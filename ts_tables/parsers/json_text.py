@@ -2,7 +2,7 @@
 
 import json
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import orjson
@@ -11,6 +11,7 @@ from ts_common.schemas.limits import MAX_JSON_BYTES
 
 # A float has each number of 15 digits. More digits in a row are enough of a reason to read a text once more.
 _MANY_DIGITS: Final = re.compile(rb"(?:[0-9]\.?){16}")
+_SHOWN: Final = 40  # digits of a message
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
@@ -30,7 +31,7 @@ def json_value(data: bytes, *, exactly: bool) -> Any:
     if not exactly or _MANY_DIGITS.search(data) is None:
         return value
     try:
-        return json.loads(data, parse_float=Decimal, parse_int=_integer)
+        return json.loads(data, parse_float=_decimal, parse_int=_integer)
     except RecursionError:
         raise ValueError("the value is nested too deeply") from None
 
@@ -45,6 +46,13 @@ def json_text(value: Any) -> str:
         return orjson.dumps(value, default=_number).decode()
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:  # an exponent beyond those of Python
+        raise ValueError(f"the number {digits[:_SHOWN]} is too large or too small") from None
 
 
 def _integer(digits: str) -> int | Decimal:

@@ -1,6 +1,6 @@
 """JSON values: the members of an object are columns. An array of objects has a row for each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
@@ -19,6 +19,7 @@ from ts_tables.parsers.json_text import json_text, json_value
 from ts_tables.parsers.python_values import from_values
 
 MOST_ROWS: Final = 100_000  # of one record
+_LONGEST_NAME: Final = 1000  # characters of a member that gets a column
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -103,18 +104,23 @@ class JsonParser(Parser):
         columns = [from_values(_members(objects, column.path), column) for column in self._columns]
         if not self._infers:
             return parsed_of(self.columns, columns, of_row, refused, self.columns.names)
-        found, unknown = self._infer(objects)
+        found, unknown, wrong = self._infer(objects)
+        for row, reason in wrong.items():
+            refused.setdefault(of_row[row], reason)
         parsed = parsed_of(self.columns, [*columns, *found], of_row, refused, self.columns.names)
         return replace(parsed, unknown=unknown)
 
-    def _infer(self, objects: Sequence[dict[str, Any]]) -> tuple[list[Converted], tuple[Member, ...]]:
-        """Return the columns that were found, and members of the objects without a column."""
+    def _infer(
+        self, objects: Sequence[dict[str, Any]]
+    ) -> tuple[list[Converted], tuple[Member, ...], Mapping[int, str]]:
+        """Return the columns that were found, members of the objects without a column, and why objects are refused."""
         declared = {column.path[0] for column in self._columns if len(column.path) == 1}
         places = {(column.member, column.kind): number for number, column in enumerate(self._found)}
         first = {column.member: number for number, column in reversed([*enumerate(self._found)])}
         columns: list[list[Any]] = [[None] * len(objects) for _ in self._found]
         reasons: list[dict[int, str]] = [{} for _ in self._found]
         unknown: dict[Member, None] = {}
+        wrong: dict[int, str] = {}
         for row, each in enumerate(objects):
             for name, value in each.items():
                 kind = None if name in declared else kind_of(value)
@@ -125,16 +131,27 @@ class JsonParser(Parser):
                     double = places.get((name, "double"))
                     if double is not None and (at is None or double < at):  # where it was before the longs were found
                         at = double
-                if at is not None:
-                    columns[at][row] = json_text(value) if kind == "json" else value
+                if len(name) > _LONGEST_NAME:
+                    wrong[row] = f"a member's name has {len(name)} characters; at most {_LONGEST_NAME} have a column"
+                elif at is not None and kind == "json":
+                    try:
+                        columns[at][row] = json_text(value)
+                    except ValueError as error:
+                        wrong[row] = f"{self._found[at].name}: {error}"
+                elif at is not None:
+                    columns[at][row] = value
                 elif self._on_type is OnType.QUARANTINE and name in first:
                     reasons[first[name]][row] = f"{shown(value)} is no {self._found[first[name]].kind}"
                 else:
                     unknown[Member(name, kind)] = None
-        return [
-            Converted(_array(values, KINDS[each.kind]), why)
-            for values, each, why in zip(columns, self._found, reasons, strict=True)
-        ], tuple(unknown)
+        return (
+            [
+                Converted(_array(values, KINDS[each.kind]), why)
+                for values, each, why in zip(columns, self._found, reasons, strict=True)
+            ],
+            tuple(unknown),
+            wrong,
+        )
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -104,9 +104,9 @@ class OpenedFiles:
         """Return the partition keys of the files that readers see."""
         return {each.key for each in self.contents.files}
 
-    def waiting(self) -> Collection[Key]:
-        """Return the partition keys of the files that are held."""
-        return {each.key for each in self.contents.held}
+    def held(self) -> Sequence[Mapping[str, Any]]:
+        """Return the files that are held, as they were described."""
+        return [each.fields() for each in self.contents.held]
 
     def covered(self, file: TableFile) -> Sequence[Covered]:
         """Return offsets that contain those of a file's rows, without repetition."""

@@ -165,7 +165,7 @@ def forget(
     from ts_tables.forget import key_of, offsets_of  # noqa: PLC0415  (pyarrow)
 
     problems: list[str] = []
-    chosen: list[bytes] = []
+    chosen: list[str | bytes] = []
     ranges = []
     for text in keys or ():
         try:
