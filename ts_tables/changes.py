@@ -167,7 +167,9 @@ def changes_of(
         own = read[: len(plan.work)]
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
         before = side.opened.state
-        state = replace(state, parser=before.parser, generation=before.generation, replays=before.replays)
+        state = replace(
+            state, parser=before.parser, base=before.base, generation=before.generation, replays=before.replays
+        )
         late = 0
         if marking is not None and not is_refused:
             state = replace(state, marked=before.marked, announced=before.announced)
@@ -178,6 +180,11 @@ def changes_of(
         decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
         changes.append(Change(side, added, state, own, rewritten, late))
     return changes
+
+
+def base_of(parser: Parser) -> tuple[tuple[str, str], ...]:
+    """Return names and types of the columns of a parser that it did not find, as `TableState.base` has them."""
+    return tuple((field.name, str(field.type)) for field in parser.with_columns(()).columns)
 
 
 def with_columns(state: TableState, parser: Parser) -> TableState:

@@ -16,7 +16,7 @@ from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_reader.place import connection_of
-from ts_tables.changes import Parsing
+from ts_tables.changes import Parsing, base_of
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.opened_parser import ParserOpener
@@ -78,6 +78,7 @@ class Parts:
             columns=tuple(parser.found),
             schemas=tuple(parser.schemas),
             key_schema=parser.key_schema,
+            base=base_of(parser),
             generation=generation,
         )
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_tables.changes import Parsing, Side, appended, arranged, check_found, results_of, with_columns
+from ts_tables.changes import Parsing, Side, appended, arranged, base_of, check_found, results_of, with_columns
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
@@ -187,6 +187,10 @@ def replay(target: Target, engine: Engine, parsing: Parsing) -> ReplaySummary:
     if parsing.newest_only:
         raise OperatorError(
             "a table of mode: latest has no replay, as its records may be newer: create it again under another name"
+        )
+    if base_of(parsing.parser) != opened.state.base:
+        raise OperatorError(
+            "the parser has other columns than the table: a replay keeps them; make a generation for other columns"
         )
     if refused.state.replays != opened.state.replays:
         return complete(target, engine, parsing)

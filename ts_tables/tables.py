@@ -26,7 +26,7 @@ from ts_tables.planning.plan import TablePlan, TakenBack
 from ts_tables.replay import ReplaySummary, replay
 from ts_tables.run import RunSummary, run_once
 from ts_tables.status import TableStatus, partitions_of
-from ts_tables.targets import FilesLeft, TableContents
+from ts_tables.targets import FilesLeft, TableContents, TableMissing
 from ts_tables.tasks import Engine
 from ts_tables.verify.run import Verification, verify
 
@@ -139,6 +139,7 @@ class Tables:
             CorruptData, OperatorError, AccessDenied, StoreUnavailable: from the catalog or the archive.
         """
         opening = self._opening
+        opening.check_switched(name)
         in_use, definition = opening.in_use(name), self._file.tables[name]
         found = []
         for number in sorted({definition.generation, *definition.generations}):
@@ -146,7 +147,7 @@ class Tables:
             try:
                 contents = parts.target.contents()
                 status = self.status(f"{name}@{number}")
-            except OperatorError:  # there is no such table
+            except TableMissing:
                 found.append(Generation(number, number == in_use, None, None))
                 continue
             found.append(Generation(number, number == in_use, contents, status))
@@ -347,11 +348,17 @@ class Tables:
         """
         parts, cluster = self._opening.parts_at_rest(name), self._opening.archive.cluster
         left: FilesLeft | None = None
-        for target in (parts.target, *([] if parts.parsing is None else [parts.parsing.refused])):
+        if parts.parsing is not None:  # first: a drop that was killed can be repeated as long as the table exists
             try:
-                target.drop(purge=purge)
+                parts.parsing.refused.drop(purge=purge)
+            except TableMissing:
+                pass
             except FilesLeft as error:
                 left = error
+        try:
+            parts.target.drop(purge=purge)
+        except FilesLeft as error:
+            left = error
         try:
             withdraw(parts.planner.stores(TableState(cluster, read_committed=True)), parts.claims)
         except TieredStorageError as error:  # the table is removed, so no second drop removes them

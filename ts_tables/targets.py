@@ -20,6 +20,10 @@ class HeadMoved(StaleStateError):
     """Another run has committed since the plan began; nothing of this plan is in the table."""
 
 
+class TableMissing(OperatorError):
+    """There is no such table."""
+
+
 class FilesLeft(OperatorError):
     """A table was removed, and not all of its files."""
 

@@ -1,14 +1,17 @@
 """Tables of the newest record of each key: tombstones delete keys, and an election brings former records back."""
 
+import io
 import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 
 from tests.common.log_format.build import batch, record
+from tests.common.schemas.sources import archived, framed, schema_record
 from tests.endpoint.running import Running
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
@@ -229,3 +232,46 @@ def test_a_member_that_only_one_part_has_is_a_column(made: Latest) -> None:
     made.tables.run(NAME)
     assert made.select("select _partition_id, a, b from {} order by 1") == [(0, 2, "new"), (1, 3, None)]
     assert made.tables.verify(NAME).differences == ()
+
+
+def test_a_type_that_changes_is_no_difference(made: Latest) -> None:
+    """Neither for `verify`, which parses again, nor for an election: a former schema accepts the former values."""
+    fields = [[{"name": "a", "type": kind}] for kind in ("int", "string")]
+    schemas = [{"type": "record", "name": "A", "fields": each} for each in fields]
+
+    def register(version: int) -> None:
+        one = schema_record("t-value", version, version, json.dumps(schemas[version - 1]))
+        archived(made.archive, [one], base=version - 1)
+
+    def value(version: int, a: object) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(schemas[version - 1]), {"a": a})
+        return framed(version, out.getvalue())
+
+    register(1)
+    made.registry = "topic:_schemas"
+    made.more |= {"parser": {"type": "registry"}, "on_taken_back": "delete"}
+    made.put_values(0, [value(1, 1), value(1, 2)], key=b"x")
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    register(2)
+    made.put_values(2, [value(2, "three")], key=b"y")
+    made.tables.run(NAME)
+    rows = "select _key, a, a_string from {} order by 1"
+    assert made.select(rows) == [("x", 2, None), ("y", None, "three")]
+    assert made.tables.verify(NAME).differences == ()
+    made.put_values(1, [value(2, "four")], key=b"z", epoch=1)
+    made.tables.run(NAME)
+    assert made.select(rows) == [("x", 1, None), ("z", None, "four")]
+    assert made.tables.verify(NAME).differences == ()
+
+
+def test_an_election_that_no_run_has_followed_is_noted(made: Latest) -> None:
+    """No row of the partition is compared, and `verify` names that."""
+    made.put_changes([("x", 1), ("y", 2)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.put_changes([("z", 3)], start=1, epoch=1)
+    found = made.tables.verify(NAME)
+    assert found.differences == ()
+    assert any("no row was compared" in note for note in found.notes)

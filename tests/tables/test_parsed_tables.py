@@ -331,6 +331,29 @@ def test_a_drop_removes_both_tables(made: Made) -> None:
     made.check(p0=40)
 
 
+def test_a_drop_that_is_killed_between_its_two_tables_is_repeated(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table exists until all else is removed."""
+    made.put(0, 40)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
+    drop, count = kind.drop, iter(range(2))
+
+    def killed(*arguments: Any, **named: Any) -> Any:
+        if next(count):
+            raise Killed
+        return drop(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "drop", killed)
+        with pytest.raises(Killed):
+            made.tables.drop(NAME, purge=True)
+    made.tables.drop(NAME, purge=True)
+    assert made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.check(p0=40)
+
+
 def json_of(*values: Any) -> list[bytes | None]:
     """Return values in JSON."""
     return [json.dumps(value).encode() for value in values]

@@ -150,3 +150,16 @@ def test_records_that_are_refused_still_stay_with_held_files(tmp_path: Path) -> 
     made.tables.show_held(NAME)
     assert places(made, "_quarantine") == expected({1}, (20, 0))
     assert made.tables.verify(NAME).differences == ()
+
+
+def test_a_parser_with_other_columns_is_no_mended_one(made: Made) -> None:
+    """Files of before would lack them."""
+    made.more["parser"] = {
+        "type": "json",
+        "columns": {"id": "long", "at": {"type": "timestamp", "unit": "ms"}, "new": "long"},
+    }
+    with pytest.raises(OperatorError, match=r"other columns|its columns new differ"):
+        made.tables.replay(NAME)
+    made.more["parser"] = MENDED
+    made.tables.replay(NAME)
+    check(made)

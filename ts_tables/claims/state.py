@@ -18,7 +18,7 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
 A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
 `columns` are those that the parser found in values or in schemas: name, member and kind. `schemas` names those that
 values are read with, the newest first, and `key_schema` that of the keys: a run that continues another one opens the
-same. `generation` is its number; without it, it is 1. `replays`
+same. `base` has names and types of a parser's other columns. `generation` is its number; without it, it is 1. `replays`
 counts the replays of refused records.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
@@ -178,6 +178,7 @@ class TableState:
         columns: that the parser found, of the table and, as a plan of it, of that of its refused records.
         schemas: names of the schemas that values are read with, as a parser has them.
         key_schema: name of the schema of keys; None if they have none.
+        base: names and types of the parser's columns that are not in `columns`.
         generation: its number, as the file of tables has it.
         marked: the end of the hours or days that all partitions have passed; None without.
         announced: the end of those that were announced.
@@ -192,6 +193,7 @@ class TableState:
     columns: tuple[FoundColumn, ...] = ()
     schemas: tuple[str, ...] = ()
     key_schema: str | None = None
+    base: tuple[tuple[str, str], ...] = ()
     generation: int = 1
     marked: int | None = None
     announced: int | None = None
@@ -290,6 +292,8 @@ class TableState:
             found["schemas"] = [*self.schemas]
         if self.key_schema is not None:
             found["key_schema"] = self.key_schema
+        if self.base:
+            found["base"] = [list(column) for column in self.base]
         if self.generation != 1:
             found["generation"] = self.generation
         if self.marked is not None:
@@ -328,13 +332,23 @@ def decode_state(data: bytes, what: str) -> TableState:
         columns = tuple(_column(each) for each in rows(fields.get("columns", [])))
         schemas = tuple(text(each) for each in rows(fields.get("schemas", [])))
         key_schema = None if fields.get("key_schema") is None else text(fields["key_schema"])
-        cluster = text(fields["cluster"])
         replays = whole_number(fields.get("replays", 0))
-        committed = isolation == "read_committed"
+        base = tuple(_pair(each) for each in rows(fields.get("base", [])))
         generation = whole_number(fields.get("generation", 1), 1, MAX_INT32)
         announced, marked = (optional_number(each) for each in rows(fields.get("marked", [None, None])))
         return TableState(
-            cluster, committed, topics, parser, columns, schemas, key_schema, generation, marked, announced, replays
+            cluster=text(fields["cluster"]),
+            read_committed=isolation == "read_committed",
+            topics=topics,
+            parser=parser,
+            columns=columns,
+            schemas=schemas,
+            key_schema=key_schema,
+            base=base,
+            generation=generation,
+            marked=marked,
+            announced=announced,
+            replays=replays,
         )
 
 
@@ -388,6 +402,11 @@ def _column(fields: Any) -> FoundColumn:
     name, member, kind = (text(each, _LONGEST) for each in rows(fields))
     column_type(kind)
     return FoundColumn(name, member, kind)
+
+
+def _pair(fields: Any) -> tuple[str, str]:
+    name, kind = (text(each, _LONGEST) for each in rows(fields))
+    return name, kind
 
 
 def _partition(fields: Any) -> PartitionState:

@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from ts_common.errors import AccessDenied, OperatorError, StoreUnavailable, TieredStorageError
+from ts_tables.targets import TableMissing
 
 _DENIED = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError, PermissionError)
 _LONGEST = 1000
@@ -52,7 +53,7 @@ def calling(label: str) -> Iterator[None]:
     except _DENIED as error:
         raise AccessDenied(f"{label}: {_text(error)}") from error
     except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise OperatorError(f"{label} does not exist in the catalog; `tsctl tables create` makes it") from error
+        raise TableMissing(f"{label} does not exist in the catalog; `tsctl tables create` makes it") from error
     except (NotInstalledError, ModuleNotFoundError, ArgumentError, NoSuchPropertyException) as error:
         raise OperatorError(f"{label}: {_text(error)}") from error
     except JSONDecodeError as error:  # a web page of a load balancer

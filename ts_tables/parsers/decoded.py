@@ -2,9 +2,11 @@
 
 The columns of a table only grow. A field that a later schema adds is a further column. A field whose type changes has
 a column of its own, `<name>_<type>`. A field that a later schema removes keeps its column: the values are decoded with
-the last schema that has it too. What that schema refuses, or has no value for, is NULL in these columns.
+the last schema that has it too. What that schema refuses, or has no value for, is NULL in these columns. A value that
+only a former schema accepts, as after a change of a type, is a row with the columns of that one.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -47,7 +49,7 @@ class DecodedParser(Parser):
     """Parses values with codecs. A record without a value is a row of nulls.
 
     Args:
-        readings: the newest first; it decides which records are refused. Others are for columns that it lacks.
+        readings: the newest first. Others are for columns that it lacks, and for values that it refuses.
         found: the columns.
 
     Raises:
@@ -58,14 +60,20 @@ class DecodedParser(Parser):
     def __init__(self, readings: Sequence[Reading], found: Sequence[FoundColumn]) -> None:
         self._found = tuple(found)
         fields = [reading.fields for reading in readings]
-        self._sources: list[tuple[int, int]] = []  # of each column: the codec, and its field there
+        # Of each column: the codecs that have it, the newest first, each with the place of its field there.
+        sources: list[list[tuple[int, int]]] = []
         for column in found:
-            of = next((at for at, each in enumerate(fields) if each.get(column.member) == column.kind), None)
-            if of is None:
+            some = [
+                (of, [*each].index(column.member))
+                for of, each in enumerate(fields)
+                if each.get(column.member) == column.kind
+            ]
+            if not some:
                 raise CorruptData(f"no schema has column {column.name} of type {column.kind}")
-            self._sources.append((of, [*fields[of]].index(column.member)))
-        used = {0, *(of for of, _ in self._sources)}
+            sources.append(some)
+        used = {0, *(some[0][0] for some in sources)}
         self._readings = {at: reading for at, reading in enumerate(readings) if at in used}
+        self._sources = [[each for each in some if each[0] in used] for some in sources]
 
     @staticmethod
     def lacks(readings: Sequence[Reading], found: Sequence[FoundColumn]) -> bool:
@@ -105,17 +113,26 @@ class DecodedParser(Parser):
     def parse(self, records: pa.RecordBatch) -> Parsed:
         """Return the rows of a batch; raise as `Codec.decode`."""
         values, columns = records["value"], self.columns
-        decoded, refused = {}, {}
+        decoded: dict[int, list[pa.Array]] = {}
+        accepted: dict[int, pa.Array] = {}
+        reasons: pa.Array | None = None
         for at, reading in self._readings.items():
             found = reading.codec.decode(values, records["headers"] if reading.codec.uses_headers else None)
             decoded[at] = found.column.flatten() if pa.types.is_struct(found.column.type) else [found.column]
-            if at == 0:
-                rows = pc.indices_nonzero(found.refused.is_valid()).to_pylist()
-                refused = {row: found.refused[row].as_py() for row in rows}
+            accepted[at] = found.refused.is_null()
+            reasons = found.refused if reasons is None else reasons
+        assert reasons is not None  # noqa: S101  (of the newest)
+        is_refused = pc.invert(functools.reduce(pc.or_, accepted.values()))
+        refused = {row: reasons[row].as_py() for row in pc.indices_nonzero(is_refused).to_pylist()}
+        is_whole = all(pc.all(each).as_py() for each in accepted.values())
         arrays = []
-        for (of, field), kind in zip(self._sources, columns.types, strict=True):
+        for sources, kind in zip(self._sources, columns.types, strict=True):
+            of, field = sources[0]
             column = fitted(decoded[of][field], kind)
-            arrays.append(column if of == 0 else Converted(column.array))
+            array, wrong = column.array, column.reasons if of == 0 else {}
+            for other, place in () if is_whole else sources[1:]:
+                array = pc.if_else(accepted[of], array, fitted(decoded[other][place], kind).array)
+            arrays.append(Converted(array, wrong))
         return parsed_of(columns, arrays, np.arange(len(values)), refused, columns.names)
 
 

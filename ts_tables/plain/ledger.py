@@ -24,7 +24,7 @@ from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
 from ts_tables.plain.entries import MOST_BYTES, OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
-from ts_tables.targets import HeadMoved
+from ts_tables.targets import HeadMoved, TableMissing
 
 _CONTENTS: Final = "_ts/files.json"
 _TRIES: Final = 5
@@ -91,7 +91,7 @@ class Ledger:
         """
         found = self._found()
         if found is None or found.contents.is_dropped:
-            raise OperatorError(f"{self._store.location} has no table of this program; `tsctl tables create` makes it")
+            raise TableMissing(f"{self._store.location} has no table of this program; `tsctl tables create` makes it")
         return found
 
     def current(self, read: Read) -> Contents:

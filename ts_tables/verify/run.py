@@ -139,14 +139,18 @@ def _whole(claimed: Claimed, state: TableState) -> Claimed:
     What is below the start of the log is older than all that is compared.
     """
     skipped = dict(claimed.skipped)
+    notes = [*claimed.notes]
     for topic, incarnations in state.topics.items():
         for each in incarnations:
             for number, known in each.partitions.items():
                 key = (TopicPartition(topic, number), each.topic_id)
                 if any(start != known.start for start, _ in skipped.get(key, ())):
                     skipped[key] = ((known.start, known.end),)
+                    notes.append(
+                        f"{topic}-{number}: no row was compared, as the newest records of keys need the whole log"
+                    )
     left = [one for one in claimed.work if not _is_skipped(one, skipped)]
-    return Claimed(tuple(left), skipped, claimed.notes)
+    return Claimed(tuple(left), skipped, tuple(notes))
 
 
 def _is_skipped(work: Work, skipped: Skipped) -> bool:

@@ -11,6 +11,7 @@ from tests.tables.made_tables import MadeTable
 from ts_common.errors import AccessDenied, CorruptData, OperatorError, StoreUnavailable
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.errors import calling
+from ts_tables.targets import TableMissing
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_a_wrong_property_is_the_operators_mistake(tmp_path: Path, properties: d
     ("error", "kind"),
     [
         (ForbiddenError("no"), AccessDenied),
-        (NoSuchTableError("n.t"), OperatorError),
+        (NoSuchTableError("n.t"), TableMissing),
         (ModuleNotFoundError("no module boto3"), OperatorError),
         (JSONDecodeError("Expecting value", "<html>", 0), StoreUnavailable),
         (ConnectionError("reset"), StoreUnavailable),

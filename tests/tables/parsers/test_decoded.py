@@ -62,7 +62,7 @@ def made_codec(directory: Path, *fields: Mapping[str, object]) -> Codec:
 
 
 def test_columns_of_former_schemas_stay(tmp_path: Path) -> None:
-    """A new field is a further column, and one of another type too; only the newest schema refuses."""
+    """A new field is a further column, and one of another type too; all schemas refuse what is refused."""
     one = {"name": "id", "type": "long"}
     first = made_codec(tmp_path, one, {"name": "note", "type": ["null", "string"], "default": None})
     second = made_codec(tmp_path, one, {"name": "note", "type": ["null", "long"], "default": None})
@@ -75,8 +75,12 @@ def test_columns_of_former_schemas_stay(tmp_path: Path) -> None:
     ]
     assert len(parser.readings) == 3
     assert len(made_parser(first, third, second, first).readings) == 2  # the third has no column of its own
-    rows, refused = parsed(parser, [b"\2", b""])
-    assert rows == [(0, {"id": 1, "note": None, "note_long": None})]
+    rows, refused = parsed(parser, [b"\2", b"", encoded(id=2, note="x"), encoded(id=3, note=None)])
+    assert rows == [
+        (0, {"id": 1, "note": None, "note_long": None}),
+        (2, {"id": 2, "note": "x", "note_long": None}),
+        (3, {"id": 3, "note": None, "note_long": None}),
+    ]
     assert list(refused) == [1]
 
 
