@@ -22,7 +22,11 @@ LOADS_CLASSES = {"ts_common/config/plugins.py"}
 # The module of the command that runs, by a table of its own.
 LOADS_COMMANDS = {"tsctl/cli.py"}
 # protoc in a process of its own, without a shell; no text of a schema is an argument. And Python itself, as a worker.
-RUNS_PROGRAMS = {"ts_common/schemas/protobuf/compiler.py", "ts_common/execution/process_pool.py"}
+RUNS_PROGRAMS = {
+    "ts_common/schemas/protobuf/compiler.py",
+    "ts_common/execution/process_pool.py",
+    "ts_tables/marks.py",  # the command of the operator, without a shell
+}
 # Between a process and the workers that it started, on a socket pair without a name; and a Spark driver and executors.
 PICKLES = {"ts_common/execution/messages.py", "ts_tables/engines/spark/engine.py"}
 # The function around a kernel, from numbers and the types of its annotations.

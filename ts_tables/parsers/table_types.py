@@ -15,11 +15,11 @@ durations                                                  `int64`, microseconds
 =========================================================  ===========================================================
 """
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from ts_common.errors import OperatorError
@@ -155,7 +155,7 @@ def type_text(kind: pa.DataType) -> str:
         kind: as `table_type` returns it.
     """
     found = _fields(kind)
-    return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
+    return found if isinstance(found, str) else orjson.dumps(found).decode()
 
 
 def text_type(text: str) -> pa.DataType:
@@ -168,7 +168,7 @@ def text_type(text: str) -> pa.DataType:
         ValueError: it is no such text.
     """
     try:
-        return _type(json.loads(text) if text.startswith("[") else text)
+        return _type(orjson.loads(text) if text.startswith("[") else text)
     except (KeyError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise ValueError(f"{shown(text)} is no type of a column") from error
 
@@ -191,7 +191,7 @@ def label_of(text: str) -> str:
     Args:
         text: of the type.
     """
-    return str(json.loads(text)[0]) if text.startswith("[") else text
+    return str(orjson.loads(text)[0]) if text.startswith("[") else text
 
 
 def _fields(kind: pa.DataType) -> Any:

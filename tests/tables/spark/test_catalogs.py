@@ -97,7 +97,7 @@ def test_the_jars_are_those_of_the_catalog_and_the_store() -> None:
 def test_the_page_names_the_jars_of_its_own_catalog(tmp_path: Path) -> None:
     """For the version of Spark that is tested."""
     path = tmp_path / "tables.yaml"
-    file, spark, _ = blocks(CHECKOUT / "docs/tables.md", language="yaml")
+    file, spark, *_ = blocks(CHECKOUT / "docs/tables.md", language="yaml")
     path.write_text(file.text + spark.text)
     parsed = parse_tables(read_content(path), "the page")
     assert parsed.spark["spark.jars.packages"].split(",") == artifacts(parsed.catalog, pyspark.__version__)
