@@ -286,8 +286,20 @@ def _in_files(
 def _in_archive(
     state: TableState, plans: Plans, wanted: Wanted, parser: ChangesParser | None, engine: Engine
 ) -> list[Record]:
+    """Return the records of the archive whose keys are deleted.
+
+    Args:
+        state: of the table.
+        plans: returns what it claims.
+        wanted: what is deleted.
+        parser: of a table of newest records; None of a table without a column of keys.
+        engine: runs tasks.
+
+    Raises:
+        OperatorError: the table has no column of keys, and the archive lacks records.
+    """
     claimed = plans.claimed(state)
-    if claimed.notes:
+    if parser is None and claimed.notes:
         raise OperatorError(
             f"the table has no column of keys, and the archive lacks records: {'; '.join(claimed.notes)}; find the "
             "offsets of the rows, and delete those by --offsets"

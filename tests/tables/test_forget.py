@@ -127,6 +127,21 @@ def test_no_record_of_a_key_returns_to_the_newest_ones(tmp_path: Path) -> None:
     assert made.tables.verify(NAME).differences == ()
 
 
+def test_newest_records_are_deleted_after_retention_too(tmp_path: Path) -> None:
+    """Records below the start of the log are never read again."""
+    made = Latest(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg")
+    made.logs, made.epochs = {}, {}
+    made.more = {"parser": NEWEST, "mode": "latest", "key": "utf8"}
+    made.put_changes([("x", 1), ("y", 2)])
+    made.put_changes([("z", 3)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.archive.store.put(made.archive.partition("t").log_start, encode_log_start(2))
+    assert made.tables.forget(NAME, keys=["x"]) == 1
+    assert made.select("select _key from {} order by 1") == [("y",), ("z",)]
+    assert made.tables.verify(NAME).differences == ()
+
+
 def test_records_of_two_leaders_are_not_deleted(tmp_path: Path) -> None:
     """With `on_taken_back: keep` two rows of one offset cannot be deleted apart."""
     made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "iceberg", {"on_taken_back": "keep"})
