@@ -163,7 +163,7 @@ def changes_of(
         if parsing is not None and parsing.newest_only and not is_refused:
             added, state, rewritten = _newest(side, files, plan, identity, numbers, engine, parsing)
         else:
-            added, state, rewritten = *appended(side, files, plan, identity, numbers, engine), 0
+            added, state, rewritten = *_appended(side, files, plan, identity, numbers, engine), 0
         own = read[: len(plan.work)]
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
         before = side.opened.state
@@ -193,7 +193,7 @@ def with_columns(state: TableState, parser: Parser) -> TableState:
     return replace(state, columns=columns, schemas=schemas, key_schema=parser.key_schema)
 
 
-def appended(
+def _appended(
     side: Side,
     files: Sequence[Mapping[str, Any]],
     plan: TablePlan,

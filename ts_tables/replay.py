@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_tables.changes import Parsing, Side, appended, arranged, base_of, check_found, results_of, with_columns
+from ts_tables.changes import Parsing, Side, arranged, base_of, check_found, results_of, with_columns
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
@@ -29,7 +29,7 @@ from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARSER, PARTITION, RAW_
 from ts_tables.files.reading import TableFile
 from ts_tables.parsers.contract import Parsed, Parser, check
 from ts_tables.parsers.inference import Member
-from ts_tables.planning.plan import TablePlan, TakenBack
+from ts_tables.planning.plan import TakenBack
 from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import Engine, Output, TaskResult, is_of, written_again
 
@@ -245,10 +245,8 @@ def _commit_rows(target: Target, opened: OpenedTable, refused: OpenedTable, engi
         current = parsing.at(opened.state, newest=True)
         side = Side(target, opened)
         described, side, current = _accepted(side, refused, identity, engine, current)
-        numbers = count(len(refused.all_files()))
-        nothing = TablePlan(opened.state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
-        added, state = appended(side, described, nothing, identity, numbers, engine)
-        state = with_columns(state, current.parser)
+        added = arranged(side.opened, described, (), identity, count(len(refused.all_files())), engine)
+        state = with_columns(opened.state, current.parser)
         state = replace(state, parser=parsing.name, replays=opened.state.replays + 1)
     except BaseException:
         target.clean(unsent=identity)

@@ -138,7 +138,6 @@ def test_records_that_are_refused_still_stay_with_held_files(tmp_path: Path) -> 
     """Files that are due by now are merged, and shown."""
     more = {"parser": BROKEN, "max_age": "1h"}
     made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", more)
-    made.tables  # noqa: B018  (makes the directory)
     for start in (0, 10):
         made.put_values(start, [value_of(offset) for offset in range(start, start + 10)])
         if not start:
