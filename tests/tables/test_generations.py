@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.made_archive import MadeArchive
-from tests.tables.test_parsed_tables import NAME, Killed, Made
+from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_call
 from ts_common.archive.commit import encode_log_start
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import ConfigurationError, OperatorError
@@ -86,21 +86,8 @@ def test_a_switch_that_is_killed_at_a_rename_is_completed(
     """By the same command; a run or a creation in between changes nothing."""
     made.tables.create(f"{NAME}@2")
     made.tables.run(f"{NAME}@2")
-    rename, count = SqlCatalog.rename_table, iter(range(10))
-
-    def killed(*arguments: Any) -> Any:
-        is_last = next(count) == at
-        if is_last and not is_late:
-            raise Killed
-        found = rename(*arguments)
-        if is_last:
-            raise Killed
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SqlCatalog, "rename_table", killed)
-        with pytest.raises(Killed):
-            made.tables.switch(NAME, 2)
+    with kill_call(monkeypatch, SqlCatalog, "rename_table", at, is_late=is_late), pytest.raises(Killed):
+        made.tables.switch(NAME, 2)
     put(made, 20, 30)
     actions: list[Callable[[str], Any]] = [made.tables.run, made.tables.create]
     for action, name in product(actions, (NAME, f"{NAME}@2")):
@@ -219,17 +206,8 @@ def test_no_table_is_dropped_amid_a_switch(made: Made, monkeypatch: pytest.Monke
     """It would be one of the wrong generation."""
     made.tables.create(f"{NAME}@2")
     made.tables.run(f"{NAME}@2")
-    rename, count = SqlCatalog.rename_table, iter(range(10))
-
-    def killed(*arguments: Any) -> Any:
-        if next(count) == at:
-            raise Killed
-        return rename(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SqlCatalog, "rename_table", killed)
-        with pytest.raises(Killed):
-            made.tables.switch(NAME, 2)
+    with kill_call(monkeypatch, SqlCatalog, "rename_table", at), pytest.raises(Killed):
+        made.tables.switch(NAME, 2)
     actions: list[Callable[[str], Any]] = [made.tables.drop, made.tables.verify, made.tables.status]
     for action, name in product(actions, (NAME, f"{NAME}@1", f"{NAME}@2")):
         with pytest.raises(OperatorError, match="tsctl tables switch"):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -201,23 +201,32 @@ class Killed(BaseException):
 
 
 @contextmanager
-def kill_commit(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False) -> Iterator[None]:
-    """Raise `Killed` before the commit of this number, or after it."""
-    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
-    commit, count = kind.commit, iter(range(10))
+def kill_call(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, at: int, *, is_late: bool = False
+) -> Iterator[None]:
+    """Raise `Killed` before the call of this number of a method, or after it."""
+    method, count = getattr(owner, name), iter(range(10))
 
-    def killed(*arguments: Any) -> Any:
+    def killed(*arguments: Any, **named: Any) -> Any:
         is_last = next(count) == at
         if is_last and not is_late:
             raise Killed
-        found = commit(*arguments)
+        found = method(*arguments, **named)
         if is_last:
             raise Killed
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(kind, "commit", killed)
+        patched.setattr(owner, name, killed)
         yield
+
+
+def kill_commit(
+    made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False
+) -> AbstractContextManager[None]:
+    """Raise `Killed` before the commit of this number, or after it."""
+    kind = IcebergTarget if made.format == "iceberg" else PlainTarget
+    return kill_call(monkeypatch, kind, "commit", at, is_late=is_late)
 
 
 def kill_run(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: bool = False) -> None:
@@ -337,17 +346,8 @@ def test_a_drop_that_is_killed_between_its_two_tables_is_repeated(made: Made, mo
     made.tables.create(NAME)
     made.tables.run(NAME)
     kind = IcebergTarget if made.format == "iceberg" else PlainTarget
-    drop, count = kind.drop, iter(range(2))
-
-    def killed(*arguments: Any, **named: Any) -> Any:
-        if next(count):
-            raise Killed
-        return drop(*arguments, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(kind, "drop", killed)
-        with pytest.raises(Killed):
-            made.tables.drop(NAME, purge=True)
+    with kill_call(monkeypatch, kind, "drop", 1), pytest.raises(Killed):
+        made.tables.drop(NAME, purge=True)
     made.tables.drop(NAME, purge=True)
     assert made.tables.create(NAME)
     made.tables.run(NAME)
