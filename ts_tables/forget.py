@@ -21,10 +21,11 @@ from ts_common.schemas.contract import Codec
 from ts_tables.changes import Parsing, Plans, arranged, results_of
 from ts_tables.claims.state import Forgotten, TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
-from ts_tables.files.layout import Layout
+from ts_tables.files.layout import KEYLESS_FORMATS, FileFormat, Layout
 from ts_tables.files.parsed_columns import parsed_rows, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.reading import TableFile
+from ts_tables.files.record_files import reduced
 from ts_tables.parsers.changes import KEY, ChangesParser
 from ts_tables.parsers.table_types import fitted, table_type
 from ts_tables.planning.plan import TakenBack, left_of
@@ -155,11 +156,13 @@ class InArchive:
         work: what to read.
         wanted: what is deleted.
         parser: decodes the keys, of a table of newest records; None to compare bytes.
+        form: of the table's files: digests are of what they have of a record.
     """
 
     work: Work
     wanted: Wanted
     parser: ChangesParser | None
+    form: FileFormat
 
     def __call__(self) -> list[Record]:
         """Read the records; raise as `ts_tables.planning.work.Work.rows`, and the parser."""
@@ -168,7 +171,7 @@ class InArchive:
         for records in raw_records(self.work):
             if self.parser is None:
                 some = records.filter(self.wanted.of(records, records["key"], raw))
-                found += _records(some, raw_digests(some))
+                found += _records(some, raw_digests(reduced(some, self.form)))
                 continue
             parsed = self.parser.parse(records)
             rows = parsed_rows(records, parsed)
@@ -195,7 +198,11 @@ def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing
     """
     opened: OpenedTable = target.open()
     if parsing is None:
-        return _forget(target, opened, _in_files(opened, "key", wanted, engine, None), engine)
+        has_keys = opened.layout.format not in KEYLESS_FORMATS
+        found = _in_files(opened, "key" if has_keys else None, wanted, engine, None)
+        if wanted.has_keys and not has_keys:
+            found += _in_archive(opened, plans, wanted, None, engine)
+        return _forget(target, opened, found, engine)
     refused: OpenedTable = parsing.refused.open()
     if refused.state.claims != opened.state.claims or refused.state.replays != opened.state.replays:
         raise OperatorError("the last run of the table did not end: run it, and repeat the command")
@@ -209,11 +216,11 @@ def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing
     if isinstance(parser, ChangesParser):
         found = _in_files(opened, KEY, wanted, engine, codec)
         if parsing.newest_only and wanted.has_keys:  # former records of a key must not be read again after an election
-            found += _in_archive(opened.state, plans, wanted, parser, engine)
+            found += _in_archive(opened, plans, wanted, parser, engine)
     else:
         found = _in_files(opened, None, wanted, engine, None)
         if wanted.has_keys:
-            found += _in_archive(opened.state, plans, wanted, None, engine)
+            found += _in_archive(opened, plans, wanted, None, engine)
     in_refused = _in_files(refused, "key", wanted, engine, codec)
     noted = refused.state.forgotten_with(None)
     others = {*in_refused}
@@ -284,12 +291,12 @@ def _in_files(
 
 
 def _in_archive(
-    state: TableState, plans: Plans, wanted: Wanted, parser: ChangesParser | None, engine: Engine
+    opened: OpenedTable, plans: Plans, wanted: Wanted, parser: ChangesParser | None, engine: Engine
 ) -> list[Record]:
     """Return the records of the archive whose keys are deleted.
 
     Args:
-        state: of the table.
+        opened: the table.
         plans: returns what it claims.
         wanted: what is deleted.
         parser: of a table of newest records; None of a table without a column of keys.
@@ -298,17 +305,15 @@ def _in_archive(
     Raises:
         OperatorError: the table has no column of keys, and the archive lacks records.
     """
-    claimed = plans.claimed(state)
+    claimed = plans.claimed(opened.state)
     if parser is None and claimed.notes:
         raise OperatorError(
             f"the table has no column of keys, and the archive lacks records: {'; '.join(claimed.notes)}; find the "
             "offsets of the rows, and delete those by --offsets"
         )
-    work = claimed.work
-    only_keys = replace(wanted, ranges=())
-    return [
-        record for some in results_of(engine, [InArchive(each, only_keys, parser) for each in work]) for record in some
-    ]
+    only_keys, form = replace(wanted, ranges=()), opened.layout.format
+    tasks = [InArchive(each, only_keys, parser, form) for each in claimed.work]
+    return [record for some in results_of(engine, tasks) for record in some]
 
 
 def _forget(target: Target, opened: OpenedTable, records: Iterable[Record], engine: Engine) -> int:

@@ -21,6 +21,8 @@ from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.opened_parser import ParserOpener
 from ts_tables.definition.table_definitions import Mode, TableDefinition, TablesFile
+from ts_tables.files.file_names import FileNames
+from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
@@ -323,19 +325,30 @@ class Opening:
             known: all its columns.
             required: columns that are never NULL.
             max_age: seconds that rows of plain files wait.
+
+        Raises:
+            ConfigurationError: the format lacks a type of the columns, or a location is wrong.
         """
+        form = FileFormat.PARQUET if definition.format == "iceberg" else FileFormat(definition.format)
+        try:
+            FORMATS[form].check(known)
+        except ValueError as error:
+            raise ConfigurationError(self._source, [f"tables.{name}: {error}; choose another format"]) from error
         layout = Layout(
             schema,
             tuple(parse_term(text, known) for text in definition.terms),
             definition.sort_by,
             definition.target_size,
             definition.codec,
-            FileFormat.JSON_LINES if definition.format == "json" else FileFormat.PARQUET,
+            form,
+            delimiter=definition.delimiter.encode(),
         )
         if definition.format == "iceberg":
             place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
             return IcebergTarget(place, layout, required, OnForeign(definition.foreign))
-        return PlainTarget(name, self._place(name, definition), layout, max_age)
+        suffix = FORMATS[layout.format].suffix_of(layout.compression)
+        names = FileNames(layout.terms, suffix, definition.file_names, definition.generation)
+        return PlainTarget(name, self._place(name, definition), layout, max_age, names)
 
     def _place(self, name: str, definition: TableDefinition) -> Place:
         """Return where the plain files of a table are.

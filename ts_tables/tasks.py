@@ -14,11 +14,12 @@ from ts_common.errors import OperatorError, StoreUnavailable
 from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_tables.files.file_writer import FileWriter
-from ts_tables.files.layout import Layout, WrittenFile
+from ts_tables.files.layout import FileFormat, Layout, WrittenFile
 from ts_tables.files.parsed_columns import parsed_rows, refused_rows, topic_column
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
+from ts_tables.files.record_files import reduced
 from ts_tables.parsers.contract import Parsed, Parser, check, without_records
 from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TakenBack
@@ -274,7 +275,7 @@ class TakenBackTask:
                 if not self.keeps:
                     yield batch.filter(pc.invert(is_taken))
 
-        rows, written = written_again(self.layout, self.files, staying())
+        rows, written = written_again(self.layout, self.files, staying(), self.file.key)
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None, tuple(found))
 
 
@@ -297,7 +298,7 @@ class MergeTask:
         all_rows = (
             batch for each in self.sources for batch in each.rows(self.layout.schema, optional=self.layout.optional)
         )
-        rows, written = written_again(self.layout, self.files, all_rows)
+        rows, written = written_again(self.layout, self.files, all_rows, self.sources[0].key)
         return TaskResult("", tuple(self.files.describe(each) for each in written), rows, None)
 
 
@@ -314,17 +315,20 @@ def known_of(records: pa.RecordBatch, known: Digests) -> list[int]:
     return [at for at, digest in zip(at_them, digests, strict=True) if digest in known[offsets[at]]]
 
 
-def raw_records(work: Work, forgotten: Digests | None = None) -> Iterator[pa.RecordBatch]:
+def raw_records(
+    work: Work, forgotten: Digests | None = None, form: FileFormat = FileFormat.PARQUET
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of a part of a plan with the columns of a raw table; raise as `Work.rows`.
 
     Args:
         work: what to read.
-        forgotten: records that are left out.
+        forgotten: records that are left out, by what files of the format have of them.
+        form: the records are as files of this format have them.
     """
     columns = RawColumns(work.partition, work.topic_id)
     store = shared_store(work.split.location, work.split.connection)
     for rows in work.rows(store, READ, RecycledMemory()):
-        records = columns.complete(rows)
+        records = reduced(columns.complete(rows), form)
         if forgotten and (some := known_of(records, forgotten)):
             stays = np.ones(records.num_rows, bool)
             stays[some] = False
@@ -352,9 +356,15 @@ class _Writing:
 
 
 def written_again(
-    layout: Layout, files: NewFiles, batches: Iterable[pa.RecordBatch]
+    layout: Layout, files: NewFiles, batches: Iterable[pa.RecordBatch], key: Key | None = None
 ) -> tuple[int, Sequence[WrittenFile]]:
     """Write rows of files to new ones; return their number and the files.
+
+    Args:
+        layout: of the new files.
+        files: opens and describes them.
+        batches: the rows.
+        key: their partition key; None to compute it.
 
     Raises:
         CorruptData, StoreUnavailable: as the rows raise them, or a file cannot be written.
@@ -365,7 +375,7 @@ def written_again(
         for batch in batches:
             rows += batch.num_rows
             if batch.num_rows:
-                writer.add(batch)
+                writer.add(batch, key)
         return rows, writer.close()
     except OSError as error:
         writer.abort()

@@ -19,6 +19,8 @@ from ts_tables.changes import Parsing
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.engines.processes import run_in_processes
+from ts_tables.files.file_names import FileNames
+from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import TARGET_BYTES, FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema, topic_column
 from ts_tables.files.partitioning import Term, parse_term
@@ -69,6 +71,9 @@ class MadeTable:
         warehouse: of the catalog; None for a directory.
         further: properties of the catalog.
         format: of plain files; None for an Iceberg table.
+        compression: of plain files; None for the default of the format.
+        delimiter: of text.
+        file_names: template of the names of plain files.
         location: of plain files; empty for a directory.
         connection: to their store.
         max_age: seconds that they are held.
@@ -91,6 +96,9 @@ class MadeTable:
     warehouse: str | None = None
     further: Mapping[str, str] = field(default_factory=dict)
     format: FileFormat | None = None
+    compression: str | None = None
+    delimiter: bytes = b"\n"
+    file_names: str | None = None
     location: str = ""
     connection: Connection = BY_ENVIRONMENT
     max_age: int = 0
@@ -139,9 +147,13 @@ class MadeTable:
 
     def plain(self) -> PlainTarget:
         assert self.format is not None
-        codec = "gzip" if self.format is FileFormat.JSON_LINES else "zstd"
-        layout = Layout(self.schema, self._terms, self.sort_by, self.target_bytes, codec, self.format)
-        return PlainTarget("backup.t", self.place, layout, self.max_age)
+        form = FORMATS[self.format]
+        codec = self.compression or form.codecs[0]
+        layout = Layout(
+            self.schema, self._terms, self.sort_by, self.target_bytes, codec, self.format, delimiter=self.delimiter
+        )
+        names = FileNames(layout.terms, form.suffix_of(codec), self.file_names)
+        return PlainTarget("backup.t", self.place, layout, self.max_age, names)
 
     @property
     def schema(self) -> pa.Schema:

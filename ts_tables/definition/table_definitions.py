@@ -28,7 +28,9 @@ from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
 from ts_tables.definition.parser_definition import ParserDefinition, has_schema
 from ts_tables.definition.places import check_absolute, check_catalog, check_store, is_within, overlaps
 from ts_tables.definition.sizes import Seconds, Size
-from ts_tables.files.json_lines import CODECS
+from ts_tables.files.file_names import check_template
+from ts_tables.files.formats import FORMATS
+from ts_tables.files.layout import RECORD_FORMATS, FileFormat
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.partitioning import MOST_BUCKETS, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
@@ -191,8 +193,10 @@ class TableDefinition(BaseModel):
 
     model_config = _STRICT
 
-    format: Literal["iceberg", "parquet", "json"] = Field(
-        "iceberg", description="An Iceberg table, or plain files: Parquet, or JSON lines."
+    format: Literal["iceberg", "parquet", "json", "orc", "text", "sequence", "sequence-messagepack"] = Field(
+        "iceberg",
+        description="An Iceberg table, or plain files: Parquet, JSON lines, ORC, text with the values, SequenceFile "
+        "with the offsets and values, or with the keys too.",
     )
     topics: Names = Field((), description="Names of topics; one of topics and pattern is given.")
     pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
@@ -261,6 +265,14 @@ class TableDefinition(BaseModel):
     )
     location: str | None = Field(
         None, description="Location of a new table. An Iceberg table has the catalog's choice by default."
+    )
+    file_names: str | None = Field(
+        None,
+        description="Names of plain files, as in {topic}/{partition}/{generation}_{kafka_partition}_{first_offset}; "
+        "{partition} is the partition key. Default: the partition key, and a name from the commit.",
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=16)] = Field(
+        "\n", description="After each value, of text."
     )
     max_age: Seconds = Field(
         "0s",
@@ -422,8 +434,15 @@ class TableDefinition(BaseModel):
         Raises:
             ValueError: the table has it, and another format.
         """
-        if self.format == "json" and self.compression not in {None, *CODECS}:
-            raise ValueError(f"compression: JSON lines have {', '.join(CODECS)}, and not {self.compression}")
+        codecs = FORMATS[self._form].codecs
+        if self.compression not in {None, *codecs}:
+            raise ValueError(f"compression: {self.format} has {', '.join(codecs)}, and not {self.compression}")
+        if self.delimiter != "\n" and self.format != "text":
+            raise ValueError(f"delimiter: {self.format} has none")
+        if self._form in RECORD_FORMATS:
+            self._check_records()
+        if self.file_names is not None:
+            self._check_names(self.file_names)
         if self.format != "iceberg":
             if self.location is None:
                 raise ValueError("location: plain files need one, as in s3://lake/orders")
@@ -445,7 +464,37 @@ class TableDefinition(BaseModel):
     @property
     def codec(self) -> str:
         """The compression, or the default of the format."""
-        return self.compression or ("gzip" if self.format == "json" else "zstd")
+        return self.compression or FORMATS[self._form].codecs[0]
+
+    @property
+    def _form(self) -> FileFormat:
+        return FileFormat.PARQUET if self.format == "iceberg" else FileFormat(self.format)
+
+    def _check_records(self) -> None:
+        """Check what files of records do not have.
+
+        Raises:
+            ValueError: the table has it.
+        """
+        if self.parser is not None:
+            raise ValueError(
+                f"parser: files of {self.format} have the values as they are; parquet, json and orc have columns"
+            )
+        if self.sort_by:
+            raise ValueError(f"sort_by: records of {self.format} are in the order of their offsets")
+
+    def _check_names(self, template: str) -> None:
+        """Check the names of files.
+
+        Raises:
+            ValueError: they are wrong.
+        """
+        if self.format == "iceberg":
+            raise ValueError("file_names: an Iceberg table names its files itself")
+        try:
+            check_template(template, bool(self.partition_by))
+        except ValueError as error:
+            raise ValueError(f"file_names: {error}") from error
 
 
 class TablesFile(BaseModel):

@@ -7,15 +7,15 @@ Few files are open at once: the least recently used one is closed, and rows of i
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from ts_tables.files.json_lines import JsonLinesFile
-from ts_tables.files.layout import FileFormat, Layout, WrittenFile
-from ts_tables.files.parquet_files import ParquetFile
+from ts_tables.files.formats import FORMATS, OutputFile
+from ts_tables.files.layout import Layout, WrittenFile
 from ts_tables.files.partitioning import Key, groups
+from ts_tables.files.raw_columns import OFFSET
 
 ROW_GROUP_BYTES: Final = 64 << 20  # of Arrow memory
 WAITING_BYTES: Final = 160 << 20  # of all keys of one task
@@ -40,18 +40,24 @@ class FileWriter:
         self._bytes = 0
         self._done: list[WrittenFile] = []
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch, key: Key | None = None) -> None:
         """Add rows with the columns of the layout.
+
+        Args:
+            rows: some.
+            key: their partition key; None to compute it.
 
         Raises:
             OSError: the stream failed.
+            OperatorError: the format has no such value.
         """
         terms = self._layout.terms
-        for key, some in groups(rows, terms) if terms else [((), rows)]:
-            waiting = self._waiting.setdefault(key, _Waiting())
+        given = () if key is None else key
+        for each, some in groups(rows, terms) if terms and key is None else [(given, rows)]:
+            waiting = self._waiting.setdefault(each, _Waiting())
             self._bytes += waiting.add(some)
             if waiting.bytes >= ROW_GROUP_BYTES:
-                self._write(key)
+                self._write(each)
         while self._bytes >= WAITING_BYTES:
             self._write(max(self._waiting, key=lambda key: self._waiting[key].bytes))
 
@@ -93,9 +99,11 @@ class FileWriter:
 
     def _close(self, key: Key) -> None:
         file = self._open.pop(key)
-        size, footer = file.output.close()
+        closed = file.output.close()
         is_sorted = bool(self._layout.sort) and file.writes == 1
-        self._done.append(WrittenFile(file.path, key, size, file.rows, footer, is_sorted))
+        self._done.append(
+            WrittenFile(file.path, key, closed.size, file.rows, closed.footer, is_sorted, file.first, closed.runs)
+        )
 
 
 @dataclass(slots=True)
@@ -110,41 +118,17 @@ class _Waiting:
         return size
 
 
-class OutputFile(Protocol):
-    """A file of one format, open for writing."""
-
-    def write(self, rows: pa.Table, /) -> None:
-        """Write rows; of Parquet, one row group."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """The bytes so far."""
-        ...
-
-    def close(self) -> tuple[int, pq.FileMetaData | None]:
-        """Complete the file, close its stream, and return the size and the footer of Parquet."""
-        ...
-
-    def abort(self) -> None:
-        """Give up the file."""
-        ...
-
-
 class _OpenFile:
     def __init__(self, layout: Layout, path: str, stream: BinaryIO) -> None:
         self.path = path
         self.rows = 0
         self.writes = 0
-        self.output: OutputFile = _OUTPUTS[layout.format](layout, stream)
+        self.first = 0
+        self.output: OutputFile = FORMATS[layout.format].open(layout, stream)
 
     def write(self, table: pa.Table) -> None:
         self.output.write(table)
+        first: int = pc.min(table[OFFSET]).as_py()
+        self.first = min(first, self.first) if self.rows else first
         self.rows += table.num_rows
         self.writes += 1
-
-
-_OUTPUTS: Final[dict[FileFormat, Callable[[Layout, BinaryIO], OutputFile]]] = {
-    FileFormat.PARQUET: ParquetFile,
-    FileFormat.JSON_LINES: JsonLinesFile,
-}

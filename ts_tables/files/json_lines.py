@@ -12,24 +12,21 @@ The columns of a parser are as `ts_tables.files.json_columns` has them.
 """
 
 import base64
-import gzip
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 
 import orjson
 import pyarrow as pa
-import zstandard
 
 from ts_common.errors import CorruptData
+from ts_tables.files.compressed import CompressedStream, decompressed
 from ts_tables.files.json_columns import column_of, json_values
-from ts_tables.files.layout import Layout, discard
+from ts_tables.files.layout import Closed, Layout, discard
 from ts_tables.files.parsed_columns import PARSED_REQUIRED
 from ts_tables.files.raw_columns import REQUIRED
 
-CODECS: Final = ("gzip", "zstd", "none")
-_SUFFIXES: Final[Mapping[str, str]] = {"gzip": ".gz", "zstd": ".zst", "none": ""}
 _BASE64: Final = "_base64"
 _BYTES: Final = ("key", "value", "_key")
 _TIMES: Final = ("timestamp", "_timestamp")
@@ -38,7 +35,6 @@ _NUMBERS: Final = ("partition", "offset", "timestampType", "_partition_id", "_of
 _ROWS: Final = 4096  # converted to Python objects at once
 _BYTES_AT_ONCE: Final = 32 << 20
 _LONGEST: Final = 1 << 30  # bytes of a line; a record has at most 2 GiB, and a broker's limit is far below
-_GZIP_LEVEL: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
@@ -54,8 +50,7 @@ class JsonLinesFile:
 
     def __init__(self, layout: Layout, stream: BinaryIO) -> None:
         self._stream = stream
-        self._codec = layout.compression
-        self._compressed: Any = _compressor(layout.compression, stream)
+        self._compressed = CompressedStream(layout.compression, stream)
 
     def write(self, rows: pa.Table) -> None:
         """Write rows."""
@@ -65,25 +60,16 @@ class JsonLinesFile:
     @property
     def size(self) -> int:
         """The bytes so far, as far as they have left the compressor."""
-        return self._stream.tell()
+        return self._compressed.size
 
-    def close(self) -> tuple[int, None]:
+    def close(self) -> Closed:
         """Close the stream, and return the size; there is no footer."""
-        if self._compressed is not self._stream:
-            self._compressed.close()
-        size = self._stream.tell()
-        self._stream.close()
-        return size, None
+        return Closed(self._compressed.close())
 
     def abort(self) -> None:
         """Give up the file."""
-        self._compressed = None
+        self._compressed.abandon()
         discard(self._stream)
-
-
-def suffix_of(codec: str) -> str:
-    """Return the end of the name of a file."""
-    return f".jsonl{_SUFFIXES[codec]}"
 
 
 def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
@@ -101,7 +87,7 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
     try:
         rows: list[dict[str, Any]] = []
         size = 0
-        lines = io.BufferedReader(_decompressed(codec, stream), 1 << 20)
+        lines = io.BufferedReader(decompressed(codec, stream), 1 << 20)
         while line := lines.readline(_LONGEST):
             if len(line) == _LONGEST:
                 raise ValueError(f"it has more than {_LONGEST:,} bytes")
@@ -130,27 +116,6 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     if lacking := [name for name in required if batch[name].null_count]:
         raise ValueError(f"{', '.join(lacking)} is missing")
     return batch
-
-
-def _compressor(codec: str, stream: BinaryIO) -> Any:
-    match codec:
-        case "gzip":
-            # Without a name and a time: a file has no bytes that its rows do not determine.
-            return gzip.GzipFile("", "wb", _GZIP_LEVEL, cast("Any", stream), mtime=0)
-        case "zstd":
-            return zstandard.ZstdCompressor().stream_writer(cast("Any", stream), closefd=False)
-        case _:
-            return stream
-
-
-def _decompressed(codec: str, stream: BinaryIO) -> Any:
-    if codec == "none":
-        return stream
-    if not stream.read(1):
-        raise OSError("the compressed file is empty")
-    stream.seek(0)
-    # It finds a stream that was cut, which zstandard's reader does not.
-    return pa.CompressedInputStream(pa.PythonFile(stream, "r"), codec)
 
 
 def _lines(rows: pa.RecordBatch) -> Iterator[bytes]:

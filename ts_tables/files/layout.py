@@ -17,6 +17,17 @@ class FileFormat(StrEnum):
 
     PARQUET = "parquet"
     JSON_LINES = "json"
+    ORC = "orc"
+    TEXT = "text"
+    SEQUENCE = "sequence"
+    SEQUENCE_MESSAGEPACK = "sequence-messagepack"
+
+
+# Of these a file has records of one Kafka partition, without the columns of a table.
+RECORD_FORMATS: Final = frozenset({FileFormat.TEXT, FileFormat.SEQUENCE, FileFormat.SEQUENCE_MESSAGEPACK})
+KEYLESS_FORMATS: Final = frozenset({FileFormat.TEXT, FileFormat.SEQUENCE})
+
+Runs = tuple[tuple[int, int], ...]  # of consecutive offsets: the first one and their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +39,10 @@ class Layout:
         terms: of the partition key.
         sort: columns to sort each row group by, ascending.
         target_bytes: a file is closed at this size.
-        compression: codec of Parquet, or of a whole file of JSON lines.
+        compression: codec of Parquet, or of a whole file of lines.
         format: of the files.
         optional: names of columns that former files lack; their rows have NULL there.
+        delimiter: after each value, of text.
     """
 
     schema: pa.Schema
@@ -40,6 +52,7 @@ class Layout:
     compression: str = "zstd"
     format: FileFormat = FileFormat.PARQUET
     optional: frozenset[str] = frozenset()
+    delimiter: bytes = b"\n"
 
     def extended(self, schema: pa.Schema) -> "Layout":
         """Return the layout with further columns, which former files lack.
@@ -52,6 +65,21 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    """What describes a file that was open.
+
+    Attributes:
+        size: bytes.
+        footer: of Parquet; None of other formats.
+        runs: the offsets of its records in their order, of text, which has no offsets; else empty.
+    """
+
+    size: int
+    footer: pq.FileMetaData | None = None
+    runs: Runs = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A complete file.
 
@@ -60,8 +88,10 @@ class WrittenFile:
         key: partition key of its rows.
         size: bytes.
         rows: their number.
-        footer: of Parquet; None of other formats.
+        footer: as of `Closed`.
         is_sorted: whether all its rows are sorted, not only each row group.
+        first: the least offset of its rows.
+        runs: as of `Closed`.
     """
 
     path: str
@@ -70,6 +100,8 @@ class WrittenFile:
     rows: int
     footer: pq.FileMetaData | None
     is_sorted: bool
+    first: int = 0
+    runs: Runs = ()
 
 
 def discard(stream: BinaryIO) -> None:

@@ -6,8 +6,9 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ts_tables.files.layout import Layout, discard
+from ts_tables.files.layout import Closed, Layout, discard
 
+CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 # Numbers that rise along a log, and columns of few values; dictionaries of the others are dropped by the writer, late.
 _RISING: Final = ("offset", "_offset", "timestamp")
 _HEADER_NAMES: Final = ("headers.list.element.key",)
@@ -35,12 +36,12 @@ class ParquetFile:
         """The bytes so far."""
         return self._stream.tell()
 
-    def close(self) -> tuple[int, pq.FileMetaData]:
+    def close(self) -> Closed:
         """Write the footer, close the stream, and return the size and the footer."""
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
-        return size, self._writer.writer.metadata
+        return Closed(size, self._writer.writer.metadata)
 
     def abort(self) -> None:
         """Give up the file."""

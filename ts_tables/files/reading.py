@@ -9,7 +9,12 @@ import pyarrow as pa
 from ts_common.errors import CorruptData, StoreUnavailable
 from ts_tables.files.json_lines import json_rows
 from ts_tables.files.layout import FileFormat
+from ts_tables.files.orc_files import orc_rows
 from ts_tables.files.parquet_files import parquet_rows, parquet_schema
+from ts_tables.files.partitioning import Key
+from ts_tables.files.record_files import FileRecords
+from ts_tables.files.sequence_files import sequence_rows
+from ts_tables.files.text_files import text_rows
 
 _ID: Final = b"PARQUET:field_id"
 _ROWS: Final = 1 << 15
@@ -23,8 +28,10 @@ class TableFile:
         path: of it.
         open: opens it for reading.
         format: of it.
-        compression: its codec, of JSON lines.
+        compression: its codec, of JSON lines and text.
         is_local: whether `open` copies it to this host, so that an error of reading is not one of the store.
+        key: the partition key of its rows, which need not have the columns of it; None if they have.
+        records: what it has records of; None if its rows have that.
     """
 
     path: str
@@ -32,6 +39,8 @@ class TableFile:
     format: FileFormat = FileFormat.PARQUET
     compression: str = "none"
     is_local: bool = False
+    key: Key | None = None
+    records: FileRecords | None = None
 
     def rows(
         self, expected: pa.Schema, columns: tuple[str, ...] | None = None, optional: frozenset[str] = frozenset()
@@ -49,21 +58,35 @@ class TableFile:
         """
         try:
             with self.open() as stream:
-                if self.format is FileFormat.JSON_LINES:
-                    rows = json_rows(stream, self.compression, expected, self.path)
-                    yield from rows if columns is None else (each.select(columns) for each in rows)
-                    return
-                found = parquet_schema(stream)
-                lacking = [field for field in expected if field.name in optional and field.name not in found.names]
-                _check_columns(found, pa.schema([field for field in expected if field not in lacking]), self.path)
-                for rows in parquet_rows(stream, _ROWS, None if columns is None else list(columns)):
-                    yield _with_nulls(rows, lacking)
+                rows = self._rows(stream, expected, columns, optional)
+                yield from rows if columns is None else (each.select(columns) for each in rows)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise CorruptData(f"{self.path}: {error}") from error
         except OSError as error:
             if self.is_local:
                 raise CorruptData(f"{self.path}: {error}") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
+
+    def _rows(
+        self, stream: BinaryIO, expected: pa.Schema, columns: tuple[str, ...] | None, optional: frozenset[str]
+    ) -> Iterator[pa.RecordBatch]:
+        if self.format is FileFormat.PARQUET:
+            found = parquet_schema(stream)
+            lacking = [field for field in expected if field.name in optional and field.name not in found.names]
+            _check_columns(found, pa.schema([field for field in expected if field not in lacking]), self.path)
+            for rows in parquet_rows(stream, _ROWS, None if columns is None else list(columns)):
+                yield _with_nulls(rows, lacking)
+        elif self.format is FileFormat.JSON_LINES:
+            yield from json_rows(stream, self.compression, expected, self.path)
+        elif self.format is FileFormat.ORC:
+            yield from orc_rows(stream, self.path, expected, optional)
+        else:
+            assert self.records is not None  # noqa: S101
+            if self.format is FileFormat.TEXT:
+                found_rows = text_rows(stream, self.path, self.compression, self.records)
+            else:
+                found_rows = sequence_rows(stream, self.path, self.format, self.records)
+            yield from (each.select(expected.names) for each in found_rows)
 
 
 def _with_nulls(rows: pa.RecordBatch, lacking: Sequence[pa.Field]) -> pa.RecordBatch:

@@ -11,7 +11,9 @@
 
 An entry, `_ts/<generation>/ledger/00000008.json`, is the next commit: the plan, the state after it, the files that are
 shown (each with the path of its bytes in staging), those that are held, and the paths of files that are removed.
-`covers` has offsets that contain those of the file's rows: topic, topic id, partition, from, to.
+`covers` has offsets that contain those of the file's rows: topic, topic id, partition, from, to. `first` is the least
+of the rows, 0 by default. Of text, `runs` has all of them in their order: the first of consecutive ones, and their
+number.
 """
 
 import json
@@ -20,9 +22,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ts_common.json_objects import MAX_INT32, decoding, optional_number, pair, parse_fields, rows, text, whole_number
+from ts_common.json_objects import (
+    MAX_INT32,
+    MAX_INT64,
+    decoding,
+    optional_number,
+    pair,
+    parse_fields,
+    rows,
+    text,
+    whole_number,
+)
 from ts_common.model import TopicPartition
 from ts_tables.claims.state import TableState, decode_state
+from ts_tables.files.layout import Runs
 from ts_tables.planning.work import Covered
 
 OWN: Final = "_ts/"  # of the table's own objects; files of rows are elsewhere
@@ -47,6 +60,8 @@ class PlainFile:
         covers: offsets that contain those of the rows.
         since: when it was first held, in seconds since 1970; 0 of other files.
         staged: the path of its bytes before it is shown; empty of other files.
+        first: the least offset of its rows.
+        runs: the offsets of its records in their order, where they are not in the file; else empty.
     """
 
     path: str
@@ -57,6 +72,13 @@ class PlainFile:
     covers: tuple[Covered, ...]
     since: int = 0
     staged: str = ""
+    first: int = 0
+    runs: Runs = ()
+
+    @property
+    def source(self) -> tuple[TopicPartition, str | None]:
+        """The partition and the topic id of its first row."""
+        return self.covers[0].partition, self.covers[0].topic_id
 
     def fields(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -75,6 +97,10 @@ class PlainFile:
             found["since"] = self.since
         if self.staged:
             found["staged"] = self.staged
+        if self.first:
+            found["first"] = self.first
+        if self.runs:
+            found["runs"] = [list(each) for each in self.runs]
         return found
 
 
@@ -258,7 +284,14 @@ def _file(fields: Any, path_of: Callable[[object], str]) -> PlainFile:
         covers=tuple(_covered(*rows(each)) for each in rows(fields["covers"])),
         since=whole_number(fields.get("since", 0)),
         staged=_staged_path(fields["staged"]) if "staged" in fields else "",
+        first=whole_number(fields.get("first", 0)),
+        runs=tuple(_run(*rows(each)) for each in rows(fields.get("runs", []))),
     )
+
+
+def _run(first: object, count: object) -> tuple[int, int]:
+    low = whole_number(first)
+    return low, whole_number(count, 1, MAX_INT64 - low)
 
 
 def _path(value: object) -> str:

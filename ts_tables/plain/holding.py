@@ -18,10 +18,12 @@ class Holding:
     Attributes:
         target_bytes: of a file.
         max_age: seconds that a file is held at most; 0: no file is held.
+        is_apart: whether a file has rows of one Kafka partition only.
     """
 
     target_bytes: int
     max_age: int
+    is_apart: bool = False
 
     def is_due(self, files: Sequence[PlainFile], now: float) -> bool:
         """Return whether the held files of one partition key are shown.
@@ -64,7 +66,8 @@ def sort_out(held: Iterable[PlainFile], new: Iterable[PlainFile], holding: Holdi
         return Sorted(tuple(new), (), ())
     by_key: dict[tuple[Any, ...], list[PlainFile]] = {}
     for each in (*waiting, *(replace(file, since=file.since or int(now)) for file in new)):
-        by_key.setdefault(each.key, []).append(each)
+        source = each.source if holding.is_apart else None
+        by_key.setdefault((each.key, source), []).append(each)
     shown: list[PlainFile] = []
     still: list[PlainFile] = []
     merges: list[tuple[PlainFile, ...]] = []

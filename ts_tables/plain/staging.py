@@ -62,7 +62,16 @@ class StagedFiles:
     def describe(self, written: WrittenFile, /) -> dict[str, Any]:
         """Return JSON values of a `PlainFile`, whose path is that in staging."""
         path, crc = self.written[written.path]
-        return PlainFile(path, written.size, crc, written.rows, written.key, self.covered).fields()
+        return PlainFile(
+            path,
+            written.size,
+            crc,
+            written.rows,
+            written.key,
+            self.covered,
+            first=written.first,
+            runs=written.runs,
+        ).fields()
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """A table of plain files as the target of runs."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
 import structlog
@@ -15,10 +14,12 @@ from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.state import TableState
-from ts_tables.files.json_lines import suffix_of
-from ts_tables.files.layout import FileFormat, Layout
+from ts_tables.files.file_names import FileNames
+from ts_tables.files.formats import FORMATS
+from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
+from ts_tables.files.record_files import FileRecords
 from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, file_of
 from ts_tables.plain.holding import Holding, sort_out
 from ts_tables.plain.ledger import Ledger, staged_plans, staging_of
@@ -29,6 +30,7 @@ from ts_tables.targets import Added, Arranged, TableContents
 from ts_tables.tasks import NewFiles
 
 _FILE_SCHEME: Final = "file://"
+_OF_ONE_COMPRESSION: Final = (FileFormat.JSON_LINES, FileFormat.TEXT)  # no file names its own
 SUCCESS: Final = "_SUCCESS"  # in the directory of a partition that is marked, as Hadoop's programs name it
 _SHOWN_NAMES: Final = 5  # of a message
 
@@ -139,7 +141,10 @@ class OpenedFiles:
 
     def _readable(self, file: PlainFile, crc32c: int | None) -> TableFile:
         opener = StoredFile(self.place, file.path, crc32c)
-        return TableFile(file.path, opener, self.layout.format, self.layout.compression, is_local=True)
+        form, key, records = self.layout.format, None, None
+        if form in RECORD_FORMATS:
+            key, records = file.key, FileRecords(*file.source, file.runs, self.layout.delimiter)
+        return TableFile(file.path, opener, form, self.layout.compression, True, key, records)
 
 
 class PlainTarget:
@@ -150,16 +155,22 @@ class PlainTarget:
         place: of its files.
         layout: columns, partition key, sort order, format and file sizes. A table that exists must have the same.
         max_age: seconds that a file is held at most; 0: no file is held.
+        names: of the files; None for those of the commits.
 
     Raises:
         ConfigurationError, OperatorError: the store cannot be opened.
     """
 
-    def __init__(self, name: str, place: Place, layout: Layout, max_age: int = 0) -> None:
+    def __init__(
+        self, name: str, place: Place, layout: Layout, max_age: int = 0, names: FileNames | None = None
+    ) -> None:
         self._name = name
         self._place = place
         self._layout = layout
-        self._holding = Holding(layout.target_bytes, max_age)
+        suffix = FORMATS[layout.format].suffix_of(layout.compression)
+        self._names = names or FileNames(layout.terms, suffix)
+        is_apart = layout.format in RECORD_FORMATS or self._names.template is not None
+        self._holding = Holding(layout.target_bytes, max_age, is_apart)
         self._copied: set[str] = set()  # bytes in staging of files that a commit here has shown
 
     def create(self, state: TableState) -> bool:
@@ -174,7 +185,7 @@ class PlainTarget:
         """
         if self._place.location.startswith(_FILE_SCHEME):
             Path(self._place.location.removeprefix(_FILE_SCHEME)).mkdir(parents=True, exist_ok=True)
-        contents = Contents(token_hex(4), 0, _described(self._layout), state)
+        contents = Contents(token_hex(4), 0, self._described, state)
         created = self._ledger.create(contents)
         self._check_layout(self._ledger.read().contents)
         return created
@@ -271,7 +282,7 @@ class PlainTarget:
             number=contents.number + 1,
             plan=plan,
             state=state,
-            shown=tuple(self._named(file_of(each), contents.number + 1) for each in added.files),
+            shown=self._named(contents, map(file_of, added.files)),
             held=tuple(file_of(each) for each in added.held),
             removed=tuple(path for path in added.replaced if path in shown),
             valid_through=added.valid_through,
@@ -290,8 +301,10 @@ class PlainTarget:
         Raises:
             AccessDenied, StoreUnavailable: from the store.
         """
-        for key in keys:
-            self._store.put("".join(f"{part}/" for part in self._directories(key)) + SUCCESS, b"")
+        marked = {*keys}
+        files = self._ledger.read().contents.files
+        for directory in sorted({each.path.rpartition("/")[0] for each in files if each.key in marked}):
+            self._store.put(f"{directory}/{SUCCESS}", b"")
 
     def clean(self, unsent: str | None = None) -> int:
         """Remove staged files that no entry needs, and return how many no commit has used; errors are logged.
@@ -336,24 +349,40 @@ class PlainTarget:
     def _store(self) -> ObjectStore:
         return shared_store(self._place.location, self._place.connection)
 
-    def _named(self, file: PlainFile, number: int) -> PlainFile:
-        """Return a staged file with the name that it gets."""
-        directory = "".join(f"{part}/" for part in self._directories(file.key))
-        part, _, random = file.path.rpartition("/")[2].partition("-")
-        name = f"{directory}{number:08d}-{part}-{random}{self._suffix}"
-        return replace(file, path=name, staged=file.path, since=0)
+    def _named(self, contents: Contents, files: Iterable[PlainFile]) -> tuple[PlainFile, ...]:
+        """Return staged files with the names that they get.
 
-    def _directories(self, key: Key) -> list[str]:
-        return [
-            f"{term.name}={quote(term.shown(value), safe='')}"
-            for term, value in zip(self._layout.terms, key, strict=True)
-        ]
+        Args:
+            contents: of the table before.
+            files: of the next entry.
+        """
+        used = {each.path for each in contents.files} | {path for path, _ in contents.removed}
+        named: list[PlainFile] = []
+        for file in files:
+            part, _, random = file.path.rpartition("/")[2].partition("-")
+            commit = f"{contents.number + 1:08d}-{part}-{random}"
+            source = file.source[0]
+            path = self._names.path(file.key, source.topic, source.partition, file.first, commit, used)
+            used.add(path)
+            named.append(replace(file, path=path, staged=file.path, since=0))
+        return tuple(named)
 
     @property
-    def _suffix(self) -> str:
-        if self._layout.format is FileFormat.JSON_LINES:
-            return suffix_of(self._layout.compression)
-        return ".parquet"
+    def _described(self) -> dict[str, Any]:
+        """What stays the same in all files of a table."""
+        layout = self._layout
+        found: dict[str, Any] = {
+            "format": layout.format.value,
+            "partition_by": [str(term) for term in layout.terms],
+            "sort_by": [*layout.sort],
+        }
+        if layout.format in _OF_ONE_COMPRESSION:
+            found["compression"] = layout.compression
+        if layout.format is FileFormat.TEXT:
+            found["delimiter"] = layout.delimiter.decode()
+        if self._names.template is not None:
+            found["file_names"] = self._names.template
+        return found
 
     def _check_layout(self, contents: Contents) -> None:
         """Check that a table has the layout of the tables' file.
@@ -362,7 +391,7 @@ class PlainTarget:
             OperatorError: it has another.
             CorruptData: a file has a partition key of another form.
         """
-        expected = _described(self._layout)
+        expected = self._described
         for name, value in expected.items():
             if (there := contents.layout.get(name)) != value:
                 raise OperatorError(
@@ -378,18 +407,6 @@ class PlainTarget:
 
 def _is_mark(key: str) -> bool:
     return key.rpartition("/")[2] == SUCCESS
-
-
-def _described(layout: Layout) -> dict[str, Any]:
-    """Return what stays the same in all files of a table."""
-    found: dict[str, Any] = {
-        "format": layout.format.value,
-        "partition_by": [str(term) for term in layout.terms],
-        "sort_by": [*layout.sort],
-    }
-    if layout.format is FileFormat.JSON_LINES:
-        found["compression"] = layout.compression
-    return found
 
 
 def _shown(paths: "frozenset[str] | set[str]") -> str:

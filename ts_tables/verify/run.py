@@ -99,6 +99,7 @@ def verify(
     if refused is not None:
         ahead = _with_ahead(claimed.skipped, opened.state, refused.state)
         parts += [(file, ahead, False) for file in refused.all_files()]
+    form = opened.layout.format
     forgotten = opened.state.forgotten_with(None if refused is None else refused.state)
 
     def of(work: Work) -> Digests:
@@ -110,7 +111,7 @@ def verify(
         records = [NewestRecords(work, newest, of(work[0]), settled) for work in by_partition(claimed.work)]
         archive = added(run_tasks([NewestSums(each) for each in records]))
     else:
-        archive = added(run_tasks([ArchiveSums(work, of(work)) for work in claimed.work]))
+        archive = added(run_tasks([ArchiveSums(work, of(work), form) for work in claimed.work]))
     table = added(run_tasks([FileSums(*part) for part in parts]))
     kept = _kept(opened.state, claimed.skipped)
     if refused is not None:
@@ -124,7 +125,7 @@ def verify(
         theirs = run_tasks(
             [NewestRows(each, block) for each in records if any(_can_have(work, block) for work in each.work)]
             if newest is not None
-            else [ArchiveRows(work, of(work), block) for work in claimed.work if _can_have(work, block)]
+            else [ArchiveRows(work, of(work), block, form) for work in claimed.work if _can_have(work, block)]
         )
         ours = run_tasks([FileRows(file, block, skipped, is_parsed) for file, skipped, is_parsed in parts])
         found += differences(

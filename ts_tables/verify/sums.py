@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ts_common.model import TopicPartition
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
+from ts_tables.files.layout import FileFormat
 from ts_tables.files.parsed_columns import TOPIC, parsed_schema, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RAW_SCHEMA, TOPIC_ID
 from ts_tables.files.reading import TableFile
@@ -56,14 +57,16 @@ class ArchiveSums:
     Attributes:
         work: what to read.
         forgotten: records that are left out.
+        form: of the table's files, which can lack some of a record.
     """
 
     work: Work
     forgotten: Digests
+    form: FileFormat = FileFormat.PARQUET
 
     def __call__(self) -> Sums:
         """Return the sums by block; raise as `ts_tables.planning.work.Work.rows`."""
-        return summed(raw_records(self.work, self.forgotten))
+        return summed(raw_records(self.work, self.forgotten, self.form))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +101,17 @@ class ArchiveRows:
         work: what to read.
         forgotten: records that are left out.
         block: of the rows.
+        form: of the table's files, which can lack some of a record.
     """
 
     work: Work
     forgotten: Digests
     block: Block
+    form: FileFormat = FileFormat.PARQUET
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `ArchiveSums`."""
-        return counted(raw_records(self.work, self.forgotten), self.block)
+        return counted(raw_records(self.work, self.forgotten, self.form), self.block)
 
 
 @dataclass(frozen=True, slots=True)

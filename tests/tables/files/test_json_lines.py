@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ts_common.errors import CorruptData
+from ts_tables.files.compressed import CODECS
 from ts_tables.files.file_writer import FileWriter
-from ts_tables.files.json_lines import CODECS, json_rows
+from ts_tables.files.json_lines import json_rows
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.raw_columns import RAW_SCHEMA
 

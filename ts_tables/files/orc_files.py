@@ -1,0 +1,177 @@
+"""ORC, by pyarrow. It reads times in nanoseconds, so a file has none outside of the years 1677 to 2262.
+
+It writes a negative fraction for a time before 1970, and readers in Java end with an error: a file has none of those.
+Times are ORC's `timestamp`, without a zone, and are UTC: Spark 4.1 does not read `timestamp with local time zone`.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+from pyarrow import orc
+
+from ts_common.errors import CorruptData, OperatorError
+from ts_tables.files.layout import Closed, Layout, discard
+
+CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
+_NAMES: Final = {"gzip": "zlib", "none": "uncompressed"}  # of codecs, where ORC has others
+_SECOND: Final = 1_000_000_000  # in nanoseconds
+_STRIPE_BYTES: Final = 16 << 20
+
+
+class OrcFile:
+    """An open file; as `ts_tables.files.file_writer.OutputFile` describes.
+
+    Args:
+        layout: of its rows.
+        stream: to write it.
+    """
+
+    def __init__(self, layout: Layout, stream: BinaryIO) -> None:
+        self._stream = stream
+        codec = _NAMES.get(layout.compression, layout.compression)
+        self._schema = _stored(layout.schema)
+        self._with_times = [
+            field.name for field in layout.schema if any(map(pa.types.is_timestamp, _types(field.type)))
+        ]
+        # pyarrow closes a stream of Python; the size is needed first.
+        self._sink = pa.PythonFile(_Unclosed(stream), "w")
+        self._writer = orc.ORCWriter(self._sink, compression=codec, stripe_size=_STRIPE_BYTES)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows.
+
+        Raises:
+            OperatorError: a time is outside of what can be read back.
+        """
+        try:
+            changed = rows.cast(self._schema)
+            for name in self._with_times:
+                for chunk in changed[name].chunks:
+                    _check_times(chunk)
+        except pa.ArrowInvalid as error:
+            raise OperatorError(
+                "ORC has no times outside of 1677 to 2262, and no fractions of a second before 1970; one of the rows "
+                f"has such a time ({str(error)[:100]}): create a table of format: parquet"
+            ) from error
+        self._writer.write(changed)
+
+    @property
+    def size(self) -> int:
+        """The bytes so far, as far as stripes are complete."""
+        return self._stream.tell()
+
+    def close(self) -> Closed:
+        """Write the footer, close the stream, and return the size."""
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        return Closed(size)
+
+    def abort(self) -> None:
+        """Give up the file."""
+        discard(self._stream)
+
+
+def check_orc(schema: pa.Schema) -> None:
+    """Check that ORC has the types of a table.
+
+    Raises:
+        ValueError: it lacks one.
+    """
+    for field in schema:
+        if any(pa.types.is_time(each) for each in _types(field.type)):
+            raise ValueError(f"{field.name}: ORC has no time of day")
+
+
+def orc_rows(
+    stream: BinaryIO, what: str, schema: pa.Schema, optional: frozenset[str] = frozenset()
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file.
+
+    Args:
+        stream: of the file; it can seek.
+        what: names the file, for messages.
+        schema: of the rows.
+        optional: columns that the file may lack: its rows have NULL there.
+
+    Raises:
+        CorruptData: it is no ORC, or lacks a column.
+    """
+    try:
+        file = orc.ORCFile(stream)
+        names = [field.name for field in schema if field.name in file.schema.names]
+        for field in schema:
+            if field.name not in names and field.name not in optional:
+                raise CorruptData(f"{what} has no column {field.name}")
+        for number in range(file.nstripes):
+            found = file.read_stripe(number, names)
+            columns = [
+                found[field.name].cast(field.type) if field.name in names else pa.nulls(found.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    except (pa.ArrowException, OSError, ValueError) as error:  # the stream is a local file
+        raise CorruptData(f"{what}: {error}") from error
+
+
+def _stored(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_stored_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _stored_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored_type(field.type)) for field in kind])
+    return kind
+
+
+def _check_times(column: pa.Array) -> None:
+    """Check that a column has no fraction of a second before 1970.
+
+    Raises:
+        ArrowInvalid: it has one.
+    """
+    if pa.types.is_timestamp(column.type):
+        numbers = column.cast(pa.int64()).drop_null().to_numpy()
+        if ((numbers < 0) & (numbers % _SECOND != 0)).any():
+            raise pa.ArrowInvalid("a fraction before 1970")
+    elif pa.types.is_struct(column.type):
+        for each in column.flatten():
+            _check_times(each)
+    elif pa.types.is_map(column.type):
+        _check_times(column.items)
+    elif pa.types.is_list(column.type):
+        _check_times(column.flatten())
+
+
+def _types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    yield kind
+    for at in range(kind.num_fields):
+        yield from _types(kind.field(at).type)
+
+
+class _Unclosed:
+    """A stream that stays open when it is closed."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        return self._stream.write(data)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Leave the stream open."""
