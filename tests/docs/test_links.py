@@ -30,6 +30,7 @@ _RUN_BY = {
     "docs/reader.md": "tests/reader/test_page.py",
     "docs/repair.md": "tests/docs/test_runbook.py",
     "docs/runbook.md": "tests/docs/test_runbook.py",
+    "docs/table-examples.md": "tests/tables/spark/test_examples_page.py",
     "docs/tables.md": "tests/tables/test_page.py",
     "docs/spark-clusters.md": "tests/spark/clusters/test_cluster_page.py",
     "docs/upgrade.md": "tests/faults/fleet/test_upgrade_page.py",
