@@ -10,7 +10,7 @@ from ts_common.errors import CorruptData
 from ts_common.query.shared_stores import shared_store
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files.layout import FileFormat
-from ts_tables.plain import target as plain_target
+from ts_tables.plain import opened as opened_files
 from ts_tables.plain.entries import PlainFile
 from ts_tables.plain.holding import Holding, sort_out
 
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(plain_target, "time", clock)
+    monkeypatch.setattr(opened_files, "time", clock)
     return clock
 
 
