@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -20,6 +21,7 @@ from ts_tables.parsers.python_values import from_values
 
 MOST_ROWS: Final = 100_000  # of one record
 _LONGEST_NAME: Final = 1000  # characters of a member that gets a column
+_AT_ONCE: Final = 64  # objects whose members are collected together; one that lacks a member slows those down
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -88,6 +90,7 @@ class JsonParser(Parser):
         objects: list[dict[str, Any]] = []
         of_row: list[int] = []
         refused: dict[int, str] = {}
+        members, added = _Members([column.path for column in self._columns]), 0
         is_checked = self._exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
         for number, data in enumerate(records["value"].to_pylist()):
             try:
@@ -101,7 +104,13 @@ class JsonParser(Parser):
                 continue
             objects += some
             of_row += [number] * len(some)
-        columns = [from_values(_members(objects, column.path), column) for column in self._columns]
+            if len(objects) - added >= _AT_ONCE:
+                members.add(objects[added:])
+                if not self._infers:
+                    objects.clear()
+                added = len(objects)
+        members.add(objects[added:])
+        columns = [from_values(values, column) for values, column in zip(members.values, self._columns, strict=True)]
         if not self._infers:
             return parsed_of(self.columns, columns, of_row, refused, self.columns.names)
         found, unknown, wrong = self._infer(objects)
@@ -177,12 +186,30 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-def _members(objects: Sequence[dict[str, Any]], path: Sequence[str]) -> list[Any]:
-    """Return the value at a path of each object; None where it is missing."""
-    name, *inner = path
-    if not inner:
-        return [each.get(name) for each in objects]
-    return [_inner(each.get(name), inner) for each in objects]
+class _Members:
+    """Collects the values at paths of objects; None where one is missing.
+
+    Args:
+        paths: of the values.
+    """
+
+    def __init__(self, paths: Sequence[Sequence[str]]) -> None:
+        self._paths = paths
+        self._names = [path[0] for path in paths]
+        # One call for all members of an object; of one name alone it would return no tuple.
+        self._every = itemgetter(*self._names, self._names[0]) if paths else None
+        self.values: list[list[Any]] = [[] for _ in paths]
+
+    def add(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Add the values of objects, soon after they were parsed: then they are in the processor's cache."""
+        if self._every is None or not objects:
+            return
+        try:
+            found = [*zip(*map(self._every, objects), strict=True)][:-1]
+        except KeyError:
+            found = [tuple(each.get(name) for each in objects) for name in self._names]
+        for values, path, some in zip(self.values, self._paths, found, strict=True):
+            values.extend(some if len(path) == 1 else (_inner(value, path[1:]) for value in some))
 
 
 def _inner(value: Any, path: Sequence[str]) -> Any:
