@@ -55,6 +55,11 @@ class ChangesParser(Parser):
         return self._values.schemas
 
     @property
+    def layout(self) -> str | None:
+        """That of the values."""
+        return self._values.layout
+
+    @property
     def key_schema(self) -> str | None:
         """The schema of the keys."""
         return None if self._read_keys is None else self._read_keys.schema

@@ -71,6 +71,14 @@ class Parser(ABC):
         return ()
 
     @property
+    def layout(self) -> str | None:
+        """What a file that an option names has the parser do with the bytes; None if there is no such file.
+
+        It is part of the parser's identity, whatever the name of the file is.
+        """
+        return None
+
+    @property
     def key_schema(self) -> str | None:
         """Name of the schema that it reads keys with; None if it reads none."""
         return None

@@ -1,0 +1,1 @@
+"""Values of Apache Thrift, by an IDL of the user."""
