@@ -11,7 +11,7 @@ from ts_common.schemas.contract import Codec, Part
 from ts_common.schemas.schema_codec import SchemaCodec
 from ts_common.schemas.source import RegisteredSchema
 from ts_tables.claims.state import TableState
-from ts_tables.definition.parser_definition import OF_SCHEMA, ParserDefinition
+from ts_tables.definition.parser_definition import OF_SCHEMA, THRIFT, ParserDefinition
 from ts_tables.definition.table_definitions import Mode, TableDefinition
 from ts_tables.files.parsed_columns import OWN_NAMES
 from ts_tables.parsers.changes import IS_DELETED, KEY, ChangesParser
@@ -45,6 +45,7 @@ class ParserOpener:
         self._source = source
         self._codec_of = codec_of
         self._reading = cache(self._open_reading)  # a run opens the same schema for each commit
+        self._thrift = cache(lambda: self._parser.open_thrift(source))
 
     def newest(self) -> Parser:
         """Return the parser of a new table."""
@@ -79,6 +80,8 @@ class ParserOpener:
         return (*OWN_NAMES, *(() if self._mode is Mode.APPEND else (KEY, IS_DELETED)))
 
     def _simple(self) -> Parser:
+        if self._parser.type == THRIFT:
+            return self._thrift()
         return self._parser.open_columns() if self._parser.has_columns else self._parser.open_class(self._source)
 
     def _with_keys(self, values: Parser, schema: str | None) -> Parser:

@@ -16,11 +16,13 @@ from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.delimited import DelimitedParser
 from ts_tables.parsers.expression import ExpressionParser
 from ts_tables.parsers.json_values import JsonParser, OnType
+from ts_tables.parsers.thrift.idl import read_struct
+from ts_tables.parsers.thrift.parser import ThriftParser, parse_options
 
-JSON, DELIMITED, EXPRESSION = "json", "delimited", "expression"
+JSON, DELIMITED, EXPRESSION, THRIFT = "json", "delimited", "expression", "thrift"
 _WITH_COLUMNS: Final = (JSON, DELIMITED, EXPRESSION)
 _CODECS: Final = tuple(name for name in NAMES if name != JSON)
-_TYPES: Final = (*_WITH_COLUMNS, *_CODECS)
+_TYPES: Final = (*_WITH_COLUMNS, THRIFT, *_CODECS)
 OF_SCHEMA: Final = ("subject", "version", "schema.id", "schema.file")  # options that name the schema of a codec
 _VERSION: Final = 1  # of what the built-in parsers make of equal records
 
@@ -83,7 +85,8 @@ class ParserDefinition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Annotated[str, AfterValidator(_type)] = Field(
-        description="json, delimited, expression, a codec of values as in docs/schemas.md, or a class module:Class."
+        description="json, delimited, expression, thrift, a codec of values as in docs/schemas.md, or a class "
+        "module:Class."
     )
     columns: _Columns = Field({}, description="Names and types of the columns, of json, delimited and expression.")
     infer: bool = Field(False, description="Of json: whether members without a column get one when they are found.")
@@ -101,7 +104,7 @@ class ParserDefinition(BaseModel):
     expression: str | None = Field(
         None, description="A regular expression of RE2 whose named groups are the columns, of expression."
     )
-    options: dict[str, str] = Field({}, description="Options of a codec, as schema.file, or of a class.")
+    options: dict[str, str] = Field({}, description="Options of a codec, as schema.file, of thrift, or of a class.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> "ParserDefinition":
@@ -127,6 +130,8 @@ class ParserDefinition(BaseModel):
             raise ValueError(f"columns.{other}.path: only json has paths")
         if has_columns:
             parsed_schema(self.open_columns().columns)
+        if self.type == THRIFT:
+            parse_options(self.options)
         return self
 
     @property
@@ -153,6 +158,21 @@ class ParserDefinition(BaseModel):
                 return DelimitedParser(columns, self.delimiter or "", self.quote)
             case _:
                 return ExpressionParser(columns, self.expression or "")
+
+    def open_thrift(self, source: str) -> Parser:
+        """Return a parser of Thrift; its IDL is read.
+
+        Args:
+            source: of the definition, for messages.
+
+        Raises:
+            ConfigurationError: the IDL cannot be read, or a column cannot have a type of the struct.
+        """
+        options = parse_options(self.options)
+        try:
+            return ThriftParser(read_struct(options.idl, options.struct), options.protocol)
+        except ValueError as error:
+            raise ConfigurationError(source, [f"options.idl: {error}"]) from error
 
     def open_class(self, source: str) -> Parser:
         """Return a parser of the user.
@@ -183,6 +203,8 @@ class ParserDefinition(BaseModel):
         columns: list[list[str]] = []
         if self.is_codec:  # the state has the columns and the schemas
             fields["options"] = {name: value for name, value in self.options.items() if name not in OF_SCHEMA}
+        elif self.type == THRIFT:  # wherever the IDL is, and whatever else it has
+            fields["options"] = parser.layout
         else:
             columns = [[field.name, str(field.type)] for field in parser.with_columns(()).columns]
         text = json.dumps([_VERSION, fields, columns, further], sort_keys=True)

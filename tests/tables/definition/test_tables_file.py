@@ -44,6 +44,8 @@ tables:
   backup.j: {topics: j, parser: {type: json, columns: {A: long, a: long}}, sort_by: b}
   backup.k: {topics: k, parser: {type: json, columns: {a: "list<long>"}}, sort_by: a, partition_by: day(timestamp)}
   backup.l: {topics: l, quarantine: backup.m}
+  backup.n: {topics: n, parser: {type: thrift, options: {idl: missing.thrift, struct: Event, protocol: json}}}
+  backup.o: {topics: o, parser: {type: thrift, columns: {a: long}, options: {idl: missing.thrift, struct: Event}}}
 """
 
 
@@ -92,6 +94,8 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
         "tables.backup.k.sort_by: 'a': rows have no order by a list<element: int64>",
         "tables.backup.k.partition_by: 'day(timestamp)': the table has no column timestamp",
         "tables.backup.l: quarantine: without a parser, no record is refused",
+        "tables.backup.n.parser: options.protocol: 'json' is unknown; accepted are binary, compact",
+        "tables.backup.o.parser: columns: thrift has its own",
     ):
         assert part in text, text
 
