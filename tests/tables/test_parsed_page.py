@@ -83,12 +83,27 @@ def test_the_class_of_the_page_is_a_parser(tmp_path: Path, monkeypatch: pytest.M
     (code,) = blocks(PAGE, language="python")
     (tmp_path / "lengths.py").write_text(code.text)
     monkeypatch.syspath_prepend(tmp_path)
-    *_, third = blocks(PAGE, language="yaml")
-    tables = tables_of(tmp_path, "words", [b"one", b"", b"three"], YAML(typ="safe").load(third.text))
+    *_, last = blocks(PAGE, language="yaml")
+    tables = tables_of(tmp_path, "words", [b"one", b"", b"three"], YAML(typ="safe").load(last.text))
     tables.create("lake.events")
     tables.run("lake.events")
     assert rows_of(tmp_path, "_offset, size") == [(0, 3), (2, 5)]
     assert rows_of(tmp_path, "_offset, _reason", "files_quarantine") == [(1, "it is empty")]
+
+
+def test_the_table_of_thrift_is_that_of_the_page(tmp_path: Path) -> None:
+    """With an IDL at another place; the bytes are those of the compact protocol."""
+    _, second, *_ = blocks(PAGE, language="yaml")
+    (definition,) = YAML(typ="safe").load(second.text)["tables"].values()
+    idl = tmp_path / Path(definition["parser"]["options"]["idl"]).name
+    idl.write_text("enum Kind { VIEW = 1 }\nstruct Event { 1: required i64 id; 2: optional Kind kind = Kind.VIEW }")
+    definition["parser"]["options"]["idl"] = str(idl)
+    tables = tables_of(tmp_path, "events", [b"\x16\x0e\0", b"\x16\x01\x15\x0a\0", b"\x15\x0e\0"], definition)
+    tables.create("lake.events")
+    tables.run("lake.events")
+    assert rows_of(tmp_path, "id, kind") == [(7, "VIEW"), (-1, "5")]
+    refused = [(2, "id: its bytes are of type i32; the IDL has i64")]
+    assert rows_of(tmp_path, "_offset, _reason", "files_quarantine") == refused
 
 
 def test_the_query_of_changes_returns_the_newest_of_each_key(tmp_path: Path) -> None:
@@ -107,8 +122,8 @@ def test_the_query_of_changes_returns_the_newest_of_each_key(tmp_path: Path) -> 
 
 def test_the_table_of_newest_records_is_that_of_the_page(tmp_path: Path) -> None:
     """One customer moved, and one was deleted."""
-    _, second, *_ = blocks(PAGE, language="yaml")
-    (definition,) = YAML(typ="safe").load(second.text)["tables"].values()
+    _, _, third, *_ = blocks(PAGE, language="yaml")
+    (definition,) = YAML(typ="safe").load(third.text)["tables"].values()
     values = [
         b'{"name": "A", "city": "Oslo"}',
         b'{"name": "B", "city": "Rome"}',
