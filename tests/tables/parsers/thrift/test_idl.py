@@ -1,6 +1,7 @@
 """IDLs: what no column can have is an error of the configuration, with the place."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_struct(tmp_path / "latin.thrift", "Event")
     with pytest.raises(ValueError, match=r"event.idl: a name that ends in .thrift is expected"):
         read_struct(tmp_path / "event.idl", "Event")
+
+
+def test_a_missing_package_is_named_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only such tables need it."""
+    monkeypatch.setitem(sys.modules, "thriftpy2.parser.parser", None)
+    with pytest.raises(ValueError, match=r"package thriftpy2 is not installed.*requirements/tables.txt"):
+        read_struct(written_idl(tmp_path), "Event")
 
 
 def test_a_struct_of_an_included_file_has_the_name_of_the_file(tmp_path: Path) -> None:
