@@ -7,6 +7,7 @@ from secrets import token_hex
 from ts_common.errors import OperatorError
 from ts_common.query.split import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
+from ts_tables.claims.pairs import with_kept
 from ts_tables.claims.state import TableState
 from ts_tables.marks import Marking
 from ts_tables.pace import Pace
@@ -90,17 +91,18 @@ def run_once(
     while True:
         opened: OpenedTable = target.open()
         _check_parser(opened.state, parsing)
-        plan = plans.plan(opened.state)
-        sides = [Side(target, opened)]
-        current = parsing
-        if parsing is not None:
-            refused: OpenedTable = parsing.refused.open()
+        refused: OpenedTable | None = None if parsing is None else parsing.refused.open()
+        if parsing is not None and refused is not None:
             if refused.state.replays != opened.state.replays:
                 complete(target, engine, parsing)  # a replay has ended between its two commits
                 continue
             _check_parser(refused.state, parsing)
+        plan = plans.plan(with_kept(opened.state, None if refused is None else refused.state))
+        sides = [Side(target, opened)]
+        current = parsing
+        if parsing is not None and refused is not None:
             if refused.state.claims != opened.state.claims:
-                refused = _catch_up(parsing, engine, summary)
+                refused = _catch_up(parsing, opened.state, engine, summary)
                 # The table gets now what that parser did not refuse.
                 current = replace(parsing.at(refused.state), settled=refused)
             else:
@@ -132,14 +134,14 @@ def _check_parser(state: TableState, parsing: Parsing | None) -> None:
         )
 
 
-def _catch_up(parsing: Parsing, engine: Engine, summary: RunSummary) -> OpenedTable:
+def _catch_up(parsing: Parsing, table: TableState, engine: Engine, summary: RunSummary) -> OpenedTable:
     """Add to the table of refused records alone what the archive has for it; return it as it is then.
 
     An earlier run ended between its two commits. The plan of the table was made before, so it has no more than that.
     """
     while True:
         opened: OpenedTable = parsing.refused.open()
-        plan = parsing.plans.plan(opened.state)
+        plan = parsing.plans.plan(with_kept(opened.state, table))
         if plan.is_empty:
             return opened
         only = [Side(parsing.refused, opened)]

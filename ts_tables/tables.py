@@ -9,6 +9,7 @@ from typing import Any
 
 from ts_common.errors import DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
+from ts_tables.claims.pairs import with_kept
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.table_definitions import TablesFile
@@ -19,7 +20,7 @@ from ts_tables.generations import Generation, lacking
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.marks import announce
-from ts_tables.opening import CATALOG, Opening
+from ts_tables.opening import CATALOG, Opening, Parts
 from ts_tables.pace import Pace
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.plan import TablePlan, TakenBack
@@ -209,7 +210,7 @@ class Tables:
             name: of the table.
         """
         parts = self._opening.parts_at_rest(name)
-        return parts.planner.plan(parts.target.open().state)
+        return parts.planner.plan(_planned(parts, parts.target.open().state))
 
     def status(self, name: str) -> TableStatus:
         """Return how far a table is; raise as `run`.
@@ -221,7 +222,7 @@ class Tables:
         state = parts.target.open().state
         partitions = tuple(partitions_of(state))
         try:
-            plan = parts.planner.plan(state)
+            plan = parts.planner.plan(_planned(parts, state))
         except DataLoss as error:
             return TableStatus(name, partitions, {}, (str(error),))
         return TableStatus(name, partitions, plan.behind, plan.waits)
@@ -265,7 +266,7 @@ class Tables:
         parts = self._opening.parts(name)
         opened = parts.target.open_any()
         refused = None if parts.parsing is None else parts.parsing.refused.open_any()
-        claimed = parts.planner.claimed(opened.state)
+        claimed = parts.planner.claimed(with_kept(opened.state, None if refused is None else refused.state))
         newest = None
         if parts.parsing is not None and parts.parsing.newest_only:
             newest = parts.parsing.at(opened.state).parser
@@ -368,6 +369,11 @@ class Tables:
             ) from error
         if left is not None:
             raise left
+
+
+def _planned(parts: Parts, state: TableState) -> TableState:
+    """Return the state that the next commit of a table is planned from."""
+    return state if parts.parsing is None else with_kept(state, parts.parsing.refused.open().state)
 
 
 class _NothingNew:

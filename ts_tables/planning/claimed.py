@@ -88,8 +88,9 @@ def _claimed(
     parted = parting(known, end.next_offset, end.epochs)
     last = min(parted, max(view.end, known.start))
     skip(known.start, min(view.start, last), "are below the start of the log")
-    if parted < known.end:
-        skip(parted, max([known.end, *(kept.end for kept in known.kept)]), "were removed from the log by an election")
+    if parted < known.end:  # of kept rows only the sum is known
+        first = min([parted, *(kept.start for kept in known.kept if kept.end > parted)])
+        skip(first, max([known.end, *(kept.end for kept in known.kept)]), "were removed from the log by an election")
     skip(last, parted, "are above the end of the commit")
     withheld = tuple(
         AbortedTransaction(producer, first, hole.start - 1, -1)
