@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
-from ts_common.errors import OperatorError
+from ts_common.errors import CorruptData, OperatorError
 from ts_common.query.split import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
 from ts_tables.claims.pairs import with_kept
 from ts_tables.claims.state import TableState
+from ts_tables.files.differing import WAYS_OUT, differing
 from ts_tables.marks import Marking
 from ts_tables.pace import Pace
+from ts_tables.parsers.contract import Parser
+from ts_tables.parsers.table_types import column_type, shown_type
 from ts_tables.planning.plan import TablePlan
 from ts_tables.replay import complete
 from ts_tables.targets import HeadMoved, OpenedTable, Target
@@ -126,12 +129,27 @@ def _check_parser(state: TableState, parsing: Parsing | None) -> None:
         OperatorError: it has those of another one.
     """
     name = None if parsing is None else parsing.name
-    if state.parser != name:
-        labels = [each or "no parser" for each in (state.parser, name)]
-        raise OperatorError(
-            f"the table has the rows of parser {labels[0]}, and the file of tables has {labels[1]}: undo the change, "
-            "create a table of another name, or adopt a mended parser by `tsctl tables replay-quarantine`"
-        )
+    if state.parser == name:
+        return
+    labels = [each or "no parser" for each in (state.parser, name)]
+    changed = "" if state.parser is None or parsing is None else _changed_columns(state, parsing.parser)
+    ways = f"{WAYS_OUT}; or adopt a mended parser by `tsctl tables replay-quarantine`"
+    raise OperatorError(
+        f"the table has the rows of parser {labels[0]}, and the file of tables has {labels[1]}: "
+        f"{f'{changed}; {WAYS_OUT}' if changed else ways}"
+    )
+
+
+def _changed_columns(state: TableState, parser: Parser) -> str:
+    """Return how the columns of a parser differ from those of a table; empty if they are the same."""
+    before = [*state.base, *((each.name, str(column_type(each.kind))) for each in state.columns)]
+    try:
+        columns = parser.with_columns(state.columns).columns
+    except CorruptData:  # it finds no columns, or others
+        columns = parser.columns
+    after = [(field.name, str(field.type)) for field in columns]
+    texts = [{name: shown_type(kind) for name, kind in each} for each in (before, after)]
+    return differing(*texts)
 
 
 def _catch_up(parsing: Parsing, table: TableState, engine: Engine, summary: RunSummary) -> OpenedTable:

@@ -417,6 +417,32 @@ def test_files_with_fewer_columns_are_written_again(made: Made) -> None:
     assert made.tables.verify(NAME).differences == ()
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected_error"),
+    [
+        (
+            {"id": "long", "a": "long", "new": "date"},
+            "the table has no column new date; .*a is string in the table and long in the file; undo the change, make "
+            "a generation of the table .* or create a table of another name",
+        ),
+        ({"id": "long", "a": "string"}, "the file makes no column b long; undo the change, make a generation"),
+        ({"id": "long", "a": "string", "b": "long"}, "the file of tables has json:.*: undo the change"),
+    ],
+    ids=["others", "fewer", "the same"],
+)
+def test_declared_columns_instead_of_found_ones_are_named(
+    made: Made, columns: dict[str, str], expected_error: str
+) -> None:
+    """Those that differ, and the ways out."""
+    made.more = {"parser": INFERRED}
+    made.put_values(0, json_of({"id": 0, "a": "x", "b": 1}))
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.more = {"parser": {"type": "json", "columns": columns}}
+    with pytest.raises(OperatorError, match=expected_error):
+        made.tables.run(NAME)
+
+
 def test_values_of_too_many_members_end_the_run(made: Made) -> None:
     """Nothing is committed; the message names the way out."""
     made.more = {"parser": INFERRED}

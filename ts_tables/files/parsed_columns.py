@@ -42,13 +42,17 @@ def parsed_schema(columns: pa.Schema) -> pa.Schema:
 def with_found(schema: pa.Schema, found: Sequence[FoundColumn]) -> pa.Schema:
     """Return the columns of a table with those that a parser found; a table of refused records has none of them.
 
+    A column that a changed parser declares, and that the former one found, is there once.
+
     Args:
         schema: without them.
         found: by the parser.
     """
     if RAW_DIGEST not in schema.names:
         return schema
-    return pa.schema([*schema, *((column.name, column_type(column.kind)) for column in found)])
+    return pa.schema(
+        [*schema, *((each.name, column_type(each.kind)) for each in found if each.name not in schema.names)]
+    )
 
 
 def topic_column(schema: pa.Schema) -> str:

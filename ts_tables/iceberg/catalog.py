@@ -43,6 +43,7 @@ from pyiceberg.types import (
 
 from ts_common.errors import OperatorError
 from ts_common.suggestions import nearest
+from ts_tables.files.differing import WAYS_OUT, differing
 from ts_tables.files.layout import Layout
 from ts_tables.files.partitioning import Term, Transform
 from ts_tables.iceberg.errors import calling
@@ -187,9 +188,11 @@ def check_layout(table: Table, layout: Layout) -> None:
     found = {field.name: schema_to_pyarrow(field.field_type) for field in schema.fields}
     if found != expected:
         wrong = sorted({column for column, _ in {*found.items()} ^ {*expected.items()}})
+        wanted = {each.name: str(each.field_type) for each in iceberg_schema(layout.schema).fields}
+        changed = differing({each.name: str(each.field_type) for each in schema.fields}, wanted)
         raise OperatorError(
-            f"table {name}: its columns {', '.join(wrong[:10])} differ from those that this program writes: undo the "
-            "change, or create another table"
+            f"table {name}: its columns {', '.join(wrong[:10])} differ from those that the file of tables makes: "
+            f"{changed}; {WAYS_OUT}"
         )
     columns = {field.field_id: field.name for field in schema.fields}
     terms = [str(_term(columns[each.source_id], each.transform)) for each in table.spec().fields]

@@ -41,6 +41,7 @@ _NAMED: Final = {
     "local_timestamp": pa.timestamp("us"),
 }
 _NAMES: Final = {kind: name for name, kind in _NAMED.items()}
+_OF_TEXTS: Final = {str(kind): name for kind, name in _NAMES.items()}
 _OTHERS: Final = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
@@ -192,6 +193,15 @@ def label_of(text: str) -> str:
         text: of the type.
     """
     return str(orjson.loads(text)[0]) if text.startswith("[") else text
+
+
+def shown_type(text: str) -> str:
+    """Return the name of a type as a definition has it; of a nested one, the text itself.
+
+    Args:
+        text: of a type of Arrow.
+    """
+    return _OF_TEXTS.get(text, text)
 
 
 def _fields(kind: pa.DataType) -> Any:
