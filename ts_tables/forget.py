@@ -42,6 +42,19 @@ MOST_RECORDS: Final = 100_000  # that a table's state notes
 Offsets = tuple[str, int, int, int]  # topic, partition, first offset, and the offset after the last
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetSummary:
+    """What was deleted.
+
+    Attributes:
+        records: whose rows were deleted.
+        notes: sentences about keys and offsets that no record has.
+    """
+
+    records: int
+    notes: tuple[str, ...] = ()
+
+
 class Record(NamedTuple):
     """A record whose rows are deleted."""
 
@@ -182,7 +195,7 @@ class InArchive:
         return found
 
 
-def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing: Parsing | None) -> int:
+def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing: Parsing | None) -> ForgetSummary:
     """Delete rows, and return the number of records that they are of.
 
     Args:
@@ -193,16 +206,18 @@ def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing
         parsing: of the records; None of a raw table.
 
     Raises:
-        OperatorError: the records are too many, or at offsets of two leaders, or a run of the table did not end.
+        OperatorError: the records are too many, or at offsets of two leaders, or a run of the table did not end; or the
+            table has no record of a topic or a partition.
         HeadMoved and others: as `ts_tables.run.run_once`.
     """
     opened: OpenedTable = target.open()
+    outside = _outside(opened.state, wanted.ranges)
     if parsing is None:
         has_keys = opened.layout.format not in KEYLESS_FORMATS
-        found = _in_files(opened, "key" if has_keys else None, wanted, engine, None)
+        records = _in_files(opened, "key" if has_keys else None, wanted, engine, None)
         if wanted.has_keys and not has_keys:
-            found += _in_archive(opened, plans, wanted, None, engine)
-        return _forget(target, opened, found, engine)
+            records += _in_archive(opened, plans, wanted, None, engine)
+        return ForgetSummary(_forget(target, opened, records, engine), (*outside, *_unknown(wanted, records)))
     refused: OpenedTable = parsing.refused.open()
     if refused.state.claims != opened.state.claims or refused.state.replays != opened.state.replays:
         raise OperatorError("the last run of the table did not end: run it, and repeat the command")
@@ -225,7 +240,52 @@ def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing
     noted = refused.state.forgotten_with(None)
     others = {*in_refused}
     done = _forget(target, opened, [each for each in found if each not in others and not _is_in(each, noted)], engine)
-    return done + _forget(parsing.refused, refused, in_refused, engine)
+    done += _forget(parsing.refused, refused, in_refused, engine)
+    return ForgetSummary(done, (*outside, *_unknown(wanted, [*found, *in_refused])))
+
+
+def _outside(state: TableState, ranges: Sequence[TakenBack]) -> list[str]:
+    """Return a sentence for each range of offsets that a table has not claimed.
+
+    Raises:
+        OperatorError: it has no record of the topic or the partition.
+    """
+    found = []
+    for each in ranges:
+        topic, number = each.partition.topic, each.partition.partition
+        known = [incarnation.partitions for incarnation in state.topics.get(topic, ())]
+        if not known:
+            topics = f"it has those of {', '.join(sorted(state.topics))}" if state.topics else "it has no record yet"
+            raise OperatorError(f"the table has no record of topic {topic}; {topics}")
+        numbers = sorted({partition for partitions in known for partition in partitions})
+        if number not in numbers:
+            raise OperatorError(
+                f"the table has no record of partition {number} of topic {topic}; it has those of "
+                f"{', '.join(map(str, numbers))}"
+            )
+        claimed = [
+            span
+            for partitions in known
+            if number in partitions
+            for span in (*partitions[number].claims, *((one.start, one.end) for one in partitions[number].kept))
+        ]
+        if not any(start < each.end and each.start < end for start, end in claimed):
+            claims = ", ".join(f"{start} to {end - 1}" for start, end in sorted(claimed)) or "no offset"
+            found.append(
+                f"{topic}-{number}: offsets {each.start} to {each.end - 1} are outside of the claims of the table, "
+                f"which has {claims}"
+            )
+    return found
+
+
+def _unknown(wanted: Wanted, records: Sequence[Record]) -> list[str]:
+    """Return a sentence if no record has one of the keys."""
+    if records or not wanted.has_keys:
+        return []
+    keys = [*sorted(wanted.texts), *(f"base64:{base64.b64encode(each).decode()}" for each in sorted(wanted.raw))]
+    if len(keys) == 1:
+        return [f"no record has the key {keys[0]}"]
+    return [f"no record has one of the {len(keys)} keys"]
 
 
 def key_of(text: str) -> str | bytes:

@@ -15,7 +15,7 @@ from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.table_definitions import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
-from ts_tables.forget import Offsets, Wanted, forget
+from ts_tables.forget import ForgetSummary, Offsets, Wanted, forget
 from ts_tables.generations import Generation, lacking
 from ts_tables.holds import publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
@@ -106,7 +106,7 @@ class Tables:
             summary.seconds = monotonic() - began
         return summary
 
-    def forget(self, name: str, keys: Collection[str | bytes] = (), offsets: Sequence[Offsets] = ()) -> int:
+    def forget(self, name: str, keys: Collection[str | bytes] = (), offsets: Sequence[Offsets] = ()) -> ForgetSummary:
         """Delete the rows of records from a table and from that of its refused records; return the number of records.
 
         The state of the table notes them: `verify` subtracts them, and they do not return after an election. The

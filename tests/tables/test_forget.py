@@ -13,7 +13,7 @@ from tests.tables.test_latest import Latest
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
 from ts_common.archive.commit import encode_log_start
 from ts_common.errors import OperatorError
-from ts_tables.forget import key_of, offsets_of
+from ts_tables.forget import ForgetSummary, Offsets, key_of, offsets_of
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "raw": {"parser": None},
@@ -51,10 +51,10 @@ def places(made: Made) -> set[tuple[int, int]]:
 
 def test_the_records_of_a_key_are_deleted(made: Made) -> None:
     """From both tables; `verify` subtracts them, and a later record of the key is a row."""
-    assert made.tables.forget(NAME, keys=["other", b"none"]) == 20
+    assert made.tables.forget(NAME, keys=["other", b"none"]).records == 20
     assert places(made) == {(0, offset) for offset in range(40)}
     assert made.tables.verify(NAME).differences == ()
-    assert made.tables.forget(NAME, keys=[b"other"]) == 0
+    assert made.tables.forget(NAME, keys=[b"other"]).records == 0
     made.put_values(20, [value_of(20)], partition=1, key=b"other")
     made.tables.run(NAME)
     assert places(made) == {(0, offset) for offset in range(40)} | {(1, 20)}
@@ -63,7 +63,7 @@ def test_the_records_of_a_key_are_deleted(made: Made) -> None:
 
 def test_the_records_at_offsets_are_deleted(made: Made) -> None:
     """With all rows of each; those of other partitions stay."""
-    assert made.tables.forget(NAME, offsets=[("t", 0, 5, 20), ("t", 0, 39, 1000)]) == 16
+    assert made.tables.forget(NAME, offsets=[("t", 0, 5, 20), ("t", 0, 39, 1000)]).records == 16
     left = {(0, offset) for offset in (*range(5), *range(20, 39))} | {(1, offset) for offset in range(20)}
     assert places(made) == left
     assert made.tables.verify(NAME).differences == ()
@@ -113,7 +113,7 @@ def test_no_record_of_a_key_returns_to_the_newest_ones(tmp_path: Path) -> None:
     made.put_changes([("x", 1), ("y", 2), ("x", 3), ("z", 4), ("x", 5)])
     made.tables.create(NAME)
     made.tables.run(NAME)
-    assert made.tables.forget(NAME, keys=[b"x"]) == 3
+    assert made.tables.forget(NAME, keys=[b"x"]).records == 3
     rows = "select _key, a from {} order by 1"
     assert made.select(rows) == [("y", 2), ("z", 4)]
     assert made.tables.verify(NAME).differences == ()
@@ -137,7 +137,7 @@ def test_newest_records_are_deleted_after_retention_too(tmp_path: Path) -> None:
     made.tables.create(NAME)
     made.tables.run(NAME)
     made.archive.store.put(made.archive.partition("t").log_start, encode_log_start(2))
-    assert made.tables.forget(NAME, keys=["x"]) == 1
+    assert made.tables.forget(NAME, keys=["x"]).records == 1
     assert made.select("select _key from {} order by 1") == [("y",), ("z",)]
     assert made.tables.verify(NAME).differences == ()
 
@@ -153,7 +153,7 @@ def test_records_of_two_leaders_are_not_deleted(tmp_path: Path) -> None:
     made.tables.run(NAME)
     with pytest.raises(OperatorError, match="records of two leaders at offset 5"):
         made.tables.forget(NAME, offsets=[("t", 0, 5, 6)])
-    assert made.tables.forget(NAME, offsets=[("t", 0, 4, 5)]) == 1
+    assert made.tables.forget(NAME, offsets=[("t", 0, 4, 5)]).records == 1
 
 
 @pytest.mark.parametrize("text", ["t", "t-0", "t-0:", "t-0:5-4", "t-x:1", "t-0:1-2-3", "/-0:1"])
@@ -181,7 +181,7 @@ def test_held_files_keep_their_other_rows(tmp_path: Path, kind: str) -> None:
         made.tables.run(NAME)
     made.put_values(10, [value_of(offset) for offset in range(10, 15)])
     made.tables.run(NAME)
-    assert made.tables.forget(NAME, offsets=[("t", 0, 2, 3)]) == 1
+    assert made.tables.forget(NAME, offsets=[("t", 0, 2, 3)]).records == 1
     assert made.tables.verify(NAME).differences == ()
     made.tables.show_held(NAME)
     assert places(made) == {(0, offset) for offset in range(15) if offset != 2}
@@ -196,9 +196,9 @@ def test_refused_records_have_the_keys_of_the_codec(tmp_path: Path, mode: str) -
     made.put_values(0, [b'{"id": 2}', b"{"], key=b"short", partition=1)
     made.tables.create(NAME)
     made.tables.run(NAME)
-    assert made.tables.forget(NAME, keys=["42"]) == 2
+    assert made.tables.forget(NAME, keys=["42"]).records == 2
     assert places(made) == {(1, 0), (1, 1)}
-    assert made.tables.forget(NAME, keys=[b"short"]) == 2
+    assert made.tables.forget(NAME, keys=[b"short"]).records == 2
     assert places(made) == set()
     assert made.tables.verify(NAME).differences == ()
     with pytest.raises(OperatorError, match="a key of this table is of type int64"):
@@ -215,7 +215,7 @@ def test_keys_that_the_archive_does_not_have_any_more_are_no_success(tmp_path: P
     made.archive.store.put(made.archive.partition("t").log_start, encode_log_start(10))
     with pytest.raises(OperatorError, match="are below the start of the log; find the offsets"):
         made.tables.forget(NAME, keys=["k"])
-    assert made.tables.forget(NAME, offsets=[("t", 0, 0, 8)]) == 8
+    assert made.tables.forget(NAME, offsets=[("t", 0, 0, 8)]).records == 8
 
 
 def test_offsets_are_no_way_to_delete_a_newest_record(tmp_path: Path) -> None:
@@ -228,3 +228,28 @@ def test_offsets_are_no_way_to_delete_a_newest_record(tmp_path: Path) -> None:
     made.tables.run(NAME)
     with pytest.raises(OperatorError, match="delete the key by --key"):
         made.tables.forget(NAME, offsets=[("t", 0, 1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected_error"),
+    [
+        (("unknown", 0, 1, 3), "no record of topic unknown; it has those of t"),
+        (("t", 7, 1, 3), "no record of partition 7 of topic t; it has those of 0, 1"),
+    ],
+)
+def test_a_topic_or_partition_that_the_table_does_not_have_is_named(
+    made: Made, offsets: Offsets, expected_error: str
+) -> None:
+    """Nothing is deleted, also at the other offsets of the command."""
+    before = places(made)
+    with pytest.raises(OperatorError, match=expected_error):
+        made.tables.forget(NAME, offsets=[("t", 0, 1, 3), offsets])
+    assert places(made) == before
+
+
+def test_what_no_record_has_is_noted(made: Made) -> None:
+    """Offsets outside of the claims, and a key."""
+    assert made.tables.forget(NAME, offsets=[("t", 0, 39, 50), ("t", 0, 100, 201)]) == ForgetSummary(
+        1, ("t-0: offsets 100 to 200 are outside of the claims of the table, which has 0 to 39",)
+    )
+    assert made.tables.forget(NAME, keys=["none"]) == ForgetSummary(0, ("no record has the key none",))

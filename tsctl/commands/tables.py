@@ -182,7 +182,10 @@ def forget(
     if problems:
         raise ConfigurationError("command line", problems)
     done = found.forget(name, chosen, ranges)
-    output.text(f"{name}: the rows of {done:,} records were deleted; the archive has the records still")
+    for sentence in done.notes:
+        output.text(f"{name}: {sentence}")
+    if done.records or not done.notes:
+        output.text(f"{name}: the rows of {done.records:,} records were deleted; the archive has the records still")
 
 
 @tables.command("generations")

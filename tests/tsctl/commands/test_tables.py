@@ -114,6 +114,22 @@ def test_a_table_is_verified_with_evidence(archive: MadeArchive, tables: Tables,
     assert "t-0: offset 0: the archive has the record, the table has no row" in ran.err
 
 
+def test_records_that_the_table_does_not_have_are_not_deleted(archive: MadeArchive, tables: Tables) -> None:
+    """A topic of another table is a mistake; a key without a record is none."""
+    tables("create", "backup.t")
+    tables("run", "backup.t", "--workers", "1")
+    other = tables("forget", "backup.t", "--offsets", "unknown-0:1-2", "--workers", "1")
+    assert (other.code, other.out) == (ExitCode.REFUSED, "")
+    assert "the table has no record of topic unknown; it has those of t" in other.err
+    unclaimed = tables("forget", "backup.t", "--offsets", "t-0:500", "--workers", "1")
+    assert unclaimed.code == ExitCode.FINE
+    assert unclaimed.out == (
+        "backup.t: t-0: offsets 500 to 500 are outside of the claims of the table, which has 0 to 99\n"
+    )
+    unknown = tables("forget", "backup.t", "--key", "nothing", "--workers", "1")
+    assert (unknown.code, unknown.out) == (ExitCode.FINE, "backup.t: no record has the key nothing\n")
+
+
 def test_a_table_is_dropped_only_if_told(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
     """First it is described; its files stay unless they are purged."""
     tables("create", "backup.t", "backup.all")
