@@ -182,11 +182,6 @@ def changes_of(
     return changes
 
 
-def base_of(parser: Parser) -> tuple[tuple[str, str], ...]:
-    """Return names and types of the columns of a parser that it did not find, as `TableState.base` has them."""
-    return tuple((field.name, str(field.type)) for field in parser.with_columns(()).columns)
-
-
 def with_columns(state: TableState, parser: Parser) -> TableState:
     """Return a state with the columns and schemas of a parser."""
     columns, schemas = tuple(parser.found), tuple(parser.schemas)

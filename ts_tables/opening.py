@@ -16,7 +16,7 @@ from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
 from ts_reader.place import connection_of
-from ts_tables.changes import Parsing, base_of
+from ts_tables.changes import Parsing
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.opened_parser import ParserOpener
@@ -30,11 +30,11 @@ from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHE
 from ts_tables.iceberg.names import TableNames
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.marks import Marking
-from ts_tables.parsers.changes import IS_DELETED
+from ts_tables.parsers.changes import IS_DELETED, KEY, base_of
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
-from ts_tables.targets import Target
+from ts_tables.targets import SchemaOf, Target
 
 _DIGITS: Final = 10  # of the number of a generation
 _SECONDS: Final = 60  # a commit of a table with a rate reads what it may read in this time
@@ -278,7 +278,9 @@ class Opening:
         if definition.mode is Mode.LATEST:
             schema = schema.remove(schema.get_field_index(IS_DELETED))
         identity = definition.parser.identity(parser, definition.mode, definition.key)
-        target = self._made(place, definition, schema, known, PARSED_REQUIRED, age)
+        target = self._made(
+            place, definition, schema, known, PARSED_REQUIRED, age, lambda state: _with_keys(schema, opener, state)
+        )
         other, refused_definition = self._refused(base, suffix, definition)
         required = (*REQUIRED, REASON, PARSER)
         refused = self._made(other, refused_definition, REFUSED_SCHEMA, REFUSED_SCHEMA, required, age)
@@ -315,6 +317,7 @@ class Opening:
         known: pa.Schema,
         required: Sequence[str],
         max_age: int,
+        schema_of: SchemaOf | None = None,
     ) -> Target:
         """Return a target.
 
@@ -325,6 +328,7 @@ class Opening:
             known: all its columns.
             required: columns that are never NULL.
             max_age: seconds that rows of plain files wait.
+            schema_of: returns the columns at a state of the table; None if they are always the same.
 
         Raises:
             ConfigurationError: the format lacks a type of the columns, or a location is wrong.
@@ -345,10 +349,10 @@ class Opening:
         )
         if definition.format == "iceberg":
             place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
-            return IcebergTarget(place, layout, required, OnForeign(definition.foreign))
+            return IcebergTarget(place, layout, required, OnForeign(definition.foreign), schema_of)
         suffix = FORMATS[layout.format].suffix_of(layout.compression)
         names = FileNames(layout.terms, suffix, definition.file_names, definition.generation)
-        return PlainTarget(name, self._place(name, definition), layout, max_age, names)
+        return PlainTarget(name, self._place(name, definition), layout, max_age, names, schema_of)
 
     def _place(self, name: str, definition: TableDefinition) -> Place:
         """Return where the plain files of a table are.
@@ -365,6 +369,12 @@ class Opening:
         if problems:
             raise ConfigurationError(self._source, [f"tables.{name}: {each}" for each in problems])
         return Place(str(location), connection)
+
+
+def _with_keys(schema: pa.Schema, opener: ParserOpener, state: TableState) -> pa.Schema:
+    """Return the columns of a table with that of the keys as its state has it; newer schemas can have more fields."""
+    kind = opener.key_type(state)
+    return schema if kind is None else schema.set(schema.get_field_index(KEY), pa.field(KEY, kind))
 
 
 def _marking(definition: TableDefinition, columns: pa.Schema) -> Marking | None:

@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_tables.changes import Parsing, Side, arranged, base_of, check_found, results_of, with_columns
+from ts_tables.changes import Parsing, Side, arranged, check_found, results_of, with_columns
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import OWN_NAMES, TOPIC, parsed_rows, parsed_schema
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARSER, PARTITION, RAW_SCHEMA, REASON, TOPIC_ID
 from ts_tables.files.reading import TableFile
+from ts_tables.parsers.changes import base_of
 from ts_tables.parsers.contract import Parsed, Parser, check
 from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TakenBack

@@ -12,6 +12,7 @@ from ts_tables.claims.state import TableState
 from ts_tables.files.differing import WAYS_OUT, differing
 from ts_tables.marks import Marking
 from ts_tables.pace import Pace
+from ts_tables.parsers.changes import KEY
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.table_types import column_type, shown_type
 from ts_tables.planning.plan import TablePlan
@@ -147,7 +148,7 @@ def _changed_columns(state: TableState, parser: Parser) -> str:
         columns = parser.with_columns(state.columns).columns
     except CorruptData:  # it finds no columns, or others
         columns = parser.columns
-    after = [(field.name, str(field.type)) for field in columns]
+    after = [(field.name, str(field.type)) for field in columns if field.name != KEY or parser.key_schema is None]
     texts = [{name: shown_type(kind) for name, kind in each} for each in (before, after)]
     return differing(*texts)
 

@@ -1,7 +1,7 @@
 """What a run needs of a table, whatever its format is."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -9,11 +9,26 @@ import pyarrow as pa
 from ts_common.errors import OperatorError, StaleStateError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
+from ts_tables.files.parsed_columns import with_found
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
 from ts_tables.tasks import NewFiles
+
+SchemaOf = Callable[[TableState], pa.Schema]  # of a table's state, without the columns that the state has
+
+
+def layout_at(layout: Layout, state: TableState, schema_of: SchemaOf | None) -> Layout:
+    """Return the layout of a table's files at a state.
+
+    Args:
+        layout: of the definition, without the columns that the state has.
+        state: of the table.
+        schema_of: returns the columns instead of those of the layout; None if they are the same at each state.
+    """
+    schema = layout.schema if schema_of is None else schema_of(state)
+    return replace(layout, schema=schema).extended(with_found(schema, state.columns))
 
 
 class HeadMoved(StaleStateError):

@@ -71,6 +71,45 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Evolving:
     return made
 
 
+REGION = {"name": "region", "type": "string", "default": ""}
+
+
+def put_key(made: Evolving, offset: int, version: int, value: bytes, **fields: Any) -> None:
+    """Archive a record whose key has this version of the schema of keys, which the second version gives a field."""
+    out = io.BytesIO()
+    schema = {"type": "record", "name": "Key", "fields": [ID, REGION][:version]}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), fields)
+    if made.registered < version + 1:
+        archived(made.archive, [schema_record("t-key", version, 100 + version, json.dumps(schema))], base=version)
+        made.registered = version + 1
+    made.put_values(offset, [value], key=framed(100 + version, out.getvalue()))
+
+
+@pytest.mark.parametrize(
+    ("parser", "value"),
+    [({"type": "json", "columns": {"id": "long"}}, b'{"id": 1}'), ({"type": "registry"}, encoded(1, id=1, amount=1))],
+    ids=["json", "registry"],
+)
+def test_keys_keep_the_schema_of_the_table(made: Evolving, parser: dict[str, Any], value: bytes) -> None:
+    """Keys of a newer schema are read with it; a table that is created later has that one."""
+    made.more = {"parser": parser, "mode": "changes", "key": "registry"}
+    put_key(made, 0, 1, value, id=7)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    put_key(made, 1, 2, value, id=8, region="eu")
+    made.put_values(2, [b"{"], key=b"junk")
+    assert not made.tables.create(NAME)
+    made.tables.run(NAME)
+    assert rows_of(made, "_key", "id") == [({"id": 7}, 1), ({"id": 8}, 1)]
+    assert made.tables.verify(NAME).differences == ()
+    assert made.tables.replay(NAME).left == 1
+    assert made.state().key_schema == "subject=t-key,version=1"
+    made.tables.drop(NAME, purge=True)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    assert rows_of(made, "_key") == [({"id": 7, "region": ""},), ({"id": 8, "region": "eu"},)]
+
+
 def rows_of(made: Made, *columns: str) -> list[tuple[Any, ...]]:
     return made.select(f"select {', '.join(columns)} from {{}} order by _offset")
 

@@ -253,3 +253,15 @@ def test_what_no_record_has_is_noted(made: Made) -> None:
         1, ("t-0: offsets 100 to 200 are outside of the claims of the table, which has 0 to 39",)
     )
     assert made.tables.forget(NAME, keys=["none"]) == ForgetSummary(0, ("no record has the key none",))
+
+
+@pytest.mark.parametrize("form", ["iceberg", "parquet", "json"])
+def test_files_keep_the_columns_that_were_found(tmp_path: Path, form: str) -> None:
+    """When their other rows are written again."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", form)
+    made.more = {"parser": {"type": "json", "infer": True}}
+    made.put_values(0, [b'{"a": 1}', b'{"a": 2}', b'{"b": "x"}'])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.tables.forget(NAME, offsets=[("t", 0, 1, 2)])
+    assert made.select("select a, b from {} order by _offset") == [(1, None), (None, "x")]

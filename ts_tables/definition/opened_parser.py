@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
+import pyarrow as pa
+
 from ts_common.errors import OperatorError
 from ts_common.schemas.choice import parse_codec
 from ts_common.schemas.contract import Codec, Part
@@ -18,6 +20,7 @@ from ts_tables.parsers.changes import IS_DELETED, KEY, ChangesParser
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.decoded import DecodedParser, Reading, columns_of
 from ts_tables.parsers.inference import FoundColumn
+from ts_tables.parsers.table_types import table_type
 
 _FILE: Final = "sha256="  # and the digest of a schema that is a file
 
@@ -74,6 +77,16 @@ class ParserOpener:
         if newest:
             columns = columns_of(readings[0], columns, self._others)
         return self._with_keys(DecodedParser(readings, columns), state.key_schema)
+
+    def key_type(self, state: TableState) -> pa.DataType | None:
+        """Return the type of the keys of a table's state; None if they have no schema.
+
+        Args:
+            state: of the table.
+        """
+        if self._key is None or state.key_schema is None:
+            return None
+        return table_type(self._reading(Part.KEY, self._key, state.key_schema).codec.arrow_type)
 
     @property
     def _others(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.schemas.choice import NAMES, PLAIN
 from ts_common.suggestions import nearest
 from ts_tables.files.parsed_columns import parsed_schema
+from ts_tables.parsers.changes import base_of
 from ts_tables.parsers.columns import Column, make_column, parse_type
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.delimited import DelimitedParser
@@ -206,7 +207,7 @@ class ParserDefinition(BaseModel):
         elif self.type == THRIFT:  # wherever the IDL is, and whatever else it has
             fields["options"] = parser.layout
         else:
-            columns = [[field.name, str(field.type)] for field in parser.with_columns(()).columns]
+            columns = [[name, kind] for name, kind in base_of(parser)]
         text = json.dumps([_VERSION, fields, columns, further], sort_keys=True)
         return f"{self.type}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

@@ -15,7 +15,6 @@ from pyiceberg.table import Table
 from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
-from ts_tables.files.parsed_columns import with_found
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
 from ts_tables.iceberg.catalog import check_layout, create_table, iceberg_schema, open_catalog
@@ -28,7 +27,7 @@ from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files
 from ts_tables.iceberg.transaction import HEAD, Change, with_columns
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
-from ts_tables.targets import Added, Arranged, FilesLeft, TableContents
+from ts_tables.targets import Added, Arranged, FilesLeft, SchemaOf, TableContents, layout_at
 from ts_tables.tasks import NewFiles
 
 _LATE: Final = "ts.late"
@@ -181,16 +180,23 @@ class IcebergTarget:
             and sort order.
         required: columns that are never NULL.
         on_foreign: what a run does if others wrote rows.
+        schema_of: as of `ts_tables.targets.layout_at`.
 
     Raises:
         OperatorError, AccessDenied, StoreUnavailable: from the catalog.
     """
 
     def __init__(
-        self, table: TableName, layout: Layout, required: Sequence[str], on_foreign: OnForeign = OnForeign.FAIL
+        self,
+        table: TableName,
+        layout: Layout,
+        required: Sequence[str],
+        on_foreign: OnForeign = OnForeign.FAIL,
+        schema_of: SchemaOf | None = None,
     ) -> None:
         self._name = table
         self._layout = layout
+        self._schema_of = schema_of
         self._required = required
         self._on_foreign = on_foreign
         self._catalog: Catalog = open_catalog(table.catalog, table.properties)
@@ -212,11 +218,11 @@ class IcebergTarget:
             OperatorError: a table of this name exists that this program did not make.
             AccessDenied, StoreUnavailable, OutcomeUnknown: from the catalog.
         """
-        layout = self._layout.extended(with_found(self._layout.schema, state.columns))
+        layout = layout_at(self._layout, state, self._schema_of)
         table = create_table(self._catalog, self._name.name, layout, self._required, self._name.location)
         with calling(f"table {self._name}"):
             if (head := read_head(table)) is not None:
-                check_layout(table, self._layout.extended(with_found(self._layout.schema, head.state.columns)))
+                check_layout(table, layout_at(self._layout, head.state, self._schema_of))
                 return False
             if table.metadata.snapshots:
                 raise OperatorError(f"table {self._name} exists, and this program did not make it; choose another name")
@@ -355,7 +361,7 @@ class IcebergTarget:
             return 0
 
     def _opened(self, table: Table, state: TableState, head: int | None) -> Opened:
-        given = self._layout.extended(with_found(self._layout.schema, state.columns))
+        given = layout_at(self._layout, state, self._schema_of)
         check_layout(table, given)
         describer = FileDescriber(
             table.schema(), table.spec().spec_id, table.sort_order().order_id, dict(table.properties)

@@ -101,3 +101,12 @@ class ChangesParser(Parser):
             pa.array([refused[number] for number in numbers], pa.string()),
             parsed.unknown,
         )
+
+
+def base_of(parser: Parser) -> tuple[tuple[str, str], ...]:
+    """Return names and types of the columns of a parser that it did not find, as a table's state has them.
+
+    The column of keys that have a schema is not among them: the state names the schema.
+    """
+    columns = parser.with_columns(()).columns
+    return tuple((each.name, str(each.type)) for each in columns if each.name != KEY or parser.key_schema is None)

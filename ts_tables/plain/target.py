@@ -21,7 +21,7 @@ from ts_tables.plain.holding import Holding
 from ts_tables.plain.ledger import Ledger, staged_plans
 from ts_tables.plain.opened import OpenedFiles
 from ts_tables.plain.staging import Place
-from ts_tables.targets import Added, TableContents
+from ts_tables.targets import Added, SchemaOf, TableContents, layout_at
 
 _FILE_SCHEME: Final = "file://"
 _OF_ONE_COMPRESSION: Final = (FileFormat.JSON_LINES, FileFormat.TEXT)  # no file names its own
@@ -40,13 +40,20 @@ class PlainTarget:
         layout: columns, partition key, sort order, format and file sizes. A table that exists must have the same.
         max_age: seconds that a file is held at most; 0: no file is held.
         names: of the files; None for those of the commits.
+        schema_of: as of `ts_tables.targets.layout_at`.
 
     Raises:
         ConfigurationError, OperatorError: the store cannot be opened.
     """
 
     def __init__(
-        self, name: str, place: Place, layout: Layout, max_age: int = 0, names: FileNames | None = None
+        self,
+        name: str,
+        place: Place,
+        layout: Layout,
+        max_age: int = 0,
+        names: FileNames | None = None,
+        schema_of: SchemaOf | None = None,
     ) -> None:
         self._name = name
         self._place = place
@@ -55,6 +62,7 @@ class PlainTarget:
         self._names = names or FileNames(layout.terms, suffix)
         is_apart = layout.format in RECORD_FORMATS or self._names.template is not None
         self._holding = Holding(layout.target_bytes, max_age, is_apart)
+        self._schema_of = schema_of
         self._copied: set[str] = set()  # bytes in staging of files that a commit here has shown
 
     def create(self, state: TableState) -> bool:
@@ -84,7 +92,8 @@ class PlainTarget:
         """
         contents = self._current()
         self._check_layout(contents)
-        return OpenedFiles(contents, self._layout, self._place, self._holding)
+        layout = layout_at(self._layout, contents.state, self._schema_of)
+        return OpenedFiles(contents, layout, self._place, self._holding)
 
     def open_any(self) -> OpenedFiles:
         """Return the table, with the paths of files that the store does not have; raise as `open`."""
