@@ -13,7 +13,7 @@ from tests.common.schemas.sources import archived, framed, schema_record
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Made, kill_run
-from ts_common.errors import OperatorError
+from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.claims.state import TableState
 from ts_tables.definition.tables_file import parse_tables
 from ts_tables.opening import Opening
@@ -108,6 +108,19 @@ def test_keys_keep_the_schema_of_the_table(made: Evolving, parser: dict[str, Any
     made.tables.create(NAME)
     made.tables.run(NAME)
     assert rows_of(made, "_key") == [({"id": 7, "region": ""},), ({"id": 8, "region": "eu"},)]
+
+
+def test_members_whose_names_differ_in_case_are_refused(tmp_path: Path) -> None:
+    """Of a schema too: engines of SQL would read one of both, or none."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet")
+    members = [{"name": name, "type": "long"} for name in ("x", "y", "X")]
+    inner = {"type": "array", "items": {"type": "record", "name": "Inner", "fields": members}}
+    file = tmp_path / "order.avsc"
+    file.write_text(json.dumps({"type": "record", "name": "Order", "fields": [ID, {"name": "inner", "type": inner}]}))
+    made.more["parser"] = {"type": "avro", "options": {"schema.file": str(file)}}
+    made.put_values(0, [b"{"])
+    with pytest.raises(ConfigurationError, match="column inner: its members x and X have one name, as engines of SQL"):
+        made.tables.create(NAME)
 
 
 def rows_of(made: Made, *columns: str) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, POSITION_TYPES, REFUSED_SCHEMA, TOPIC_ID
 from ts_tables.parsers.contract import Parsed, ordinals_of
 from ts_tables.parsers.inference import FoundColumn
-from ts_tables.parsers.table_types import column_type
+from ts_tables.parsers.table_types import WITHOUT_CASE, column_type, one_name
 
 TOPIC: Final = "_topic"
 TIMESTAMP: Final = "_timestamp"
@@ -31,11 +31,18 @@ def parsed_schema(columns: pa.Schema) -> pa.Schema:
         columns: of its parser.
 
     Raises:
-        ValueError: a column has the name of another one, without regard to case, as engines of SQL compare names.
+        ValueError: a column has the name of another one, without regard to case, as engines of SQL compare names; or
+            a member of a struct has.
     """
     names = [name.lower() for name in (*OWN_NAMES, *columns.names)]
     if twice := next((name for name in columns.names if names.count(name.lower()) > 1), None):
         raise ValueError(f"column {twice}: the table has another one of this name")
+    for field in columns:
+        if members := one_name(field.type):
+            raise ValueError(
+                f"column {field.name}: its members {members[0]} and {members[1]} have one name, {WITHOUT_CASE}; rename "
+                "one, name a version of the schema without it, or parse with a class of yours"
+            )
     return pa.schema([*_OWN.items(), *columns])
 
 

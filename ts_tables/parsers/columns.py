@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 import pyarrow as pa
 
 from ts_common.suggestions import nearest
+from ts_tables.parsers.table_types import WITHOUT_CASE, one_name
 
 MOMENT: Final = pa.timestamp("us", tz="UTC")
 _PLAIN: Final = {
@@ -156,9 +157,8 @@ def _fields(tokens: _Tokens, depth: int) -> list[pa.Field]:
         if not tokens.left or tokens.left[0] != ",":
             break
         tokens.next(",")
-    names = [field.name for field in fields]
-    if len({*names}) < len(names):
-        _fail(tokens.text, "two fields of a struct have one name")
+    if twice := one_name(pa.struct(fields)):
+        _fail(tokens.text, f"fields {twice[0]} and {twice[1]} of a struct have one name, {WITHOUT_CASE}")
     return fields
 
 

@@ -26,6 +26,7 @@ from ts_common.errors import OperatorError
 from ts_tables.parsers.converted import Converted, halving, shown
 from ts_tables.parsers.inference import KINDS
 
+WITHOUT_CASE: Final = "as engines of SQL compare names without case"
 _MOST_DIGITS: Final = 38
 _NAMED: Final = {
     "boolean": pa.bool_(),
@@ -193,6 +194,27 @@ def label_of(text: str) -> str:
         text: of the type.
     """
     return str(orjson.loads(text)[0]) if text.startswith("[") else text
+
+
+def one_name(kind: pa.DataType) -> tuple[str, str] | None:
+    """Return two members of a struct whose names differ in case at most; None if there are no such.
+
+    Args:
+        kind: of a column; structs inside of it count too.
+    """
+    types = pa.types
+    if types.is_map(kind):
+        return one_name(kind.key_type) or one_name(kind.item_type)
+    if types.is_list(kind):
+        return one_name(kind.value_type)
+    if not types.is_struct(kind):
+        return None
+    first: dict[str, str] = {}
+    for field in kind:
+        if (name := field.name.lower()) in first:
+            return first[name], field.name
+        first[name] = field.name
+    return next((twice for field in kind if (twice := one_name(field.type))), None)
 
 
 def shown_type(text: str) -> str:
