@@ -17,6 +17,18 @@ _MILLISECONDS: Final = 1000
 log = structlog.get_logger("ts_tables")
 
 
+def claims_name(table: str, generation: int) -> str:
+    """Return the name of what a generation of a table needs.
+
+    It is the same before and after a switch, and when the file of tables has another generation as its definition.
+
+    Args:
+        table: its name in the file of tables.
+        generation: its number, of its state.
+    """
+    return table if generation == 1 else f"{table}_g{generation}"
+
+
 def publish(stores: Iterable[tuple[ObjectStore, ClusterKeys, TableState]], table: str, snapshot: str) -> None:
     """Write what a table still needs, where it differs from what is there.
 
@@ -24,7 +36,7 @@ def publish(stores: Iterable[tuple[ObjectStore, ClusterKeys, TableState]], table
 
     Args:
         stores: of the table's topics, with their keys and the claims of their topics.
-        table: its name.
+        table: the name of what it needs.
         snapshot: names the version of the table.
     """
     for store, keys, state in stores:
@@ -43,6 +55,10 @@ def publish(stores: Iterable[tuple[ObjectStore, ClusterKeys, TableState]], table
 
 def withdraw(stores: Iterable[tuple[ObjectStore, ClusterKeys, TableState]], table: str) -> None:
     """Remove what a table still needs: it does not exist any more.
+
+    Args:
+        stores: as of `publish`.
+        table: as of `publish`.
 
     Raises:
         AccessDenied, StoreUnavailable: from a store.

@@ -48,7 +48,7 @@ class Parts:
     Attributes:
         definition: of it.
         place: the name of the table in the catalog.
-        claims: the name of what it needs of the archive.
+        base: the name of the table in the file, without a number.
         target: the table.
         planner: of its commits.
         parsing: of its records; None of a raw table.
@@ -57,7 +57,7 @@ class Parts:
 
     definition: TableDefinition
     place: str
-    claims: str
+    base: str
     target: Target
     planner: LocatedPlanner
     parsing: Parsing | None
@@ -254,14 +254,11 @@ class Opening:
         base, definition, is_in_use = self._found(name)
         suffix = "" if is_in_use else f"_g{definition.generation}"
         place = f"{base}{suffix}"
-        # The same before and after a switch.
-        is_first = definition.generation == self._definition(base).generation
-        claims = base if is_first else f"{base}_g{definition.generation}"
         age = definition.max_age if max_age is None else max_age
         planner = self.planner(definition)
         if definition.parser is None:
             target = self._made(place, definition, RAW_SCHEMA, RAW_SCHEMA, REQUIRED, age)
-            return Parts(definition, place, claims, target, planner, None, _marking(definition, RAW_SCHEMA))
+            return Parts(definition, place, base, target, planner, None, _marking(definition, RAW_SCHEMA))
         topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
         opener = ParserOpener(
             definition,
@@ -287,7 +284,7 @@ class Opening:
         replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
         plans = self.planner(definition.model_copy(update={"on_taken_back": replaced}))
         parsing = Parsing(parser, identity, refused, plans, opener.of, newest_only=definition.mode is Mode.LATEST)
-        return Parts(definition, place, claims, target, planner, parsing, _marking(definition, known))
+        return Parts(definition, place, base, target, planner, parsing, _marking(definition, known))
 
     def _queries(self, definition: TableDefinition) -> Sequence[Query]:
         """Return a query for each location of the table's topics."""

@@ -17,7 +17,7 @@ from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.forget import ForgetSummary, Offsets, Wanted, forget
 from ts_tables.generations import Generation, lacking
-from ts_tables.holds import publish, withdraw
+from ts_tables.holds import claims_name, publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.marks import announce
 from ts_tables.opening import CATALOG, Opening, Parts
@@ -101,7 +101,8 @@ class Tables:
             opened = parts.target.open()
             if parts.marking is not None:
                 summary.marked_through = parts.marking.end(opened.state)
-            publish(parts.planner.stores(opened.state), parts.claims, opened.snapshot)
+            claims = claims_name(parts.base, opened.state.generation)
+            publish(parts.planner.stores(opened.state), claims, opened.snapshot)
         finally:
             summary.seconds = monotonic() - began
         return summary
@@ -348,6 +349,7 @@ class Tables:
             OperatorError, AccessDenied, StoreUnavailable: from the catalog or the stores.
         """
         parts, cluster = self._opening.parts_at_rest(name), self._opening.archive.cluster
+        claims = claims_name(parts.base, _generation(parts))
         left: FilesLeft | None = None
         if parts.parsing is not None:  # first: a drop that was killed can be repeated as long as the table exists
             try:
@@ -361,14 +363,23 @@ class Tables:
         except FilesLeft as error:
             left = error
         try:
-            withdraw(parts.planner.stores(TableState(cluster, read_committed=True)), parts.claims)
+            withdraw(parts.planner.stores(TableState(cluster, read_committed=True)), claims)
         except TieredStorageError as error:  # the table is removed, so no second drop removes them
             raise OperatorError(
                 f"table {name} was removed, but not its claims in the archive, which keep segments from retention; "
-                f"remove claims/{parts.claims}.json: {error}"
+                f"remove claims/{claims}.json: {error}"
             ) from error
         if left is not None:
             raise left
+
+
+def _generation(parts: Parts) -> int:
+    """Return the number of a table's generation: of its state, or of the definition if that cannot be read."""
+    try:
+        state: TableState = parts.target.open_any().state
+    except TieredStorageError:  # what is wrong with a table does not keep it from being dropped
+        return parts.definition.generation
+    return state.generation
 
 
 def _planned(parts: Parts, state: TableState) -> TableState:

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tests.made_archive import MadeArchive
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_call
 from ts_common.archive.commit import encode_log_start
-from ts_common.archive.table_claims import claims_key
+from ts_common.archive.table_claims import claims_key, read_claims, tables_with_claims
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.definition.tables_file import parse_tables
 from ts_tables.pace import Pace
@@ -247,3 +247,44 @@ def test_refused_records_need_a_place_of_their_own(tmp_path: Path, more: dict[st
     made.more["quarantine"] = more["quarantine"].replace("SAME", f"file://{made.directory}/files")
     with pytest.raises(ConfigurationError, match=expected):
         _ = made.tables
+
+
+def claimed(made: Made) -> list[str]:
+    """Return the names of what tables need of the archive."""
+    return tables_with_claims(made.archive.store, made.archive.keys)
+
+
+def test_a_generation_that_becomes_the_definition_needs_the_archive_once(made: Made) -> None:
+    """No object of its former place in the file is left, which would keep segments from retention."""
+    second = f"{NAME}@2"
+    made.tables.create(second)
+    made.tables.run(second)
+    made.tables.switch(NAME, 2)
+    made.tables.run(NAME)
+    made.tables.drop(f"{NAME}@1", purge=True)
+    made.more = {"parser": SECOND, "partition_by": "kind", "generation": 2}
+    put(made, 20, 30)
+    made.tables.run(NAME)
+    check(made, 30, "kind")
+    (name,) = claimed(made)
+    found = read_claims(made.archive.store, made.archive.keys, name)
+    assert found is not None
+    assert found.needed_from == {"t-0": 30}
+    made.tables.drop(NAME, purge=True)
+    assert claimed(made) == []
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_number_that_is_not_that_of_the_table_leaves_no_claims(made: Made, generation: int) -> None:
+    """What the table needs has the number of its state."""
+    made.more = {"parser": FIRST, "generation": 3 - generation}
+    if generation == 2:
+        made.tables.drop(NAME, purge=True)
+        made.more["generation"] = 2
+        made.tables.create(NAME)
+        made.tables.run(NAME)
+        del made.more["generation"]
+    made.tables.run(NAME)
+    assert len(claimed(made)) == 1
+    made.tables.drop(NAME, purge=True)
+    assert claimed(made) == []
