@@ -168,7 +168,12 @@ def changes_of(
         added = replace(added, late=plan.late, valid_through=_valid_through(own))
         before = side.opened.state
         state = replace(
-            state, parser=before.parser, base=before.base, generation=before.generation, replays=before.replays
+            state,
+            parser=before.parser,
+            base=before.base,
+            generation=before.generation,
+            replays=before.replays,
+            initial_columns=before.initial_columns,
         )
         late = 0
         if marking is not None and not is_refused:

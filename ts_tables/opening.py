@@ -78,6 +78,7 @@ class Parts:
             read_committed,
             parser=self.parsing.name,
             columns=tuple(parser.found),
+            initial_columns=len(parser.found),
             schemas=tuple(parser.schemas),
             key_schema=parser.key_schema,
             base=base_of(parser),

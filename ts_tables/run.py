@@ -94,13 +94,13 @@ def run_once(
     summary = RunSummary() if summary is None else summary
     while True:
         opened: OpenedTable = target.open()
-        _check_parser(opened.state, parsing)
+        check_parser(opened.state, parsing)
         refused: OpenedTable | None = None if parsing is None else parsing.refused.open()
         if parsing is not None and refused is not None:
             if refused.state.replays != opened.state.replays:
                 complete(target, engine, parsing)  # a replay has ended between its two commits
                 continue
-            _check_parser(refused.state, parsing)
+            check_parser(refused.state, parsing)
         plan = plans.plan(with_kept(opened.state, None if refused is None else refused.state))
         sides = [Side(target, opened)]
         current = parsing
@@ -123,8 +123,12 @@ def run_once(
     return summary
 
 
-def _check_parser(state: TableState, parsing: Parsing | None) -> None:
+def check_parser(state: TableState, parsing: Parsing | None) -> None:
     """Check that a table has the rows of its parser.
+
+    Args:
+        state: of the table.
+        parsing: of the file of tables; None of a raw table.
 
     Raises:
         OperatorError: it has those of another one.

@@ -22,13 +22,14 @@ from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.marks import announce
 from ts_tables.opening import CATALOG, Opening, Parts
 from ts_tables.pace import Pace
-from ts_tables.planning.claimed import Claimed
+from ts_tables.planning.nothing import NothingNew
 from ts_tables.planning.plan import TablePlan, TakenBack
 from ts_tables.replay import ReplaySummary, replay
-from ts_tables.run import RunSummary, run_once
+from ts_tables.run import RunSummary, check_parser, run_once
 from ts_tables.status import TableStatus, partitions_of
 from ts_tables.targets import FilesLeft, TableContents, TableMissing
 from ts_tables.tasks import Engine
+from ts_tables.verify.deep import with_values
 from ts_tables.verify.run import Verification, verify
 
 
@@ -228,19 +229,20 @@ class Tables:
             return TableStatus(name, partitions, {}, (str(error),))
         return TableStatus(name, partitions, plan.behind, plan.waits)
 
-    def verify(self, name: str) -> Verification:
+    def verify(self, name: str, *, deep: bool = False) -> Verification:
         """Compare the rows of a table with the records that it claims, and return the differences.
 
         A table whose runs fail is compared with the last of our commits that it has.
 
         Args:
             name: of the table.
+            deep: whether the records are parsed again, and all values compared. A raw table is always compared so.
 
         Raises:
-            as `run`, but never `HeadMoved`.
+            as `run`, but never `HeadMoved`; OperatorError: with `deep`, the file has another parser than the table.
         """
         target = self._opening.parts_at_rest(name).target
-        found, opened = self._compared(name)
+        found, opened = self._compared(name, deep=deep)
         problem = target.problem(opened)
         return found if problem is None else replace(found, notes=(*found.notes, problem))
 
@@ -262,16 +264,27 @@ class Tables:
             target.adopt(opened)
         return found
 
-    def _compared(self, name: str) -> tuple[Verification, Any]:
+    def _compared(self, name: str, *, deep: bool = False) -> tuple[Verification, Any]:
         """Return how a table differs from the archive, and the table that was compared."""
         parts = self._opening.parts(name)
         opened = parts.target.open_any()
         refused = None if parts.parsing is None else parts.parsing.refused.open_any()
         claimed = parts.planner.claimed(with_kept(opened.state, None if refused is None else refused.state))
-        newest = None
-        if parts.parsing is not None and parts.parsing.newest_only:
-            newest = parts.parsing.at(opened.state).parser
-        return verify(opened, claimed, self._engine, refused, newest), opened
+        parsing = parts.parsing
+        if parsing is None or refused is None:
+            return verify(opened, claimed, self._engine), opened
+        if deep:
+            check_parser(opened.state, parsing)
+        is_parsed = deep or parsing.newest_only
+        current = parsing.at(opened.state) if is_parsed else parsing
+        newest = current.parser if parsing.newest_only else None
+        found = verify(opened, claimed, self._engine, refused, newest)
+        if deep:
+            columns = current.columns.names
+            found = with_values(
+                found, opened, refused, claimed, self._engine, current.parser, columns, newest_only=parsing.newest_only
+            )
+        return found, opened
 
     def compact(
         self, name: str, *, expire_after: float = EXPIRE_AFTER, retain_last: int = 1, spark: Any = None
@@ -325,7 +338,7 @@ class Tables:
             raise OperatorError(f"table {name} is an Iceberg table: no file of it is held")
         summary, began = RunSummary(), monotonic()
         parts = self._opening.parts(name, max_age=0)
-        run_once(parts.target, _NothingNew(), self._engine, summary, parts.parsing)
+        run_once(parts.target, NothingNew(), self._engine, summary, parts.parsing)
         summary.seconds = monotonic() - began
         return summary
 
@@ -385,17 +398,3 @@ def _generation(parts: Parts) -> int:
 def _planned(parts: Parts, state: TableState) -> TableState:
     """Return the state that the next commit of a table is planned from."""
     return state if parts.parsing is None else with_kept(state, parts.parsing.refused.open().state)
-
-
-class _NothingNew:
-    """Plans commits without new rows."""
-
-    def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
-        """Return a plan that adds nothing."""
-        del is_first
-        return TablePlan(state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
-
-    def claimed(self, state: TableState) -> Claimed:
-        """Return nothing: no row is read again."""
-        del state
-        return Claimed((), {}, ())

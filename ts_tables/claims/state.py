@@ -15,11 +15,12 @@ partition. `epochs` are those of the archive's commit below `to`, for KIP-101. T
   first offsets: `read_committed` withheld their records below the hole. A late claim adds both.
 - `lost`: offsets below the start of the log when the table reached them.
 
-A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows.
-`columns` are those that the parser found in values or in schemas: name, member and kind. `schemas` names those that
+A parsed table, and the table of its refused records, have `parser`: the identity of what made their rows. `columns`
+are those that the parser found in values or in schemas: name, member and kind. `initial_columns` is the number of
+those that the table was created with: rows that are older than a later one have NULL there. `schemas` names those that
 values are read with, the newest first, and `key_schema` that of the keys: a run that continues another one opens the
-same. `base` has names and types of a parser's other columns. `generation` is its number; without it, it is 1. `replays`
-counts the replays of refused records.
+same. `base` has names and types of a parser's other columns. `generation` is its number; without it, it is 1.
+`replays` counts the replays of refused records.
 
 `kept` has offsets whose records an election removed from the log, and the table did not: the number of rows, and the
 sum of their digests. The claims contain these offsets again, with the records of the later leader.
@@ -182,6 +183,7 @@ class TableState:
         generation: its number, as the file of tables has it.
         marked: the end of the hours or days that all partitions have passed; None without.
         announced: the end of those that were announced.
+        initial_columns: how many of `columns` the table was created with.
         replays: how often refused records were parsed again; that of the table is ahead until they are removed from
             the other one.
     """
@@ -198,6 +200,7 @@ class TableState:
     marked: int | None = None
     announced: int | None = None
     replays: int = 0
+    initial_columns: int = 0
 
     @property
     def claims(self) -> "TableState":
@@ -215,7 +218,15 @@ class TableState:
             for name, incarnations in self.topics.items()
         }
         return replace(
-            self, topics=topics, columns=(), schemas=(), key_schema=None, replays=0, marked=None, announced=None
+            self,
+            topics=topics,
+            columns=(),
+            schemas=(),
+            key_schema=None,
+            replays=0,
+            marked=None,
+            announced=None,
+            initial_columns=0,
         )
 
     def forgotten_with(self, other: "TableState | None") -> Forgotten:
@@ -288,6 +299,8 @@ class TableState:
             found["parser"] = self.parser
         if self.columns:
             found["columns"] = [list(column) for column in self.columns]
+        if self.initial_columns:
+            found["initial_columns"] = self.initial_columns
         if self.schemas:
             found["schemas"] = [*self.schemas]
         if self.key_schema is not None:
@@ -333,6 +346,7 @@ def decode_state(data: bytes, what: str) -> TableState:
         schemas = tuple(text(each) for each in rows(fields.get("schemas", [])))
         key_schema = None if fields.get("key_schema") is None else text(fields["key_schema"])
         replays = whole_number(fields.get("replays", 0))
+        initial_columns = whole_number(fields.get("initial_columns", 0), 0, len(columns))
         base = tuple(_pair(each) for each in rows(fields.get("base", [])))
         generation = whole_number(fields.get("generation", 1), 1, MAX_INT32)
         announced, marked = (optional_number(each) for each in rows(fields.get("marked", [None, None])))
@@ -349,6 +363,7 @@ def decode_state(data: bytes, what: str) -> TableState:
             marked=marked,
             announced=announced,
             replays=replays,
+            initial_columns=initial_columns,
         )
 
 

@@ -21,6 +21,7 @@ from ts_tables.parsers.contract import Parser, without_records
 from ts_tables.planning.work import Work
 from ts_tables.tasks import Digests, Settled, known_of, raw_records
 from ts_tables.verify.sums import PARSED, Block, Row, Sums, counted, summed
+from ts_tables.verify.values import Compared, Older, counting_all, value_digests
 
 _COLUMNS: Final = (*IDENTITY, OFFSET, ORDINAL, IS_DELETED, RAW_DIGEST)
 _MOST_WAITING: Final = 1 << 20  # rows that were read and not merged yet
@@ -30,20 +31,26 @@ _MOST_WAITING: Final = 1 << 20  # rows that were read and not merged yet
 class NewestRecords:
     """The newest record of each key of a partition, and the refused records. It can be pickled.
 
+    With `compared` it has all rows of the newest records, each with a digest of its values, and no refused record.
+
     Attributes:
         work: what to read of the partition.
         parser: of the table.
         forgotten: records that are left out.
         refused: the records that are in the table of refused ones; others that the parser refuses count as refused too.
+        compared: the columns whose values are compared; None to compare records.
+        older: rows that are older than some of these; None without such.
     """
 
     work: tuple[Work, ...]
     parser: Parser
     forgotten: Digests
     refused: Settled
+    compared: Compared | None = None
+    older: Older | None = None
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield a row for each record that one of the two tables has.
+        """Yield a row for each record that one of the two tables has, or the rows with values.
 
         Raises:
             as `ts_tables.planning.work.Work.rows`, the parser and `Settled.digests`.
@@ -55,14 +62,24 @@ class NewestRecords:
             known = self.refused.digests(work.covered)
             for records in raw_records(work, self.forgotten):
                 parsed = without_records(self.parser.parse(records), known_of(records, known))
-                yield _refused(records.take(parsed.refused))
-                rows = parsed_rows(records, parsed)
-                waiting.append(rows.filter(pc.equal(rows[ORDINAL], 0)).select(_COLUMNS))
+                if self.compared is None:
+                    yield refused_rows(records.take(parsed.refused))
+                waiting.append(self._of_table(parsed_rows(records, parsed)).select(_COLUMNS))
                 count += waiting[-1].num_rows
                 if count >= _MOST_WAITING:
                     newest, waiting, count = _merged(newest, waiting), [], 0
         if newest is not None or waiting:
-            yield from alive(_merged(newest, waiting)).select(PARSED.names).to_batches()
+            for rows in alive(_merged(newest, waiting)).select(PARSED.names).to_batches():
+                yield rows if self.compared is None else counting_all(rows)
+
+    def _of_table(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows whose digests are compared."""
+        if self.compared is None:
+            return rows.filter(pc.equal(rows[ORDINAL], 0))
+        if self.older is not None:
+            rows = self.older.cut(rows, self.compared.later)
+        digests = value_digests(rows, self.compared.names)
+        return rows.set_column(rows.schema.get_field_index(RAW_DIGEST), RAW_DIGEST, digests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +129,12 @@ def _merged(newest: pa.Table | None, waiting: Sequence[pa.RecordBatch]) -> pa.Ta
     return newest_of(pa.Table.from_batches([*before, *waiting]))
 
 
-def _refused(records: pa.RecordBatch) -> pa.RecordBatch:
+def refused_rows(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return positions and digests of records.
+
+    Args:
+        records: with the columns of a raw table.
+    """
     columns = [records["topic"], *(records[name] for name in (TOPIC_ID, PARTITION, OFFSET, ORDINAL))]
     names = [TOPIC, TOPIC_ID, PARTITION, OFFSET, ORDINAL, RAW_DIGEST]
     return pa.RecordBatch.from_arrays([*columns, raw_digests(records)], names).select(PARSED.names)

@@ -94,7 +94,7 @@ def verify(
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from the archive or the table.
     """
     if newest is not None:
-        claimed = _whole(claimed, opened.state)
+        claimed = whole(claimed, opened.state)
     parts = [(file, claimed.skipped, refused is not None) for file in opened.all_files()]
     if refused is not None:
         ahead = _with_ahead(claimed.skipped, opened.state, refused.state)
@@ -123,18 +123,18 @@ def verify(
     found: list[Difference] = []
     for block in different_blocks(table, archive, kept_sums):
         theirs = run_tasks(
-            [NewestRows(each, block) for each in records if any(_can_have(work, block) for work in each.work)]
+            [NewestRows(each, block) for each in records if any(can_have(work, block) for work in each.work)]
             if newest is not None
-            else [ArchiveRows(work, of(work), block, form) for work in claimed.work if _can_have(work, block)]
+            else [ArchiveRows(work, of(work), block, form) for work in claimed.work if can_have(work, block)]
         )
         ours = run_tasks([FileRows(file, block, skipped, is_parsed) for file, skipped, is_parsed in parts])
         found += differences(
-            block, _together(ours), _together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
+            block, together(ours), together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
         )
     return Verification(opened.snapshot, opened.state, table, tuple(found), claimed.notes)
 
 
-def _whole(claimed: Claimed, state: TableState) -> Claimed:
+def whole(claimed: Claimed, state: TableState) -> Claimed:
     """Return claims without partitions whose newest records are not all in the archive.
 
     What is below the start of the log is older than all that is compared.
@@ -176,14 +176,16 @@ def _with_ahead(skipped: Skipped, state: TableState, refused: TableState) -> Ski
     return found
 
 
-def _together(counted: Iterable[Counter[Any]]) -> Counter[Any]:
+def together(counted: Iterable[Counter[Any]]) -> Counter[Any]:
+    """Return rows together."""
     total: Counter[Any] = Counter()
     for each in counted:
         total.update(each)
     return total
 
 
-def _can_have(work: Work, block: Block) -> bool:
+def can_have(work: Work, block: Block) -> bool:
+    """Return whether what is read can have rows of a block."""
     start, end = block.number * BLOCK_OFFSETS, (block.number + 1) * BLOCK_OFFSETS
     ranges = work.split.ranges
     is_of = (work.partition, work.topic_id) == (TopicPartition(block.topic, block.partition), block.topic_id)

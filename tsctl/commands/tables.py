@@ -315,6 +315,13 @@ def verify(
         Path | None,
         typer.Option("--evidence", help="Write snapshots, claims and checksums to a JSON file; it must not exist."),
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Parse the records again, and compare all values. Of raw tables, all bytes are compared anyway.",
+        ),
+    ] = False,
     workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -326,7 +333,7 @@ def verify(
     documents: list[dict[str, Any]] = []
 
     def compare(name: str) -> None:
-        result = found.verify(name)
+        result = found.verify(name, deep=deep)
         document = {"table": name, **result.document()}
         documents.append(document)
         output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences")

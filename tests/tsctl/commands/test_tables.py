@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -114,8 +115,26 @@ def test_a_table_is_verified_with_evidence(archive: MadeArchive, tables: Tables,
     assert "t-0: offset 0: the archive has the record, the table has no row" in ran.err
 
 
+def test_the_values_of_a_parsed_table_are_verified(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+    """With `--deep`; without it, records are compared."""
+    file = tmp_path / "tables.yaml"
+    parser = '{type: expression, expression: "(?P<text>.*)", columns: {text: string}}'
+    file.write_text(file.read_text().replace("{topics: t}", f"{{topics: t, parser: {parser}}}"))
+    tables("create", "backup.t")
+    tables("run", "backup.t", "--workers", "1")
+    (path,) = (tmp_path / "warehouse").rglob("*.parquet")
+    rows = pq.read_table(path)
+    texts = pa.array(["other", *rows["text"].to_pylist()[1:]])
+    at = rows.schema.get_field_index("text")
+    pq.write_table(rows.set_column(at, rows.schema.field(at), texts), path, store_schema=False)
+    assert tables("verify", "backup.t", "--workers", "1").out == "backup.t: 100 rows, 0 differences\n"
+    ran = tables("verify", "backup.t", "--deep", "--workers", "1")
+    assert (ran.code, ran.out) == (ExitCode.FOUND, "backup.t: 100 rows, 1 differences\n")
+    assert "t-0: offset 0: the row differs from the record" in ran.err
+
+
 def test_records_that_the_table_does_not_have_are_not_deleted(archive: MadeArchive, tables: Tables) -> None:
-    """A topic of another table is a mistake; a key without a record is none."""
+    """A topic of another table is a mistake; a key without a record is no error."""
     tables("create", "backup.t")
     tables("run", "backup.t", "--workers", "1")
     other = tables("forget", "backup.t", "--offsets", "unknown-0:1-2", "--workers", "1")
