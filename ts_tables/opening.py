@@ -19,8 +19,9 @@ from ts_reader.place import connection_of
 from ts_tables.changes import Parsing
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
+from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.opened_parser import ParserOpener
-from ts_tables.definition.table_definitions import Mode, TableDefinition, TablesFile
+from ts_tables.definition.table_definitions import Mode, TableDefinition
 from ts_tables.files.file_names import FileNames
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import FileFormat, Layout

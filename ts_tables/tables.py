@@ -12,7 +12,7 @@ from ts_common.model import TopicPartition
 from ts_tables.claims.pairs import with_kept
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
-from ts_tables.definition.table_definitions import TablesFile
+from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.forget import ForgetSummary, Offsets, Wanted, forget

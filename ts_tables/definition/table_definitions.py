@@ -1,10 +1,8 @@
 """What a file of tables has: the archive, the catalog, and each table, with what is accepted."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from itertools import permutations
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import pyarrow as pa
@@ -16,18 +14,23 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from ts_common.model import is_topic_name
-from ts_common.schemas.choice import parse_codec
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
 from ts_tables.definition.parser_definition import ParserDefinition, has_schema
-from ts_tables.definition.places import check_absolute, check_catalog, check_store, is_within, overlaps
+from ts_tables.definition.places import check_absolute, check_store
 from ts_tables.definition.sizes import Seconds, Size
+from ts_tables.definition.values import (
+    LIST,
+    Names,
+    check_codec,
+    check_pattern,
+    check_table_name,
+    listed,
+)
 from ts_tables.files.file_names import check_template
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat
@@ -36,7 +39,6 @@ from ts_tables.files.partitioning import MOST_BUCKETS, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
 from ts_tables.parsers.changes import KEY, ChangesParser
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
 _SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
 _OF_GENERATION: Final = (
     "parser",
@@ -59,35 +61,6 @@ class Mode(StrEnum):
     APPEND = "append"
     CHANGES = "changes"
     LATEST = "latest"
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _topic(value: str) -> str:
-    if not is_topic_name(value):
-        raise ValueError(f"{value!r} is no name of a topic; `pattern` accepts a regular expression")
-    return value
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"{value!r} is no regular expression: {error}") from error
-    return value
-
-
-def _table_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name of a table; namespace.name is expected, of letters, digits and _")
-    return value
-
-
-def _codec(value: str) -> str:
-    parse_codec(value)
-    return value
 
 
 def _known_columns(parser: ParserDefinition | None, mode: Mode) -> pa.Schema | None:
@@ -113,63 +86,6 @@ def _check_order(columns: Sequence[str], schema: pa.Schema) -> None:
             raise ValueError(f"{name!r}: a table is sorted by {', '.join(known)}{nearest(name, known)}")
         if pa.types.is_nested(schema.field(name).type):
             raise ValueError(f"{name!r}: rows have no order by a {schema.field(name).type}")
-
-
-def _texts(value: Any) -> Any:
-    """Return properties as texts: YAML makes numbers and booleans of some."""
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        str(key): str(item).lower() if isinstance(item, bool) else item if isinstance(item, str) else str(item)
-        for key, item in value.items()
-    }
-
-
-def _spark_settings(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if not str(key).startswith("spark.") or isinstance(item, Mapping | list):
-                raise ValueError(f"{key}: a setting of Spark is expected, as spark.master: local[4]")
-    return _texts(value)
-
-
-# What the validators above accept: one text for a list, and properties that YAML reads as numbers or booleans.
-_LIST: Final = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
-_PROPERTIES: Final = WithJsonSchema(
-    {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-)
-
-Names = Annotated[tuple[Annotated[str, AfterValidator(_topic)], ...], BeforeValidator(_listed), _LIST]
-
-
-class ArchiveDefinition(BaseModel):
-    """Where the archive is."""
-
-    model_config = _STRICT
-
-    config: Path | None = Field(None, description="The agents' <clusterId>.properties.")
-    url: Annotated[str, AfterValidator(check_store)] | None = Field(
-        None, description="Location of the store, as in s3://bucket/base/prefix; with cluster."
-    )
-    cluster: str | None = Field(None, description="The cluster's id, with url.")
-    prefix_entropy_bits: int | None = Field(
-        None, ge=0, description="Number of entropy bits of the keys, with url. Default: as the archive has it."
-    )
-    registry: str | None = Field(
-        None, description="Schemas of parsers: the URL of a registry, or its archived topic, as in topic:_schemas."
-    )
-    storage_options: dict[str, Any] | None = Field(
-        None, description="The connection to S3, with url, as in docs/reader.md. Default: the environment."
-    )
-
-    @model_validator(mode="after")
-    def _is_one(self) -> "ArchiveDefinition":
-        named = [name for name in ("url", "cluster", "prefix_entropy_bits", "storage_options") if getattr(self, name)]
-        if self.config is not None and named:
-            raise ValueError(f"config sets {', '.join(named)} too: give one of the two")
-        if self.config is None and (self.url is None or self.cluster is None):
-            raise ValueError("config is needed, or url and cluster")
-        return self
 
 
 class MarksDefinition(BaseModel):
@@ -199,7 +115,7 @@ class TableDefinition(BaseModel):
         "with the offsets and values, or with the keys too.",
     )
     topics: Names = Field((), description="Names of topics; one of topics and pattern is given.")
-    pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
+    pattern: Annotated[str, AfterValidator(check_pattern)] | None = Field(
         None, description="A regular expression that matches any part of the name of a topic."
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
@@ -223,7 +139,7 @@ class TableDefinition(BaseModel):
         description="append: rows of the parser. changes: the key of each record too, and whether it deletes the key. "
         "latest: the newest record of each key, without keys that are deleted.",
     )
-    key: Annotated[str, AfterValidator(_codec)] | None = Field(
+    key: Annotated[str, AfterValidator(check_codec)] | None = Field(
         None, description="Of changes and latest: a codec of keys, as utf8 or registry. Default: the key is bytes."
     )
     buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] | None = Field(
@@ -242,12 +158,12 @@ class TableDefinition(BaseModel):
     rate: Size | None = Field(
         None, ge=1 << 10, description="Bytes of segments that a run reads in a second at most. Default: no limit."
     )
-    partition_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
+    partition_by: Annotated[tuple[str, ...], BeforeValidator(listed), LIST] = Field(
         (),
         description="The partition key: day(timestamp), hour(timestamp), topic, bucket(16, key). Of a parsed table: "
-        "its columns, and _timestamp and _topic.",
+        "its columns, and _timestamp and topic_name.",
     )
-    sort_by: Annotated[tuple[str, ...], BeforeValidator(_listed), _LIST] = Field(
+    sort_by: Annotated[tuple[str, ...], BeforeValidator(listed), LIST] = Field(
         (), description="Columns that each row group is sorted by."
     )
     marks: MarksDefinition | None = Field(
@@ -423,6 +339,18 @@ class TableDefinition(BaseModel):
         others = (each for number in self.generations for each in self.of_generation(number).locations)
         return (own, *refused, *others)
 
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """Return the names that the catalog can have of an Iceberg table, its refused records and its generations.
+
+        Args:
+            name: of the table.
+        """
+        if self.format != "iceberg":
+            return ()
+        own = (name, *([] if self.parser is None else [self.quarantine or f"{name}_quarantine"]))
+        numbers = {self.generation, *self.generations} if self.generations else ()
+        return (*own, *(f"{each}_g{number}" for each in own for number in sorted(numbers)))
+
     @property
     def terms(self) -> tuple[str, ...]:
         """The partition key."""
@@ -453,7 +381,7 @@ class TableDefinition(BaseModel):
                 raise ValueError("foreign: plain files have no such option; verify names files of others")
             return
         if self.quarantine is not None:
-            _table_name(self.quarantine)
+            check_table_name(self.quarantine)
         if self.location is not None:
             check_absolute("location", self.location)
         if self.max_age:
@@ -495,49 +423,3 @@ class TableDefinition(BaseModel):
             check_template(template, bool(self.partition_by))
         except ValueError as error:
             raise ValueError(f"file_names: {error}") from error
-
-
-class TablesFile(BaseModel):
-    """The tables of a cluster."""
-
-    model_config = _STRICT
-
-    archive: ArchiveDefinition = Field(description="Where the archive is.")
-    catalog: Annotated[dict[str, str], BeforeValidator(_texts), AfterValidator(check_catalog), _PROPERTIES] = Field(
-        {}, description="The Iceberg catalog: pyiceberg's own properties, as type, uri and warehouse."
-    )
-    spark: Annotated[dict[str, str], BeforeValidator(_spark_settings), _PROPERTIES] = Field(
-        {}, description="Settings of the Spark session that compacts tables, as spark.master and spark.jars.packages."
-    )
-    tables: dict[Annotated[str, AfterValidator(_table_name)], TableDefinition] = Field(
-        description="By namespace and name.", min_length=1
-    )
-
-    @model_validator(mode="after")
-    def _is_apart(self) -> "TablesFile":
-        locations = [each.rstrip("/") for table in self.tables.values() for each in table.locations]
-        if twice := next((each for each in locations if locations.count(each) > 1), None):
-            raise ValueError(f"two tables have the location {twice}")
-        for outer, inner in permutations(locations, 2):
-            if is_within(inner, outer):
-                raise ValueError(f"{inner} is below {outer}, and readers of that table would find its files")
-        names = [
-            each
-            for name, table in self.tables.items()
-            if table.format == "iceberg"
-            for each in (name, *([] if table.parser is None else [table.quarantine or f"{name}_quarantine"]))
-        ]
-        if twice := next((each for each in names if names.count(each) > 1), None):
-            raise ValueError(f"two tables have the name {twice}; one of them is that of refused records")
-        if self.archive.url is not None and (found := self.misplaced([self.archive.url])):
-            raise ValueError("; ".join(found))
-        return self
-
-    def misplaced(self, archive: Iterable[str]) -> list[str]:
-        """Return a sentence for each place of tables that is in an archive, or contains it.
-
-        Args:
-            archive: the URLs of its stores.
-        """
-        locations = [each for table in self.tables.values() for each in table.locations]
-        return overlaps(archive, self.catalog.get("warehouse"), locations)

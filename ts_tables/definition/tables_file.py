@@ -35,7 +35,8 @@ from ruamel.yaml.error import YAMLError
 
 from ts_common.errors import ConfigurationError
 from ts_common.suggestions import nearest
-from ts_tables.definition.table_definitions import ArchiveDefinition, TableDefinition, TablesFile
+from ts_tables.definition.file_definition import ArchiveDefinition, TablesFile
+from ts_tables.definition.table_definitions import TableDefinition
 
 MOST_BYTES: Final = 4 << 20  # of the file
 _INSIDE: Final = re.compile(r"(dict|literal|constrained)?\[.*\]")  # pydantic's names of parts of a type

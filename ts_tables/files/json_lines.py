@@ -87,15 +87,15 @@ def json_rows(stream: BinaryIO, codec: str, schema: pa.Schema, what: str) -> Ite
     try:
         rows: list[dict[str, Any]] = []
         size = 0
-        lines = io.BufferedReader(decompressed(codec, stream), 1 << 20)
-        while line := lines.readline(_LONGEST):
-            if len(line) == _LONGEST:
-                raise ValueError(f"it has more than {_LONGEST:,} bytes")
-            rows.append(_object(orjson.loads(line)))
-            size += len(line)
-            if len(rows) == _ROWS or size >= _BYTES_AT_ONCE:
-                yield _batch(rows, schema)
-                rows, size = [], 0
+        with io.BufferedReader(decompressed(codec, stream), 1 << 20) as lines:
+            while line := lines.readline(_LONGEST):
+                if len(line) == _LONGEST:
+                    raise ValueError(f"it has more than {_LONGEST:,} bytes")
+                rows.append(_object(orjson.loads(line)))
+                size += len(line)
+                if len(rows) == _ROWS or size >= _BYTES_AT_ONCE:
+                    yield _batch(rows, schema)
+                    rows, size = [], 0
         if rows:
             yield _batch(rows, schema)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:

@@ -169,6 +169,15 @@ def test_a_wrong_place_is_refused(part: str, reason: str) -> None:
         parse_tables(content, "file")
 
 
+@pytest.mark.parametrize("other", ["b.t_g2", "b.t_g1", "b.t_quarantine_g2", "b.t_quarantine"])
+def test_a_table_with_the_name_of_another_ones_part_is_refused(other: str) -> None:
+    """Refused records and generations have tables of their own, whose names follow from that of the table."""
+    parser = {"type": "json", "columns": {"id": "long"}}
+    table = {"topics": "t", "parser": parser, "generations": {2: {"parser": {**parser, "infer": True}}}}
+    with pytest.raises(ConfigurationError, match=f"two tables have the name {other}; one is of refused records, or"):
+        parse_tables(YAML(typ="safe").load(GOOD) | {"tables": {"b.t": table, other: {"topics": "t"}}}, "file")
+
+
 def test_a_warehouse_may_contain_the_archive_or_be_a_name() -> None:
     """Its tables are below it; a REST catalog gives its warehouses names."""
     for catalog in (
