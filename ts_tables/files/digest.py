@@ -26,6 +26,7 @@ RAW_DIGEST: Final = "_raw_digest"  # of a parsed table: the first 128 bits of th
 _DIGEST_BYTES: Final = 16
 BLOCK_OFFSETS: Final = 1_000_000  # that are summed together
 _ORDINAL: Final = "_ordinal"
+_AT_ONCE: Final = 1024  # rows
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
 
@@ -82,18 +83,22 @@ def raw_digests(rows: pa.RecordBatch) -> pa.Array:
 
 def _digests(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
     """Return what `digest_of` returns of each row; its parts are here once more, for a third of the time."""
+    found: list[bytes] = []
+    for start in range(0, rows.num_rows, _AT_ONCE):  # their bytes stay in the processor's cache
+        found += _some_digests(rows.slice(start, _AT_ONCE))
+    return found
+
+
+def _some_digests(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
     sha = hashlib.sha256
-    topics, partitions, offsets, times, types, keys, values, headers = (
-        _values(rows.column(name), name) for name in COLUMNS
-    )
-    times = ["N" if time is None else time for time in times]
-    hashed_keys = ["N" if key is None else sha(key).hexdigest() for key in keys]
-    hashed_values = ["N" if value is None else sha(value).hexdigest() for value in values]
-    pairs = [_pairs(each) if each else "" for each in headers]
-    places = zip(topics, partitions, offsets, times, types, hashed_keys, hashed_values, pairs, strict=True)
+    columns = [_values(rows.column(name), name) for name in COLUMNS]
     return [
-        sha(f"{topic}|{partition}|{offset}|{time}|{kind}|{key}|{value}|{pair}".encode()).digest()
-        for topic, partition, offset, time, kind, key, value, pair in places
+        sha(
+            f"{topic}|{partition}|{offset}|{'N' if time is None else time}|{kind}|"
+            f"{'N' if key is None else sha(key).hexdigest()}|{'N' if value is None else sha(value).hexdigest()}|"
+            f"{_pairs(headers) if headers else ''}".encode()
+        ).digest()
+        for topic, partition, offset, time, kind, key, value, headers in zip(*columns, strict=True)
     ]
 
 
@@ -119,6 +124,8 @@ def _pairs(headers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
+    if name == "headers" and column.null_count == len(column):
+        return [None] * len(column)
     if name != "timestamp":
         found: list[Any] = column.to_pylist()
         return found
