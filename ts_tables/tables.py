@@ -15,7 +15,7 @@ from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
-from ts_tables.forget import ForgetSummary, Offsets, Wanted, forget
+from ts_tables.forget import ForgetSummary, Offsets, forget
 from ts_tables.generations import Generation, lacking
 from ts_tables.holds import claims_name, publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
@@ -31,6 +31,7 @@ from ts_tables.targets import FilesLeft, TableContents, TableMissing
 from ts_tables.tasks import Engine
 from ts_tables.verify.deep import with_values
 from ts_tables.verify.run import Verification, verify
+from ts_tables.wanted import Wanted
 
 
 class Tables:

@@ -13,7 +13,7 @@ from tests.tables.test_latest import Latest
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
 from ts_common.archive.commit import encode_log_start
 from ts_common.errors import OperatorError
-from ts_tables.forget import ForgetSummary, Offsets, key_of, offsets_of
+from ts_tables.forget import ForgetSummary, Offsets
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "raw": {"parser": None},
@@ -154,19 +154,6 @@ def test_records_of_two_leaders_are_not_deleted(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="records of two leaders at offset 5"):
         made.tables.forget(NAME, offsets=[("t", 0, 5, 6)])
     assert made.tables.forget(NAME, offsets=[("t", 0, 4, 5)]).records == 1
-
-
-@pytest.mark.parametrize("text", ["t", "t-0", "t-0:", "t-0:5-4", "t-x:1", "t-0:1-2-3", "/-0:1"])
-def test_wrong_offsets_are_named(text: str) -> None:
-    """With the form that is expected."""
-    with pytest.raises(ValueError, match=r"orders-0:100-199|below the first"):
-        offsets_of(text)
-
-
-def test_a_key_is_text_or_base64() -> None:
-    """A topic's name can have a dash."""
-    assert [key_of("a:b"), key_of("base64:/w==")] == ["a:b", b"\xff"]
-    assert offsets_of("a-b-3:7") == ("a-b", 3, 7, 8)
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)
