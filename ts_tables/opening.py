@@ -22,7 +22,7 @@ from ts_tables.claims.state import TableState
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.opened_parser import ParserOpener
 from ts_tables.definition.table_definitions import Mode, TableDefinition
-from ts_tables.files.file_names import FileNames
+from ts_tables.files.file_names import FileNames, without_key
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
@@ -306,6 +306,8 @@ class Opening:
         else:
             changes = {"location": definition.quarantine or f"{(definition.location or '').rstrip('/')}_quarantine"}
             other = f"{name}_quarantine{suffix}"
+        names = definition.file_names
+        changes |= {"file_names": None if names is None else without_key(names)}
         return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": (), "mode": Mode.APPEND})
 
     def _made(

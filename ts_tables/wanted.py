@@ -62,6 +62,11 @@ class Wanted:
         Raises:
             OperatorError: a key is no such value.
         """
+        if pa.types.is_nested(kind):
+            raise OperatorError(
+                f"--key: the keys of this table are of type {kind}, and cannot be named; find the offsets of their "
+                "records, and delete those by --offsets"
+            )
         if codec is None:
             return pa.array(sorted({*self.raw, *(each.encode() for each in self.texts)}), pa.binary())
         try:

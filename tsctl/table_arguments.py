@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = Path("tables.yaml")
 _OFFSETS: Final = re.compile(
-    r"(?P<topic>.+)-(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,18})(?:-(?P<end>[0-9]{1,18}))?"
+    r"(?P<topic>.+)-(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})(?:-(?P<end>[0-9]{1,19}))?"
 )
 
 NamesArgument = Annotated[
@@ -124,6 +124,8 @@ def offsets_of(text: str) -> "Offsets":
         raise ValueError(f"{text!r}: topic, partition and offsets are expected, as in orders-0:100-199")
     start = int(match["start"])
     end = int(match["end"] or start) + 1
+    if end > 1 << 63:
+        raise ValueError(f"{text!r}: no offset is above {(1 << 63) - 1}")
     if end <= start:
         raise ValueError(f"{text!r}: the last offset is below the first")
     return match["topic"], int(match["partition"]), start, end

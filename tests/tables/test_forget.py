@@ -192,6 +192,24 @@ def test_refused_records_have_the_keys_of_the_codec(tmp_path: Path, mode: str) -
         made.tables.forget(NAME, keys=["x"])
 
 
+def test_keys_that_are_structs_cannot_be_named(tmp_path: Path) -> None:
+    """The message has the way out."""
+    schema = {"type": "record", "name": "K", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "key.avsc").write_text(json.dumps(schema))
+    more = {
+        "parser": {"type": "json", "columns": {"id": "long"}},
+        "mode": "changes",
+        "key": f"avro,schema.file={tmp_path}/key.avsc",
+    }
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", more)
+    made.put_values(0, [b'{"id": 1}'], key=b"\x02")
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    with pytest.raises(OperatorError, match="are of type struct<id: int64>, and cannot be named; find the offsets"):
+        made.tables.forget(NAME, keys=[b"\x02"])
+    assert made.tables.forget(NAME, offsets=[("t", 0, 0, 1)]).records == 1
+
+
 def test_keys_that_the_archive_does_not_have_any_more_are_no_success(tmp_path: Path) -> None:
     """A table without a column of keys cannot find them; the message has the way out."""
     made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", {**DEFINITIONS["parsed"]})

@@ -340,14 +340,13 @@ class TableDefinition(BaseModel):
         return (own, *refused, *others)
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """Return the names that the catalog can have of an Iceberg table, its refused records and its generations.
+        """Return the names that catalog and claims can have of a table, its refused records and its generations.
 
         Args:
             name: of the table.
         """
-        if self.format != "iceberg":
-            return ()
-        own = (name, *([] if self.parser is None else [self.quarantine or f"{name}_quarantine"]))
+        has_refused = self.format == "iceberg" and self.parser is not None
+        own = (name, *([self.quarantine or f"{name}_quarantine"] if has_refused else []))
         numbers = {self.generation, *self.generations} if self.generations else ()
         return (*own, *(f"{each}_g{number}" for each in own for number in sorted(numbers)))
 

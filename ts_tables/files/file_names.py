@@ -8,6 +8,7 @@ A template names directories and the file, without its suffix::
 as in the names that Secor gives its files. A file with such a name has rows of one Kafka partition only.
 """
 
+import hashlib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from urllib.parse import quote
 
 from ts_tables.files.partitioning import Key, Term
 
+MOST_BYTES: Final = 900  # of a path; S3 accepts 1,024 with the prefix of the location
+_MOST_OF_VALUE: Final = 180  # characters of a partition value in a path; directories accept 255 bytes of a name
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_.=+-]*")
 _OF_KEY: Final = "partition"
@@ -70,12 +73,32 @@ class FileNames:
 
     def _key_directories(self, key: Key) -> str:
         return "".join(
-            f"{term.name}={quote(term.shown(value), safe='')}/" for term, value in zip(self.terms, key, strict=True)
+            f"{term.name}={_in_path(term.shown(value))}/" for term, value in zip(self.terms, key, strict=True)
         )
 
     def _filled(self, text: str, topic: str, further: dict[str, str]) -> str:
-        values = {"topic": topic, "generation": str(self.generation), **further}
+        # No part of a path may begin with _ or a dot: those are hidden, or the table's own.
+        visible = f"%{ord(topic[0]):X}{topic[1:]}" if topic[:1] in {"_", "."} else topic
+        values = {"topic": visible, "generation": str(self.generation), **further}
         return _FIELD.sub(lambda match: values[match[1]], text)
+
+
+def without_key(template: str) -> str:
+    """Return a template for a table without a partition key.
+
+    Args:
+        template: as `check_template` accepts it.
+    """
+    return "/".join(part for part in template.split("/") if part != f"{{{_OF_KEY}}}")
+
+
+def _in_path(value: str) -> str:
+    """Return a partition value as a part of a path; a long one ends in a digest of the whole."""
+    quoted = quote(value, safe="")
+    if len(quoted) <= _MOST_OF_VALUE:
+        return quoted
+    begin = re.sub(r"%[0-9A-F]?$", "", quoted[:_MOST_OF_VALUE])
+    return f"{begin}~{hashlib.sha256(value.encode()).hexdigest()[:16]}"
 
 
 def check_template(template: str, has_key: bool) -> None:

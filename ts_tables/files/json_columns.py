@@ -6,7 +6,7 @@ float, double                  a number; text where it is not finite
 date, time                     text of ISO 8601
 timestamp                      the same in UTC; a number of microseconds out of the years 1 to 9999
 binary                         Base64
-list, map, struct              an array; an object by keys or fields
+list, map, struct              an array; an object by keys or fields. A key that is no text is as its value would be
 =============================  ============================================================
 """
 
@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 
 from ts_tables.parsers.python_values import Convert, converter_of, nullable
 
+_NOT_FINITE: Final = ("nan", "inf", "-inf")
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _FIRST: Final = (datetime(1, 1, 1) - _EPOCH) // _MICROSECOND
@@ -57,8 +59,8 @@ def _encoder(kind: pa.DataType) -> Callable[[Any], Any] | None:
         element = _inner(kind.value_type)
         return lambda value: [element(each) for each in value]
     if pa.types.is_map(kind):
-        item = _inner(kind.item_type)
-        return lambda value: {key: item(each) for key, each in value}
+        item, text = _inner(kind.item_type), _key_text(kind.key_type)
+        return lambda value: {text(key): item(each) for key, each in value}
     if pa.types.is_struct(kind):
         members = {field.name: _inner(field.type) for field in kind}
         return lambda value: {name: encode(value[name]) for name, encode in members.items()}
@@ -75,6 +77,23 @@ def _encoder(kind: pa.DataType) -> Callable[[Any], Any] | None:
     return None
 
 
+def _key_text(kind: pa.DataType) -> Callable[[Any], str]:
+    """Return what makes the name of a member of the key of a map."""
+    if pa.types.is_string(kind):
+        return str
+    encode = _encoder(kind)
+    return lambda key: orjson.dumps(key if encode is None else encode(key)).decode().strip('"')
+
+
+def _key_value(kind: pa.DataType) -> Convert:
+    """Return what makes the key of a map of the name of a member."""
+    if pa.types.is_string(kind):
+        return lambda name: name
+    decode = _decoder(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)
+    return lambda name: decode(orjson.loads(name) if is_number and name not in _NOT_FINITE else name)
+
+
 def _inner(kind: pa.DataType) -> Convert:
     encode = _encoder(kind)
     return nullable(encode) if encode is not None else lambda value: value
@@ -89,7 +108,10 @@ def _moment(value: int | datetime) -> str | int:
 
 
 def _decoder(kind: pa.DataType) -> Convert:
-    if pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_struct(kind):
+    if pa.types.is_map(kind):
+        item, key_of = nullable(_decoder(kind.item_type)), _key_value(kind.key_type)
+        return lambda value: [(key_of(key), item(each)) for key, each in value.items()]
+    if pa.types.is_list(kind) or pa.types.is_struct(kind):
         return converter_of(kind, _decoder)
     if pa.types.is_floating(kind):
         return lambda value: float(value) if isinstance(value, str) else converter_of(kind, _decoder)(value)

@@ -12,6 +12,7 @@ from pyarrow import orc
 
 from ts_common.errors import CorruptData, OperatorError
 from ts_tables.files.layout import Closed, Layout, discard
+from ts_tables.parsers.table_types import list_parts
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 _NAMES: Final = {"gzip": "zlib", "none": "uncompressed"}  # of codecs, where ORC has others
@@ -49,12 +50,24 @@ class OrcFile:
             for name in self._with_times:
                 for chunk in changed[name].chunks:
                     _check_times(chunk)
+            changed = self._with_nulls(changed)
         except pa.ArrowInvalid as error:
             raise OperatorError(
                 "ORC has no times outside of 1677 to 2262, and no fractions of a second before 1970; one of the rows "
                 f"has such a time ({str(error)[:100]}): create a table of format: parquet"
             ) from error
         self._writer.write(changed)
+
+    def _with_nulls(self, rows: pa.Table) -> pa.Table:
+        """Return rows whose nested columns have NULL wherever what contains it is NULL.
+
+        pyarrow's writer would write what is below, as 0 of a struct in a struct that is NULL.
+        """
+        for at, field in enumerate(rows.schema):
+            if pa.types.is_nested(field.type):
+                chunks = [_masked(chunk) for chunk in rows.column(at).chunks]
+                rows = rows.set_column(at, field, pa.chunked_array(chunks, field.type))
+        return rows
 
     @property
     def size(self) -> int:
@@ -148,6 +161,24 @@ def _check_times(column: pa.Array) -> None:
         _check_times(column.items)
     elif pa.types.is_list(column.type):
         _check_times(column.flatten())
+
+
+def _masked(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        # `flatten` gives a child the NULLs of its parent.
+        return pa.StructArray.from_arrays(
+            [_masked(each) for each in array.flatten()], fields=list(kind), mask=array.is_null()
+        )
+    if pa.types.is_map(kind):
+        pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        offsets, pairs = list_parts(array.cast(pa.list_(pair)))
+        keys, items = pairs.flatten()
+        return pa.MapArray.from_arrays(offsets, keys, _masked(items), type=kind)
+    if pa.types.is_list(kind):
+        offsets, values = list_parts(array)
+        return pa.ListArray.from_arrays(offsets, _masked(values), type=kind)
+    return array
 
 
 def _types(kind: pa.DataType) -> Iterator[pa.DataType]:

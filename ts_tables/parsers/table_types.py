@@ -129,11 +129,11 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
     if types.is_list(kind):
-        offsets, inner = _lists(array.cast(pa.list_(array.type.value_type)))
+        offsets, inner = list_parts(array.cast(pa.list_(array.type.value_type)))
         return pa.ListArray.from_arrays(offsets, _cast(inner, kind.value_type), type=kind)
     if types.is_map(kind):
         pair = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
-        offsets, pairs = _lists(array.cast(pa.list_(pair)))
+        offsets, pairs = list_parts(array.cast(pa.list_(pair)))
         keys, items = pairs.flatten()
         return pa.MapArray.from_arrays(offsets, _cast(keys, kind.key_type), _cast(items, kind.item_type), type=kind)
     try:
@@ -142,7 +142,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         raise OperatorError(f"a column of type {kind} cannot have values of {array.type}") from error
 
 
-def _lists(array: pa.ListArray) -> tuple[pa.Array, pa.Array]:
+def list_parts(array: pa.ListArray) -> tuple[pa.Array, pa.Array]:
     """Return the offsets of lists, with a null for each null list, and the values of all."""
     lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], lengths.cumsum()])

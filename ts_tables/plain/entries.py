@@ -12,8 +12,8 @@
 An entry, `_ts/<generation>/ledger/00000008.json`, is the next commit: the plan, the state after it, the files that are
 shown (each with the path of its bytes in staging), those that are held, and the paths of files that are removed.
 `covers` has offsets that contain those of the file's rows: topic, topic id, partition, from, to. `first` is the least
-of the rows, 0 by default. Of text, `runs` has all of them in their order: the first of consecutive ones, and their
-number.
+of the rows, 0 by default. Of text, `runs` has all of them in their order: for consecutive ones how far the first is
+behind the end of those before, and their number.
 """
 
 import json
@@ -100,7 +100,7 @@ class PlainFile:
         if self.first:
             found["first"] = self.first
         if self.runs:
-            found["runs"] = [list(each) for each in self.runs]
+            found["runs"] = _deltas(self.runs)
         return found
 
 
@@ -275,6 +275,8 @@ def _files(value: object, path_of: Callable[[object], str]) -> tuple[PlainFile, 
 
 
 def _file(fields: Any, path_of: Callable[[object], str]) -> PlainFile:
+    if not rows(fields["covers"]):
+        raise ValueError("a file covers no offsets")
     return PlainFile(
         path=path_of(fields["path"]),
         size=whole_number(fields["size"]),
@@ -285,13 +287,25 @@ def _file(fields: Any, path_of: Callable[[object], str]) -> PlainFile:
         since=whole_number(fields.get("since", 0)),
         staged=_staged_path(fields["staged"]) if "staged" in fields else "",
         first=whole_number(fields.get("first", 0)),
-        runs=tuple(_run(*rows(each)) for each in rows(fields.get("runs", []))),
+        runs=_runs(rows(fields.get("runs", []))),
     )
 
 
-def _run(first: object, count: object) -> tuple[int, int]:
-    low = whole_number(first)
-    return low, whole_number(count, 1, MAX_INT64 - low)
+def _deltas(runs: Runs) -> list[int]:
+    found, position = [], 0
+    for first, count in runs:
+        found += [first - position, count]
+        position = first + count
+    return found
+
+
+def _runs(numbers: Sequence[object]) -> Runs:
+    found, position = [], 0
+    for gap, count in zip(numbers[::2], numbers[1::2], strict=True):
+        first = whole_number(position + whole_number(gap, -MAX_INT64))
+        position = first + whole_number(count, 1, MAX_INT64 - first)
+        found.append((first, position - first))
+    return tuple(found)
 
 
 def _path(value: object) -> str:

@@ -78,7 +78,7 @@ def sort_out(held: Iterable[PlainFile], new: Iterable[PlainFile], holding: Holdi
         small = [each for each in files if 2 * each.size < holding.target_bytes]
         shown += [each for each in files if 2 * each.size >= holding.target_bytes]
         if len(small) > 1:
-            merges.append(tuple(small))
+            merges.append(tuple(sorted(small, key=lambda each: each.first)) if holding.is_apart else tuple(small))
         else:
             shown += small
     return Sorted(tuple(shown), tuple(still), tuple(merges))

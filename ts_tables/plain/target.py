@@ -12,11 +12,11 @@ from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.state import TableState
-from ts_tables.files.file_names import FileNames
+from ts_tables.files.file_names import MOST_BYTES, FileNames
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
 from ts_tables.files.partitioning import Key
-from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, file_of
+from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, decode_entry, file_of
 from ts_tables.plain.holding import Holding
 from ts_tables.plain.ledger import Ledger, staged_plans
 from ts_tables.plain.opened import OpenedFiles
@@ -27,6 +27,7 @@ _FILE_SCHEME: Final = "file://"
 _OF_ONE_COMPRESSION: Final = (FileFormat.JSON_LINES, FileFormat.TEXT)  # no file names its own
 SUCCESS: Final = "_SUCCESS"  # in the directory of a partition that is marked, as Hadoop's programs name it
 _SHOWN_NAMES: Final = 5  # of a message
+_SHOWN_BYTES: Final = 100
 
 log = structlog.get_logger("ts_tables")
 
@@ -147,7 +148,10 @@ class PlainTarget:
                 f"table {self._name} holds {sum(each.rows for each in contents.held):,} rows in files that are not "
                 "shown: `tsctl tables compact` shows them; or drop the table with --purge"
             )
-        pending = self._ledger.pending(contents)
+        try:
+            pending = self._ledger.pending(contents)
+        except CorruptData:  # then none of its files has a name
+            pending = None
         contents = self._ledger.drop()
         # First what a paused run could copy.
         self._ledger.remove_generation(contents.generation)
@@ -181,6 +185,7 @@ class PlainTarget:
             valid_through=added.valid_through,
             late=added.late,
         )
+        decode_entry(entry.encode(), f"table {self._name}: the next entry")  # else no run could complete it
         if entry.removed:
             # A run that was paused amid an earlier entry must find no bytes of a file that this one removes.
             self._clean(None)
@@ -256,6 +261,11 @@ class PlainTarget:
             commit = f"{contents.number + 1:08d}-{part}-{random}"
             source = file.source[0]
             path = self._names.path(file.key, source.topic, source.partition, file.first, commit, used)
+            if len(path.encode()) > MOST_BYTES:
+                raise OperatorError(
+                    f"table {self._name}: a file would have a path of {len(path.encode()):,} bytes, at most "
+                    f"{MOST_BYTES} are possible, because of its partition key: {path[:_SHOWN_BYTES]}..."
+                )
             used.add(path)
             named.append(replace(file, path=path, staged=file.path, since=0))
         return tuple(named)

@@ -27,6 +27,11 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.timestamp("us"), [NOON.replace(tzinfo=None)]),
     (pa.list_(pa.field("element", MOMENT)), [[NOON, None], []]),
     (pa.map_(pa.string(), pa.binary()), [[("a", b"\xff"), ("b", None)]]),
+    (pa.map_(pa.int32(), pa.string()), [[(-7, "a"), (0, None)], []]),
+    (pa.map_(pa.bool_(), pa.int64()), [[(True, 1), (False, 2)]]),
+    (pa.map_(pa.float64(), pa.int64()), [[(0.5, 1), (math.inf, 2)]]),
+    (pa.map_(pa.date32(), pa.int64()), [[(date(2026, 11, 25), 1)]]),
+    (pa.map_(pa.binary(), pa.int64()), [[(b"\xff", 1)]]),
     (pa.struct([("a", pa.list_(pa.float64())), ("b", pa.decimal128(3, 1))]), [{"a": [1.5], "b": None}]),
 ]
 

@@ -150,6 +150,57 @@ def test_changed_bytes_of_a_sequence_file_end_in_a_message(form: FileFormat, cod
                 continue
 
 
+NESTED = st.recursive(
+    st.sampled_from([pa.int64(), pa.string(), pa.bool_(), pa.decimal128(6, 2), pa.date32(), pa.binary()]),
+    lambda kind: st.one_of(
+        st.tuples(kind, kind).map(lambda two: pa.struct([("a", two[0]), ("b", two[1])])),
+        kind.map(pa.list_),
+        kind.map(lambda one: pa.map_(pa.string(), one)),
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> pa.Array:
+    """Draw a column of a nested type. Anything in it can be NULL."""
+    kind = draw(NESTED)
+    return pa.array([draw(value_of(kind)) for _ in range(draw(st.integers(1, 6)))], kind)
+
+
+def value_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    if pa.types.is_struct(kind):
+        found: st.SearchStrategy[Any] = st.fixed_dictionaries({field.name: value_of(field.type) for field in kind})
+    elif pa.types.is_map(kind):
+        found = st.lists(st.tuples(st.sampled_from("xyz"), value_of(kind.item_type)), max_size=3)
+    elif pa.types.is_list(kind):
+        found = st.lists(value_of(kind.value_type), max_size=3)
+    else:
+        ones = {
+            pa.int64(): st.integers(-9, 9),
+            pa.string(): st.text("ab", max_size=2),
+            pa.bool_(): st.booleans(),
+            pa.date32(): st.dates(),
+            pa.binary(): st.binary(max_size=2),
+        }
+        found = ones.get(kind, st.decimals(-999, 999, places=2))
+    return st.none() | found
+
+
+@given(nested())
+def test_orc_has_what_is_in_a_nested_column(column: pa.Array) -> None:
+    """A struct that is NULL in another one has NULLs, and moves no value of other rows."""
+    schema = pa.schema([*RAW_SCHEMA, ("nested", column.type)])
+    raw = pa.RecordBatch.from_pylist(rows_of([b""] * len(column)), schema=RAW_SCHEMA)
+    stream = Kept()
+    layout = Layout(schema, compression="none", format=FileFormat.ORC)
+    writer = FileWriter(layout, lambda _: ("f", stream))
+    writer.add(pa.RecordBatch.from_arrays([*raw.columns, column], schema=schema))
+    writer.close()
+    found = TableFile("f", lambda: io.BytesIO(stream.data), FileFormat.ORC, is_local=True).rows(schema)
+    assert pa.Table.from_batches(found)["nested"].to_pylist() == column.to_pylist()
+
+
 def test_orc_has_no_time_of_day() -> None:
     """The columns of a codec can have one."""
     with pytest.raises(ValueError, match="at: ORC has no time of day"):

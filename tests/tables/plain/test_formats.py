@@ -1,5 +1,6 @@
 """Tables of each format of plain files: elections, deletions and names."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from tests.tables.test_parsed_tables import NAME, Made
 from ts_common.errors import ConfigurationError, OperatorError
-from ts_tables.claims.advance import OnTakenBack, Policy
+from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
 from ts_tables.files.file_names import FileNames, check_template
 from ts_tables.files.layout import FileFormat
 from ts_tables.files.partitioning import Term, Transform
@@ -135,6 +136,69 @@ def test_the_partition_key_is_a_part_of_the_name() -> None:
     assert names.path((20_000, "a/b"), "a", 7, 1 << 40, "unused") == (
         "a/timestamp_day=2024-10-04/topic=a%2Fb/g2-7-00000001099511627776.seq"
     )
+
+
+def test_refused_records_have_names_without_the_partition_key(tmp_path: Path) -> None:
+    """Their table has none."""
+    more = {
+        "partition_by": "id",
+        "file_names": "{topic}/{partition}/{generation}_{kafka_partition}_{first_offset}",
+        "parser": {"type": "json", "columns": {"id": "long"}},
+    }
+    table = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "json", more)
+    table.put_values(0, [b'{"id": 1}', b"{"])
+    table.tables.create(NAME)
+    assert table.tables.run(NAME).refused == 1
+    assert [
+        Path(each).relative_to(table.directory).as_posix() for each in (*table.files(), *table.files("_quarantine"))
+    ] == [
+        "files/t/id=1/1_0_00000000000000000000.jsonl.gz",
+        "files_quarantine/t/1_0_00000000000000000001.jsonl.gz",
+    ]
+    assert table.tables.verify(NAME).differences == ()
+
+
+@pytest.mark.parametrize("topic", ["_ts", "_schemas", ".x"])
+def test_no_topic_hides_its_files(tmp_path: Path, topic: str) -> None:
+    """Programs ignore names that begin with _ or a dot; `_ts` has the ledger."""
+    table = made(tmp_path, FileFormat.TEXT, topics=(topic,), file_names=TEMPLATE)
+    table.archive.put_segment(topic, 0, batches(*steps(0, 5)))
+    table.archive.commit(topic, 5, last_stable_offset=5)
+    for _ in range(2):
+        table.run()
+    root = table.directory / "files"
+    (file,) = root.rglob("*.txt.gz")
+    assert file.relative_to(root).parts[0] == f"%{ord(topic[0]):X}{topic[1:]}"
+    assert verified(table).differences == ()
+
+
+@pytest.mark.parametrize("value", ["x" * 5000, "\u4f60" * 28, "%" * 300], ids=["long", "wide", "escaped"])
+def test_a_long_partition_value_has_a_short_directory(tmp_path: Path, value: str) -> None:
+    """With a digest, so that two such values differ; the ledger has the whole."""
+    more = {"partition_by": "id", "parser": {"type": "json", "columns": {"id": "string"}}}
+    table = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet", more)
+    table.put_values(0, [json.dumps({"id": each}).encode() for each in (value, f"{value}y")])
+    table.tables.create(NAME)
+    assert table.tables.run(NAME).files == 2
+    names = [Path(each).parent.name for each in table.files()]
+    assert len({*names}) == 2
+    assert all(len(name) < 210 for name in names)
+    assert table.tables.run(NAME).commits == 0
+    assert table.tables.verify(NAME).differences == ()
+
+
+def test_rows_that_are_claimed_late_are_merged_in_their_order(tmp_path: Path) -> None:
+    """A file of text has the order of the log, if its rows wait for each other."""
+    table = made(tmp_path, FileFormat.TEXT, compression="none", max_age=3600)
+    table.policy = Policy(on_hole=OnHole.GO_ON)
+    for start in (0, 10, 5):
+        table.archive.put_segment("t", start, batches(*steps(start, start + 5), value=b"%d" % start))
+        end = 15 if start else 5
+        table.archive.commit("t", end, highest_base=end - 5, last_stable_offset=end)
+        table.run()
+    table.max_age = 0
+    table.run()
+    assert [each for some in lines(table).values() for each in some] == ["0"] * 5 + ["5"] * 5 + ["10"] * 5
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, OperatorError, OutcomeUnknown, StoreUnavailable
+from ts_common.model import TopicPartition
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.retry import OWN_OBJECT_POLICY
@@ -25,6 +26,7 @@ from ts_tables.plain import ledger
 from ts_tables.plain.entries import Contents, LedgerEntry, PlainFile
 from ts_tables.plain.staging import StagedFiles, _StagedFile
 from ts_tables.plain.target import PlainTarget
+from ts_tables.planning.work import Covered
 from ts_tables.run import RunSummary, run_once
 from ts_tables.targets import HeadMoved
 
@@ -353,7 +355,8 @@ def test_a_ledger_reaches_only_files_of_its_table(table: MadeTable, path: str) -
     with pytest.raises(CorruptData, match=r"00000002\.json"):
         table.run()
     assert {each.key for each in store.list()} == before
-    copied = PlainFile("a.parquet", 1, 0, 1, (), (), staged=path or "x")
+    covered = (Covered(TopicPartition("t", 0), None, 0, 1),)
+    copied = PlainFile("a.parquet", 1, 0, 1, (), covered, staged=path or "x")
     store.put(f"_ts/{contents.generation}/ledger/00000002.json", replace(entry, removed=(), shown=(copied,)).encode())
     with pytest.raises(CorruptData, match=r"is not in staging|is no path"):
         table.run()

@@ -17,6 +17,7 @@ MOST_LEVELS: Final = 64  # of a field that the IDL does not have
 _STOP: Final = 0
 _LONG: Final = 15  # a list of so many items, or more, has its count after its header
 _VARINT_BYTES: Final = 10
+_SKIPPED: Final = 4  # cells that an item counts which is skipped: it needs the time of so many
 _INT16: Final = range(-(1 << 15), 1 << 15)
 
 
@@ -154,6 +155,7 @@ class WireReader(ABC):
         if all(wire in self._fixed for wire in known):
             self._take(count * sum(self._fixed[wire] for wire in known))
             return
+        self.spend(count * len(known) * _SKIPPED)
         for _ in range(count):
             for wire in known:
                 self.skip(wire, level)

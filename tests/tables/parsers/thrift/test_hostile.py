@@ -63,6 +63,21 @@ def test_a_value_with_other_bytes_is_a_row_or_refused(idl: Path, values: dict[st
     assert refused
 
 
+@pytest.mark.parametrize("protocol", BOTH)
+def test_an_unknown_list_of_many_structs_is_refused(tmp_path: Path, protocol: Protocol) -> None:
+    """Each needs a byte only, and a step to skip it."""
+    (tmp_path / "a.thrift").write_text("struct Event { 1: i8 x }\n")
+    count = 2_000_000
+    begin = {
+        Protocol.BINARY: b"\x0f\0\7\x0c" + count.to_bytes(4, "big"),
+        Protocol.COMPACT: b"\x79\xfc\x80\x89\x7a",
+    }[protocol]
+    rows, refused = parsed(
+        ThriftParser(read_struct(tmp_path / "a.thrift", "Event"), protocol), [begin + bytes(count + 1)]
+    )
+    assert (rows, len(refused)) == ([], 1)
+
+
 MANY = {  # of the counts that 32 bits have; a list, a map, text, and the same in fields that are unknown
     Protocol.BINARY: [
         b"\x0f\0\1\3\x7f\xff\xff\xff\0",
