@@ -16,7 +16,8 @@ from tests.tables.test_parsed_tables import NAME, Made, kill_run
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.claims.state import TableState
 from ts_tables.definition.tables_file import parse_tables
-from ts_tables.opening import Opening
+from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.opening import CATALOG, Opening
 from ts_tables.parsers.inference import FoundColumn
 
 ID = {"name": "id", "type": "long"}
@@ -149,6 +150,47 @@ def test_columns_follow_the_schemas_of_a_registry(made: Evolving) -> None:
     if made.format != "json":
         assert rows_of(made, '"at"')[-1] == (datetime(1970, 1, 2, tzinfo=UTC),)
     assert made.tables.verify(NAME).differences == ()
+
+
+def test_a_wider_type_widens_the_column(made: Evolving) -> None:
+    """In the commit of the first rows; a value of the former schema, and a schema that is narrow again, fit too."""
+    narrow: list[dict[str, Any]] = [ID, AT, {"name": "amount", "type": "int"}, {"name": "ratio", "type": "float"}]
+    wide: list[dict[str, Any]] = [ID, AT, {"name": "amount", "type": "long"}, {"name": "ratio", "type": "double"}]
+    own = [*VERSIONS]
+    VERSIONS[:] = [narrow, wide, narrow]
+    try:
+        made.registered = 0
+        archived(made.archive, [], base=0)
+        made.register()
+        made.put_values(0, [encoded(1, id=1, amount=10, ratio=0.1), encoded(1, id=2, amount=20, ratio=0.5)])
+        made.tables.create(NAME)
+        made.tables.run(NAME)
+        made.register()
+        more = [encoded(1, id=3, amount=30, ratio=0.1), encoded(2, id=4, amount=1 << 40, ratio=0.1)]
+        made.put_values(1, more, epoch=2)
+        made.more["on_taken_back"] = "delete"
+        made.tables.run(NAME)
+        made.register()
+        made.put_values(3, [encoded(3, id=5, amount=50, ratio=1.5)], epoch=2, begins=1)
+        made.tables.run(NAME)
+        single = 0.10000000149011612
+        assert rows_of(made, "id", "amount", "ratio") == [
+            (1, 10, single),
+            (3, 30, single),
+            (4, 1 << 40, 0.1),
+            (5, 50, 1.5),
+        ]
+        assert made.state().columns[2:] == (
+            FoundColumn("amount", "amount", "long"),
+            FoundColumn("ratio", "ratio", "double"),
+        )
+        assert made.tables.verify(NAME, deep=True).differences == ()
+        if made.format == "iceberg":
+            scanned = open_catalog(CATALOG, made.catalog).load_table(NAME).scan().to_arrow().sort_by("_offset")
+            assert scanned["amount"].to_pylist() == [10, 30, 1 << 40, 50]
+            assert scanned["ratio"].to_pylist() == [single, single, 0.1, 1.5]
+    finally:
+        VERSIONS[:] = own
 
 
 def test_rows_that_an_election_removed_are_deleted_from_files_without_the_new_columns(made: Evolving) -> None:

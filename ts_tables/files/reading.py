@@ -15,6 +15,7 @@ from ts_tables.files.partitioning import Key
 from ts_tables.files.record_files import FileRecords
 from ts_tables.files.sequence_files import sequence_rows
 from ts_tables.files.text_files import text_rows
+from ts_tables.parsers.table_types import is_wider
 
 _ID: Final = b"PARQUET:field_id"
 _ROWS: Final = 1 << 15
@@ -75,7 +76,7 @@ class TableFile:
             lacking = [field for field in expected if field.name in optional and field.name not in found.names]
             _check_columns(found, pa.schema([field for field in expected if field not in lacking]), self.path)
             for rows in parquet_rows(stream, _ROWS, None if columns is None else list(columns)):
-                yield _with_nulls(rows, lacking)
+                yield _with_nulls(_widened(rows, expected), lacking)
         elif self.format is FileFormat.JSON_LINES:
             yield from json_rows(stream, self.compression, expected, self.path)
         elif self.format is FileFormat.ORC:
@@ -87,6 +88,15 @@ class TableFile:
             else:
                 found_rows = sequence_rows(stream, self.path, self.format, self.records)
             yield from (each.select(expected.names) for each in found_rows)
+
+
+def _widened(rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a file that is older than a wider type of one of its columns with this type."""
+    for at, field in enumerate(rows.schema):
+        wanted = expected.field(field.name).type if field.name in expected.names else field.type
+        if is_wider(field.type, wanted):
+            rows = rows.set_column(at, field.with_type(wanted), rows.column(at).cast(wanted))
+    return rows
 
 
 def _with_nulls(rows: pa.RecordBatch, lacking: Sequence[pa.Field]) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from ts_tables.iceberg.data_files import FileDescriber
 from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, Finding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
-from ts_tables.iceberg.transaction import HEAD, Change, with_columns
+from ts_tables.iceberg.transaction import HEAD, Change, changed_columns, with_columns
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
 from ts_tables.targets import Added, Arranged, FilesLeft, SchemaOf, TableContents, layout_at
@@ -339,8 +339,7 @@ class IcebergTarget:
         if added.late:
             summary[_LATE] = str(added.late)
         removed = [opened.replaceable[path] for path in added.replaced]
-        known = {field.name for field in opened.table.schema().fields}
-        columns = [field for field in opened.describer.schema.fields if field.name not in known]
+        columns = changed_columns(opened.table, opened.describer.schema.fields)
         change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
         return commit(self._catalog, self._name.name, change, opened.head, self._accept)
 

@@ -27,7 +27,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, PrimitiveType
 
 HEAD: Final = "ts-head"
 
@@ -61,7 +61,7 @@ class Change:
         summary: properties of the snapshot.
         plan: its id, 16 hexadecimal digits: the names of manifests begin with it, so that they can be removed.
         main: the snapshot of `main` when it was planned; it counts if files are removed.
-        columns: new ones, with the ids that files have for them.
+        columns: new ones, with the ids that files have for them, and those whose type gets wider.
     """
 
     added: Sequence[DataFile]
@@ -78,23 +78,43 @@ def with_columns(table: Table, schema: Schema, fields: Sequence[NestedField]) ->
     Args:
         table: as it was loaded.
         schema: of the table, perhaps with such columns.
-        fields: all columns; the ids of new ones do not matter.
+        fields: all columns; the ids of new ones do not matter. One whose type is wider widens that of the table.
 
     Raises:
         Exception: what pyiceberg raises.
     """
-    known = {field.name for field in table.schema().fields}
-    before = [field for field in schema.fields if field.name not in known]
-    given = {field.name for field in schema.fields}
-    new = [*before, *(field for field in fields if field.name not in given)]
-    return _add_columns(Transaction(table), new) if new else schema
+    before = changed_columns(table, schema.fields)
+    given = {field.name: field for field in schema.fields}
+    simple = [field for field in fields if field.name not in given or _is_wider(given[field.name], field)]
+    names = {field.name for field in simple}
+    new = [*(field for field in before if field.name not in names), *simple]
+    return _change_columns(Transaction(table), new) if new else schema
 
 
-def _add_columns(transaction: Transaction, columns: Sequence[NestedField]) -> Schema:
-    """Add columns to the schema of a transaction, and return it."""
+def changed_columns(table: Table, fields: Sequence[NestedField]) -> list[NestedField]:
+    """Return the columns that a table lacks, and those that have another type there.
+
+    Args:
+        table: as it was loaded.
+        fields: all columns.
+    """
+    known = {field.name: field for field in table.schema().fields}
+    return [field for field in fields if field.name not in known or _is_wider(known[field.name], field)]
+
+
+def _is_wider(before: NestedField, after: NestedField) -> bool:
+    return before.field_type != after.field_type and before.field_type.is_primitive
+
+
+def _change_columns(transaction: Transaction, columns: Sequence[NestedField]) -> Schema:
+    """Add columns to the schema of a transaction, or widen their types, and return it."""
+    known = {field.name for field in transaction.table_metadata.schema().fields}
     with transaction.update_schema() as update:
         for column in columns:
-            update.add_column((column.name,), column.field_type)
+            if column.name not in known:
+                update.add_column((column.name,), column.field_type)
+            elif isinstance(column.field_type, PrimitiveType):
+                update.update_column((column.name,), column.field_type)
     return transaction.table_metadata.schema()
 
 
@@ -115,7 +135,7 @@ def stage(table: Table, change: Change, head: int | None) -> Staged:
     metadata = table.metadata
     transaction = Transaction(table)
     if change.columns:
-        found = _add_columns(transaction, change.columns)
+        found = _change_columns(transaction, change.columns)
         if any(found.find_field(column.name) != column for column in change.columns):
             raise OtherColumns
     update = transaction.update_snapshot(snapshot_properties=dict(change.summary))

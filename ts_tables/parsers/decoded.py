@@ -1,9 +1,10 @@
 """Values that a codec decodes: Avro, Protobuf and JSON Schema. The fields of a struct are the columns.
 
-The columns of a table only grow. A field that a later schema adds is a further column. A field whose type changes has
-a column of its own, `<name>_<type>`. A field that a later schema removes keeps its column: the values are decoded with
-the last schema that has it too. What that schema refuses, or has no value for, is NULL in these columns. A value that
-only a former schema accepts, as after a change of a type, is a row with the columns of that one.
+The columns of a table only grow. A field that a later schema adds is a further column. A field whose type gets wider,
+as from int to long, widens its column. A field whose type changes otherwise has a column of its own, `<name>_<type>`. A
+field that a later schema removes or narrows keeps its column: the values are decoded with the last schema that has it
+too. What that schema refuses, or has no value for, is NULL in these columns. A value that only a former schema accepts,
+as after a change of a type, is a row with the columns of that one.
 """
 
 import functools
@@ -20,7 +21,7 @@ from ts_common.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of
 from ts_tables.parsers.inference import FoundColumn, free_name
-from ts_tables.parsers.table_types import fitted, label_of, table_type, text_type, type_text
+from ts_tables.parsers.table_types import fitted, label_of, table_type, text_type, type_text, widens
 
 VALUE: Final = "value"  # the column of a codec whose type is no struct
 
@@ -60,17 +61,14 @@ class DecodedParser(Parser):
     def __init__(self, readings: Sequence[Reading], found: Sequence[FoundColumn]) -> None:
         self._found = tuple(found)
         fields = [reading.fields for reading in readings]
-        # Of each column: the codecs that have it, the newest first, each with the place of its field there.
+        # Of each column: the codecs that have it, the newest first, each with the place of its field there. Those with
+        # a narrower type are the last: they would round a value, or refuse it.
         sources: list[list[tuple[int, int]]] = []
         for column in found:
-            some = [
-                (of, [*each].index(column.member))
-                for of, each in enumerate(fields)
-                if each.get(column.member) == column.kind
-            ]
+            some = [(of, [*each].index(column.member)) for of, each in enumerate(fields) if _has(each, column)]
             if not some:
                 raise CorruptData(f"no schema has column {column.name} of type {column.kind}")
-            sources.append(some)
+            sources.append(sorted(some, key=lambda each: fields[each[0]][column.member] != column.kind))
         used = {0, *(some[0][0] for some in sources)}
         self._readings = {at: reading for at, reading in enumerate(readings) if at in used}
         self._sources = [[each for each in some if each[0] in used] for some in sources]
@@ -136,6 +134,12 @@ class DecodedParser(Parser):
         return parsed_of(columns, arrays, np.arange(len(values)), refused, columns.names)
 
 
+def _has(fields: Mapping[str, str], column: FoundColumn) -> bool:
+    """Return whether a schema has the values of a column, by the texts of the types of its fields."""
+    kind = fields.get(column.member)
+    return kind is not None and (kind == column.kind or widens(kind, column.kind))
+
+
 def columns_of(reading: Reading, before: Sequence[FoundColumn], others: Sequence[str]) -> list[FoundColumn]:
     """Return the columns of a table with those of a schema that it lacks.
 
@@ -151,7 +155,13 @@ def columns_of(reading: Reading, before: Sequence[FoundColumn], others: Sequence
     known = {(each.member, each.kind) for each in before}
     names = {name.lower() for name in (*others, *(each.name for each in before))}
     for member, kind in reading.fields.items():
-        if (member, kind) not in known:
+        own = [at for at, each in enumerate(columns) if each.member == member]
+        if (member, kind) in known or any(widens(kind, columns[at].kind) for at in own):
+            continue
+        wider = next((at for at in own if widens(columns[at].kind, kind)), None)
+        if wider is not None:
+            columns[wider] = columns[wider]._replace(kind=kind)
+        else:
             name = free_name(member, label_of(kind), names)
             names.add(name.lower())
             columns.append(FoundColumn(name, member, kind))

@@ -41,6 +41,7 @@ _NAMED: Final = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "local_timestamp": pa.timestamp("us"),
 }
+_WIDER: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 _NAMES: Final = {kind: name for name, kind in _NAMED.items()}
 _OF_TEXTS: Final = {str(kind): name for kind, name in _NAMES.items()}
 _OTHERS: Final = {
@@ -185,6 +186,25 @@ def column_type(kind: str) -> pa.DataType:
         ValueError: there is no such kind.
     """
     return KINDS[kind] if kind in KINDS else text_type(kind)
+
+
+def widens(before: str, after: str) -> bool:
+    """Return whether each value of a type is one of another type, which a column can get later.
+
+    Source: Iceberg's specification, Schema Evolution: int to long, float to double, and more digits of a decimal.
+
+    Args:
+        before: text of the type.
+        after: text of the other type.
+    """
+    return is_wider(text_type(before), text_type(after))
+
+
+def is_wider(before: pa.DataType, after: pa.DataType) -> bool:
+    """Return as `widens`, of types."""
+    if pa.types.is_decimal128(before) and pa.types.is_decimal128(after):
+        return bool(before.scale == after.scale and before.precision < after.precision)
+    return (before, after) in _WIDER
 
 
 def label_of(text: str) -> str:
