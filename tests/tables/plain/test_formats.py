@@ -10,7 +10,8 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from tests.tables.test_parsed_tables import NAME, Made
 from ts_common.errors import ConfigurationError, OperatorError
-from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
+from ts_common.model import TopicPartition
+from ts_tables.claims.advance import OnHole, OnRecreated, OnTakenBack, Policy
 from ts_tables.files.file_names import FileNames, check_template
 from ts_tables.files.layout import FileFormat
 from ts_tables.files.partitioning import Term, Transform
@@ -120,6 +121,34 @@ def test_rows_that_wait_are_merged_by_kafka_partition(tmp_path: Path) -> None:
     table.run()
     assert len(table.paths()) == 2
     assert [table.offsets(number) for number in range(2)] == [[*range(20)]] * 2
+    assert verified(table).differences == ()
+
+
+@pytest.mark.parametrize("form", [FileFormat.TEXT, FileFormat.SEQUENCE_MESSAGEPACK, FileFormat.ORC])
+def test_files_of_a_topic_that_was_created_again_are_apart(tmp_path: Path, form: FileFormat) -> None:
+    """Equal offsets of both get two names, and held rows are not merged with those of the other one."""
+    ids = ("A" * 22, "B" * 22)
+    table = made(tmp_path, form, file_names=TEMPLATE, max_age=3600)
+    table.policy = Policy(on_recreated=OnRecreated.FOLLOW)
+    for number, topic_id in enumerate(ids, 1):
+        table.archive.put_incarnations("t", *ids[:number])
+        if number > 1:
+            keys = table.archive.keys.partition(TopicPartition("t", 0), f"t~{topic_id}")
+            table.archive.partition = lambda _topic, _partition=0, keys=keys: keys  # type: ignore[method-assign, misc]
+        for start in (0, 10):
+            table.archive.put_segment("t", start, batches(*steps(start, start + 10), value=topic_id.encode()))
+            table.archive.commit("t", start + 10, highest_base=start, last_stable_offset=start + 10)
+            table.run()
+    assert table.paths() == []
+    table.max_age = 0
+    table.run()
+    assert [path.partition(".")[0] for path in sorted(table.paths())] == [
+        "t/1_0_00000000000000000000",
+        "t/1_0_00000000000000000000_2",
+    ]
+    assert sorted((row["_topic_id"], row["_offset"]) for row in table.rows()) == [
+        (topic_id, offset) for topic_id in ids for offset in range(20)
+    ]
     assert verified(table).differences == ()
 
 
