@@ -24,7 +24,7 @@ from ts_tables.definition.opened_parser import ParserOpener
 from ts_tables.definition.table_definitions import Mode, TableDefinition
 from ts_tables.files.file_names import FileNames, without_key
 from ts_tables.files.formats import FORMATS
-from ts_tables.files.layout import FileFormat, Layout
+from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
 from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
@@ -334,9 +334,9 @@ class Opening:
         Raises:
             ConfigurationError: the format lacks a type of the columns, or a location is wrong.
         """
-        form = FileFormat.PARQUET if definition.format == "iceberg" else FileFormat(definition.format)
+        form = FORMATS[definition.form]
         try:
-            FORMATS[form].check(known)
+            form.check(known)
         except ValueError as error:
             raise ConfigurationError(self._source, [f"tables.{name}: {error}; choose another format"]) from error
         layout = Layout(
@@ -345,15 +345,15 @@ class Opening:
             definition.sort_by,
             definition.target_size,
             definition.codec,
-            form,
+            definition.form,
             delimiter=definition.delimiter.encode(),
         )
         if definition.format == "iceberg":
             place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
             return IcebergTarget(place, layout, required, OnForeign(definition.foreign), schema_of)
-        suffix = FORMATS[layout.format].suffix_of(layout.compression)
+        suffix = form.suffix_of(layout.compression)
         names = FileNames(layout.terms, suffix, definition.file_names, definition.generation)
-        return PlainTarget(name, self._place(name, definition), layout, max_age, names, schema_of)
+        return PlainTarget(name, self._place(name, definition), layout, names, max_age, schema_of)
 
     def _place(self, name: str, definition: TableDefinition) -> Place:
         """Return where the plain files of a table are.

@@ -153,7 +153,7 @@ class MadeTable:
             self.schema, self._terms, self.sort_by, self.target_bytes, codec, self.format, delimiter=self.delimiter
         )
         names = FileNames(layout.terms, form.suffix_of(codec), self.file_names)
-        return PlainTarget("backup.t", self.place, layout, self.max_age, names)
+        return PlainTarget("backup.t", self.place, layout, names, self.max_age)
 
     @property
     def schema(self) -> pa.Schema:

@@ -361,12 +361,12 @@ class TableDefinition(BaseModel):
         Raises:
             ValueError: the table has it, and another format.
         """
-        codecs = FORMATS[self._form].codecs
+        codecs = FORMATS[self.form].codecs
         if self.compression not in {None, *codecs}:
             raise ValueError(f"compression: {self.format} has {', '.join(codecs)}, and not {self.compression}")
         if self.delimiter != "\n" and self.format != "text":
             raise ValueError(f"delimiter: {self.format} has none")
-        if self._form in RECORD_FORMATS:
+        if self.form in RECORD_FORMATS:
             self._check_records()
         if self.file_names is not None:
             self._check_names(self.file_names)
@@ -391,10 +391,11 @@ class TableDefinition(BaseModel):
     @property
     def codec(self) -> str:
         """The compression, or the default of the format."""
-        return self.compression or FORMATS[self._form].codecs[0]
+        return self.compression or FORMATS[self.form].codecs[0]
 
     @property
-    def _form(self) -> FileFormat:
+    def form(self) -> FileFormat:
+        """The format of its files."""
         return FileFormat.PARQUET if self.format == "iceberg" else FileFormat(self.format)
 
     def _check_records(self) -> None:

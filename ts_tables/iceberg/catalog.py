@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform
@@ -252,17 +252,14 @@ def iceberg_schema(schema: pa.Schema, required: Sequence[str] = ()) -> Schema:
             raise OperatorError(f"a column has type {kind}, which Iceberg does not have")
         return _SIMPLE[kind]
 
-    found = Schema(
-        *(
-            NestedField(at, field.name, convert(field.type), required=field.name in required)
-            for at, field in enumerate(schema, 1)
-        )
-    )
+    fields = [
+        NestedField(at, field.name, convert(field.type), required=field.name in required)
+        for at, field in enumerate(schema, 1)
+    ]
     try:
-        index_by_name(found)
+        return Schema(*fields)
     except ValueError as error:  # a column `a.b`, and the member `b` of a struct `a`
         raise OperatorError(f"{error}: Iceberg names members with dots; plain files have no such limit") from error
-    return found
 
 
 def _transform(term: Term) -> IcebergTransform[Any, Any]:

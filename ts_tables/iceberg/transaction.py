@@ -85,9 +85,9 @@ def with_columns(table: Table, schema: Schema, fields: Sequence[NestedField]) ->
     """
     before = changed_columns(table, schema.fields)
     given = {field.name: field for field in schema.fields}
-    simple = [field for field in fields if field.name not in given or _is_wider(given[field.name], field)]
-    names = {field.name for field in simple}
-    new = [*(field for field in before if field.name not in names), *simple]
+    wanted = [field for field in fields if field.name not in given or _differs(given[field.name], field)]
+    names = {field.name for field in wanted}
+    new = [*(field for field in before if field.name not in names), *wanted]
     return _change_columns(Transaction(table), new) if new else schema
 
 
@@ -99,10 +99,11 @@ def changed_columns(table: Table, fields: Sequence[NestedField]) -> list[NestedF
         fields: all columns.
     """
     known = {field.name: field for field in table.schema().fields}
-    return [field for field in fields if field.name not in known or _is_wider(known[field.name], field)]
+    return [field for field in fields if field.name not in known or _differs(known[field.name], field)]
 
 
-def _is_wider(before: NestedField, after: NestedField) -> bool:
+def _differs(before: NestedField, after: NestedField) -> bool:
+    """Return whether a column gets another type; pyiceberg accepts wider ones only, and no nested one changes."""
     return before.field_type != after.field_type and before.field_type.is_primitive
 
 

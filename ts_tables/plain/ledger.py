@@ -118,7 +118,8 @@ class Ledger:
         if max(len(entry.encode()), len(contents.after(entry).encode())) > MOST_BYTES:
             raise OperatorError(
                 f"{self._store.location}: the list of files would have more than {MOST_BYTES:,} bytes: a larger "
-                "target_size makes fewer files; create another table"
+                "target_size makes fewer files, and format: sequence needs no list of offsets, as text does; create "
+                "another table"
             )
         key = self._key(contents, entry.number)
         for _ in range(_TRIES):

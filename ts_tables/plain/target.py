@@ -13,7 +13,6 @@ from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
 from ts_tables.claims.state import TableState
 from ts_tables.files.file_names import MOST_BYTES, FileNames
-from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
 from ts_tables.files.partitioning import Key
 from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, decode_entry, file_of
@@ -39,8 +38,8 @@ class PlainTarget:
         name: of the table, for messages.
         place: of its files.
         layout: columns, partition key, sort order, format and file sizes. A table that exists must have the same.
+        names: of the files.
         max_age: seconds that a file is held at most; 0: no file is held.
-        names: of the files; None for those of the commits.
         schema_of: as of `ts_tables.targets.layout_at`.
 
     Raises:
@@ -52,16 +51,15 @@ class PlainTarget:
         name: str,
         place: Place,
         layout: Layout,
+        names: FileNames,
         max_age: int = 0,
-        names: FileNames | None = None,
         schema_of: SchemaOf | None = None,
     ) -> None:
         self._name = name
         self._place = place
         self._layout = layout
-        suffix = FORMATS[layout.format].suffix_of(layout.compression)
-        self._names = names or FileNames(layout.terms, suffix)
-        is_apart = layout.format in RECORD_FORMATS or self._names.template is not None
+        self._names = names
+        is_apart = layout.format in RECORD_FORMATS or names.template is not None
         self._holding = Holding(layout.target_bytes, max_age, is_apart)
         self._schema_of = schema_of
         self._copied: set[str] = set()  # bytes in staging of files that a commit here has shown

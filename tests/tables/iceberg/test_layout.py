@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
@@ -18,6 +19,7 @@ from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files import file_writer
 from ts_tables.iceberg import head
+from ts_tables.iceberg.catalog import iceberg_schema
 from ts_tables.run import run_once
 
 equal_to: Any = EqualTo  # its types are those of its fields, not of its arguments
@@ -38,6 +40,13 @@ def table(archive: MadeArchive, tmp_path: Path) -> MadeTable:
     made.run()
     put(archive, 50, 100)
     return made
+
+
+def test_a_column_with_the_path_of_a_member_is_named() -> None:
+    """Iceberg would call both `a.b`."""
+    schema = pa.schema([("a", pa.struct([("b", pa.int64())])), ("a.b", pa.string())])
+    with pytest.raises(OperatorError, match=r"multiple fields for name a\.b.*plain files have no such limit"):
+        iceberg_schema(schema)
 
 
 @pytest.mark.parametrize(

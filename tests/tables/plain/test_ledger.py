@@ -362,6 +362,17 @@ def test_a_ledger_reaches_only_files_of_its_table(table: MadeTable, path: str) -
         table.run()
 
 
+def test_a_file_without_offsets_is_named(table: MadeTable) -> None:
+    """Of text and SequenceFile they have the Kafka partition too."""
+    store = shared_store(table.place.location)
+    contents = table.plain().open().contents
+    table.run()
+    hostile = replace(contents, files=(PlainFile("a.parquet", 1, 0, 1, (), ()),))
+    store.put("_ts/files.json", hostile.encode())
+    with pytest.raises(CorruptData, match="a file covers no offsets"):
+        table.run()
+
+
 def test_verify_names_files_that_are_missing_changed_or_of_others(table: MadeTable, archive: MadeArchive) -> None:
     """And the rows that are missing."""
     table.run()
