@@ -14,18 +14,21 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 import numba
 import numpy
+from llvmlite import ir
 from numba import carray  # type: ignore[attr-defined]
 from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
 from ts_common.decode.compiled import ArrayType, Kernel, copy_bytes, globals_of
+from ts_common.decode.sha256 import sha256
 
 types: Any = numba_types
 
 _EXTERNAL: Final = {"memcpy", "memmove", "memset", "bcmp", "memcmp"}  # of libc
 _INTRINSIC: Final = "llvm."  # of LLVM itself
 _LEVEL: Final = 3
+_STATE_WORDS: Final = 32  # of 8 bytes; OpenSSL's SHA256_CTX has 14
 
 
 class NotSelfContained(Exception):
@@ -75,8 +78,8 @@ def object_code(function: Any, symbol: str, machine: llvm.TargetMachine) -> byte
 
 def _jitted(function: Callable[..., Any]) -> Any:
     """Return a function compiled by numba, and the functions that it calls."""
-    if function is copy_bytes:
-        return _COPY_BYTES
+    if function in _OWN_CODE:
+        return _OWN_CODE[function]
     inside = {name: _jitted(each) for name, each in globals_of(function).items() if callable(each)}
     copy = FunctionType(function.__code__, {**function.__globals__, **inside}, function.__name__)
     return numba.njit(nogil=True, error_model="numpy")(copy)
@@ -116,15 +119,41 @@ def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         memcpy: Any = cgutils.raw_memcpy
-        pointers = []
-        for array_at, index_at in ((0, 1), (2, 3)):
-            array = context.make_array(signature.args[array_at])(context, builder, arguments[array_at])
-            pointers.append(builder.gep(array.data, [arguments[index_at]]))
-        memcpy(builder, pointers[0], pointers[1], arguments[4], 1)
+        pointers = [_place_in(context, builder, signature, arguments, at) for at in (0, 2)]
+        memcpy(builder, *pointers, arguments[4], 1)
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
+def _sha256(_typing: Any, functions: Any, source: Any, _start: Any, _count: Any, target: Any, _position: Any) -> Any:
+    """Return the code of `sha256.sha256`: calls of the three functions, with a context on the stack."""
+    pointer, number, size = cgutils.voidptr_t, ir.IntType(32), ir.IntType(64)
+    parameters = ((pointer,), (pointer, pointer, size), (pointer, pointer))
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        addresses = context.make_array(functions)(context, builder, arguments[0]).data
+        init, update, final = (
+            builder.inttoptr(
+                builder.load(builder.gep(addresses, [size(at)])), ir.FunctionType(number, each).as_pointer()
+            )
+            for at, each in enumerate(parameters)
+        )
+        allocate: Any = cgutils.alloca_once
+        state = builder.bitcast(allocate(builder, ir.ArrayType(size, _STATE_WORDS)), pointer)
+        builder.call(init, [state])
+        builder.call(update, [state, _place_in(context, builder, signature, arguments, 1), arguments[3]])
+        builder.call(final, [_place_in(context, builder, signature, arguments, 4), state])
+        return context.get_dummy_value()
+
+    return types.void(functions, source, types.int64, types.int64, target, types.int64), generate
+
+
+def _place_in(context: Any, builder: Any, signature: Any, arguments: Any, at: int) -> Any:
+    """Return a pointer into an array of bytes, by the argument that is the array, and the next one."""
+    array = context.make_array(signature.args[at])(context, builder, arguments[at])
+    return builder.gep(array.data, [arguments[at + 1]])
+
+
 _POINTER: Final[Any] = intrinsic(_pointer)
-_COPY_BYTES: Final[Any] = intrinsic(_copy_bytes)
+_OWN_CODE: Final[dict[Any, Any]] = {copy_bytes: intrinsic(_copy_bytes), sha256: intrinsic(_sha256)}

@@ -8,6 +8,7 @@ A kernel is plain Python: without compilation it is slow and correct, and tests 
 """
 
 import dis
+import hashlib
 import os
 import threading
 from array import array
@@ -54,6 +55,7 @@ A = TypeVar("A", bound=npt.NDArray[Any])
 
 _INTEGERS: Final = (int, np.integer, np.bool_)
 _INLINED: Final = "__is_inlined__"
+_MODULES: Final = (np, hashlib)  # that functions of kernels may read
 # Held across a fork, so that no other thread is inside LLVM then: its lock would stay held in the child for ever.
 _loading: Final = threading.RLock()
 os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
@@ -202,7 +204,7 @@ def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
         raise TypeError(f"{function.__qualname__}: a kernel has no closure, no default argument and no function inside")
     for name in sorted({each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}):
         value: Any = function.__globals__.get(name)
-        if value is None or value is np:  # None: a function of Python
+        if value is None or any(value is module for module in _MODULES):  # None: a function of Python
             continue
         if isinstance(value, Kernel):
             found[name] = value.function

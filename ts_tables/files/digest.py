@@ -14,8 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from ts_common.decode.compiled import Bytes
+from ts_common.decode.sha256 import DIGEST_BYTES, sha256_functions
+from ts_tables.files.digest_kernel import digests_of
 
 # For a document that others check.
 DIGEST: Final = (
@@ -26,7 +31,6 @@ RAW_DIGEST: Final = "_raw_digest"  # of a parsed table: the first 128 bits of th
 _DIGEST_BYTES: Final = 16
 BLOCK_OFFSETS: Final = 1_000_000  # that are summed together
 _ORDINAL: Final = "_ordinal"
-_AT_ONCE: Final = 1024  # rows
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
 
@@ -69,37 +73,37 @@ def sum_of(rows: pa.RecordBatch | pa.Table) -> DigestSum:
     if RAW_DIGEST in rows.schema.names:
         firsts = rows.filter(pc.equal(rows[_ORDINAL], 0))
         digests = firsts[RAW_DIGEST].to_pylist()
-    else:
-        digests = _digests(rows)
-    first = sum(int.from_bytes(digest[:8], "big") for digest in digests)
-    second = sum(int.from_bytes(digest[8:_DIGEST_BYTES], "big") for digest in digests)
-    return DigestSum(len(digests), first, second)
+        first = sum(int.from_bytes(digest[:8], "big") for digest in digests)
+        second = sum(int.from_bytes(digest[8:_DIGEST_BYTES], "big") for digest in digests)
+        return DigestSum(len(digests), first, second)
+    words = np.ascontiguousarray(_digests(rows)[:, :_DIGEST_BYTES]).view(">u8")
+    low, high = (words & 0xFFFFFFFF).sum(axis=0, dtype=np.uint64), (words >> 32).sum(axis=0, dtype=np.uint64)
+    first, second = ((int(high[at]) << 32) + int(low[at]) for at in range(2))
+    return DigestSum(len(words), first, second)
 
 
 def raw_digests(rows: pa.RecordBatch) -> pa.Array:
     """Return the column `RAW_DIGEST` of rows with the columns `COLUMNS`."""
-    return pa.array([digest[:_DIGEST_BYTES] for digest in _digests(rows)], pa.binary())
+    data = np.ascontiguousarray(_digests(rows)[:, :_DIGEST_BYTES])
+    bounds = np.arange(len(data) + 1, dtype=np.int32) * _DIGEST_BYTES
+    return pa.Array.from_buffers(pa.binary(), len(data), [None, pa.py_buffer(bounds), pa.py_buffer(data)])
 
 
-def _digests(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
-    """Return what `digest_of` returns of each row; its parts are here once more, for a third of the time."""
-    found: list[bytes] = []
-    for start in range(0, rows.num_rows, _AT_ONCE):  # their bytes stay in the processor's cache
-        found += _some_digests(rows.slice(start, _AT_ONCE))
-    return found
+def _digests(rows: pa.RecordBatch | pa.Table) -> Bytes:
+    """Return the digests of rows: uint8[n, 32]."""
+    functions = sha256_functions()
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    found = [_in_python(each) if functions is None else digests_of(functions, each) for each in batches]
+    return np.concatenate([np.empty((0, DIGEST_BYTES), np.uint8), *found])
 
 
-def _some_digests(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
-    sha = hashlib.sha256
-    columns = [_values(rows.column(name), name) for name in COLUMNS]
-    return [
-        sha(
-            f"{topic}|{partition}|{offset}|{'N' if time is None else time}|{kind}|"
-            f"{'N' if key is None else sha(key).hexdigest()}|{'N' if value is None else sha(value).hexdigest()}|"
-            f"{_pairs(headers) if headers else ''}".encode()
-        ).digest()
-        for topic, partition, offset, time, kind, key, value, headers in zip(*columns, strict=True)
-    ]
+def _in_python(rows: pa.RecordBatch) -> Bytes:
+    """Return what `digests_of` returns, in five times its time."""
+    columns = [rows[name].to_pylist() for name in COLUMNS if name != "timestamp"]
+    times = [None if time is None else time // 1000 for time in rows["timestamp"].cast(pa.int64()).to_pylist()]
+    columns.insert(COLUMNS.index("timestamp"), times)
+    found = b"".join(digest_of(*row) for row in zip(*columns, strict=True))
+    return np.frombuffer(found, np.uint8).reshape(-1, DIGEST_BYTES)
 
 
 def digest_of(
@@ -113,23 +117,10 @@ def digest_of(
     headers: Sequence[Mapping[str, Any]] | None,
 ) -> bytes:
     """Return the digest of one record, 32 bytes."""
-    pairs = _pairs(headers or ())
+    pairs = ",".join(f"{_hash(_bytes(each['key']))}:{_hash(each['value'])}" for each in headers or ())
     time = "N" if milliseconds is None else milliseconds
     text = f"{topic}|{partition}|{offset}|{time}|{timestamp_type}|{_hash(key)}|{_hash(value)}|{pairs}"
     return hashlib.sha256(text.encode()).digest()
-
-
-def _pairs(headers: Sequence[Mapping[str, Any]]) -> str:
-    return ",".join(f"{_hash(_bytes(each['key']))}:{_hash(each['value'])}" for each in headers)
-
-
-def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
-    if name == "headers" and column.null_count == len(column):
-        return [None] * len(column)
-    if name != "timestamp":
-        found: list[Any] = column.to_pylist()
-        return found
-    return [None if time is None else time // 1000 for time in column.cast(pa.int64()).to_pylist()]
 
 
 def _bytes(name: str | None) -> bytes | None:

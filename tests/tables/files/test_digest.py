@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ts_common.decode.arrow_schema import TYPES
+from ts_common.decode.sha256 import sha256_functions
 from ts_tables.files.digest import COLUMNS, DigestSum, digest_of, parse_sums, raw_digests, sum_of
 
 HEADERS = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
@@ -40,12 +41,38 @@ def test_each_field_changes_the_digest(place: int) -> None:
     assert sum_of(rows(RECORD)) == sum_of(rows(RECORD))
 
 
-def test_the_digests_of_rows_are_those_of_each() -> None:
-    """They are computed at once, and half of each is in the sums and in parsed tables."""
-    records = [RECORD, ("u", 0, 18, None, -1, None, b"", None), ("t", 0, 0, 0, 1, b"", b"x", [])]
-    expected = [digest_of(*each) for each in records]  # type: ignore[arg-type]
-    assert raw_digests(rows(*records)).to_pylist() == [digest[:16] for digest in expected]
-    assert sum_of(rows(*records)).first == sum(int.from_bytes(digest[:8], "big") for digest in expected)
+MANY = [
+    RECORD,
+    ("u", 0, 18, None, -1, None, b"", None),
+    ("topic", 2**31 - 1, 2**63 - 1, -1, 1, b"", b"x" * 1000, []),
+    ("t", 0, 0, 0, 0, b"\x00\xff", b"y", [*HEADERS, {"key": "", "value": b""}, {"key": "\u00e9", "value": b"z" * 64}]),
+    ("t", 10, 9_999_999_999, 1_700_000_000_123, 1, b"k" * 55, b"v" * 56, None),
+]
+
+
+@pytest.mark.parametrize("way", ["OpenSSL's functions", "hashlib"])
+def test_the_digests_of_rows_are_those_of_each(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Also where Python's OpenSSL exports no functions; half of each is in the sums and in parsed tables."""
+    assert sha256_functions() is not None
+    if way == "hashlib":
+        monkeypatch.setattr("ts_tables.files.digest.sha256_functions", lambda: None)
+    expected = [digest_of(*each) for each in MANY]  # type: ignore[arg-type]
+    batch = rows(*MANY)
+    assert raw_digests(batch).to_pylist() == [digest[:16] for digest in expected]
+    for start in range(len(MANY)):  # a batch that begins within its columns
+        assert raw_digests(batch.slice(start, 2)).to_pylist() == [digest[:16] for digest in expected[start : start + 2]]
+    table = pa.Table.from_batches([batch.slice(0, 2), batch.slice(2)])
+    for part, place in (("first", 0), ("second", 8)):
+        total = sum(int.from_bytes(digest[place : place + 8], "big") for digest in expected)
+        assert getattr(sum_of(batch), part) == getattr(sum_of(table), part) == total
+
+
+def test_microseconds_below_a_millisecond_have_no_effect_on_the_digest() -> None:
+    """A time before 1970 is rounded down, as one after it."""
+    batch = rows(("t", 0, 0, -2, 0, None, None, None))
+    place = batch.schema.get_field_index("timestamp")
+    later = batch.set_column(place, "timestamp", pa.array([-1001], TYPES["timestamp"]))
+    assert raw_digests(later) == raw_digests(batch)
 
 
 def test_sums_have_no_order_and_count_each_row() -> None:
