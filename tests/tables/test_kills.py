@@ -5,13 +5,10 @@ In a run on Spark, the driver is killed at writes of its own and of its tasks: m
 
 import os
 import re
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,9 +19,10 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.matrix import cases
 from tests.tables.made_parser import MadeParser, rows_of
 from tests.tables.made_tables import MadeTable
+from tests.tables.victims import Victim
 from ts_common.store.options import AddressingStyle, Connection, Credentials
 from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
+from ts_local.proxy.s3 import S3FaultProxy
 from ts_local.stores.s3 import REGION, S3Server
 from ts_tables.files.layout import FileFormat
 from ts_tables.parsers.changes import KEY, ChangesParser
@@ -33,11 +31,6 @@ from ts_tables.run import run_once
 BUCKET = "lake"
 PARTITIONS = 2
 KEYS, DELETED = 23, 11  # of a table of newest records: the number of keys; each record of so many deletes its key
-_NAMES = re.compile(
-    r"\d{8}-\d{5}-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,32}|snap-\d+|staging/\d+|\d{8}|\d{5}"
-)
-_CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.tables.made_tables"])
 
 
 @pytest.fixture(scope="module")
@@ -190,57 +183,12 @@ def _run(arguments: Arguments, engine: str) -> None:
         run_once(table.target(), table.planner(), SparkEngine(spark), parsing=table.parsing)
 
 
-class Victim:
-    """A run in a process of its own, killed at its first write that has not killed one yet.
-
-    Attributes:
-        met: the kinds of the writes that killed a run.
-        seen: the kinds of all writes.
-    """
-
-    def __init__(self, lake: Lake, proxy: S3FaultProxy, moment: str, engine: str) -> None:
-        self.met: set[str] = set()
-        self.seen: set[str] = set()
-        self._lake = lake
-        self._proxy = proxy
-        self._moment = moment
-        self._engine = engine
-        self._pid = 0
-        self._lock = threading.Lock()
-        proxy.before(lambda request: self._at(request, "before"))
-        proxy.after(lambda request: self._at(request, "after"))
-
-    def live(self, *, immortal: bool = False) -> int:
-        """Run once, and return the exit code of the process."""
-        process = _CONTEXT.Process(target=_run, args=(self._lake.arguments(self._proxy.endpoint), self._engine))
-        process.start()
-        with self._lock:
-            self._pid = 0 if immortal else process.pid or 0
-            self._counts: dict[str, int] = {}
-        process.join(LONGEST_SECONDS[self._engine])
-        assert process.exitcode is not None
-        return process.exitcode
-
-    def _at(self, request: Request, moment: str) -> None:
-        if request.method not in {"PUT", "POST", "DELETE"}:
-            return
-        name = _NAMES.sub("#", request.target.partition("?")[0].rpartition(f"/{self._lake.directory.name}/")[2])
-        kind = f"{request.method} {name}"
-        with self._lock:
-            self.seen.add(kind)
-            if moment != self._moment or kind in self.met or not self._pid:
-                return
-            os.kill(self._pid, signal.SIGKILL)
-            self._pid = 0
-            self.met.add(kind)
-        if moment == "before":
-            raise DropRequest
-
-
 CASES = [
     *product(("processes", "spark"), (None, FileFormat.PARQUET), ("before", "after"), ("raw",)),
     *product(("processes",), (None, FileFormat.PARQUET), ("before", "after"), ("parsed",)),
     *product(("processes",), (None,), ("before", "after"), ("newest",)),
+    *product(("processes",), (FileFormat.ORC,), ("before", "after"), ("parsed",)),
+    *product(("processes",), (FileFormat.TEXT, FileFormat.SEQUENCE), ("after",), ("raw",)),
 ]
 LONGEST_SECONDS = {"processes": 120, "spark": 300}  # of one run
 QUICK = [("processes", None, "after", "raw")]  # a parsed table in `test_parsed_tables.py`, plain files in `plain/`
@@ -257,15 +205,20 @@ def test_t01_a_run_that_is_killed_at_any_write_is_completed_by_the_next(
     lake.grow()
     lake.table.create()
     with S3FaultProxy(s3) as proxy:
-        victim = Victim(lake, proxy, moment, engine)
-        assert victim.live(immortal=True) == 0
+        victim = Victim(proxy, tmp_path.name, moment)
+
+        def live(*, immortal: bool = False) -> int:
+            arguments, longest = lake.arguments(proxy.endpoint), LONGEST_SECONDS[engine]
+            return victim.live(_run, arguments, engine, immortal=immortal, longest_seconds=longest)
+
+        assert live(immortal=True) == 0
         recorded = set(victim.seen)
         assert len(recorded) >= 5, recorded
         for _ in range(4 * len(recorded)):
             lake.grow()
-            if victim.live() == 0:
+            if live() == 0:
                 break
         assert victim.met >= recorded, recorded - victim.met
         lake.grow()
-        assert victim.live(immortal=True) == 0
+        assert live(immortal=True) == 0
     lake.check()
