@@ -21,7 +21,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "changes": {"parser": {"type": "json", "columns": {"id": "long"}}, "mode": "changes", "key": "utf8"},
 }
 SHAPES = [(form, kind) for form in ("iceberg", "parquet", "json") for kind in DEFINITIONS]
-QUICK = [("iceberg", "raw"), ("iceberg", "parsed"), ("parquet", "changes"), ("json", "raw")]
+QUICK = [("iceberg", "parsed"), ("parquet", "changes")]
 
 
 def value_of(offset: int) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.made_archive import MadeArchive
+from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_call
 from ts_common.archive.commit import encode_log_start
 from ts_common.archive.table_claims import claims_key, read_claims, tables_with_claims
@@ -78,8 +79,8 @@ def test_a_generation_gets_the_name_of_the_table(made: Made) -> None:
     check(made, 40, "kind")
 
 
-@pytest.mark.parametrize("at", range(4))
-@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("at", cases(range(4), quick=[1, 3]))
+@pytest.mark.parametrize("is_late", cases([False, True], quick=[True]), ids=["before", "after"])
 def test_a_switch_that_is_killed_at_a_rename_is_completed(
     made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
 ) -> None:
@@ -201,7 +202,7 @@ def test_a_deletion_is_repeated_before_a_switch(made: Made) -> None:
     assert made.select("select count(*) from {} where _offset in (3, 4)") == [(0,)]
 
 
-@pytest.mark.parametrize("at", range(1, 4))
+@pytest.mark.parametrize("at", cases(range(1, 4), quick=[2]))
 def test_no_table_is_dropped_amid_a_switch(made: Made, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """It would be one of the wrong generation."""
     made.tables.create(f"{NAME}@2")
@@ -216,7 +217,7 @@ def test_no_table_is_dropped_amid_a_switch(made: Made, monkeypatch: pytest.Monke
     check(made, 20, "kind")
 
 
-@pytest.mark.parametrize("raw", [1, 2])
+@pytest.mark.parametrize("raw", cases([1, 2], quick=[1]))
 def test_a_raw_and_a_parsed_generation_replace_each_other(tmp_path: Path, raw: int) -> None:
     """Only the parsed one has refused records."""
     more = {"parser": None if raw == 1 else FIRST, "generations": {2: {"parser": None if raw == 2 else FIRST}}}

@@ -167,7 +167,7 @@ def test_an_election_fails_a_run_unless_it_is_told(made: Latest) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("is_late", cases([False, True], quick=[True]), ids=["before", "after"])
 def test_a_run_that_ends_at_a_commit_is_completed(
     made: Latest, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
 ) -> None:

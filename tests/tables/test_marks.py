@@ -70,7 +70,7 @@ def test_late_rows_behind_the_mark_are_counted(made: Made) -> None:
     assert made.select("select count(*) from {}") == [(8,)]
 
 
-@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("at", cases(range(4), quick=[1, 3]))
 def test_a_run_that_is_killed_announces_later(made: Made, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """At a commit of refused records, of rows, or of what was announced: the next run marks the same hours."""
     for partition in (0, 1):

@@ -236,7 +236,7 @@ def kill_run(made: Made, monkeypatch: pytest.MonkeyPatch, at: int, *, is_late: b
 
 
 @pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("is_late", cases([False, True], quick=[True]), ids=["before", "after"])
 def test_a_run_that_ends_at_a_commit_is_completed(
     made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool
 ) -> None:

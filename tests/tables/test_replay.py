@@ -82,7 +82,7 @@ def test_accepted_records_move_to_the_table(made: Made) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("is_late", cases([False, True], quick=[True]), ids=["before", "after"])
 @pytest.mark.parametrize("again", ["run", "replay"])
 def test_a_replay_that_ends_at_a_commit_is_completed(
     made: Made, monkeypatch: pytest.MonkeyPatch, at: int, is_late: bool, again: str

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive
+from tests.matrix import cases
 from tests.tables.made_tables import MadeTable
 from ts_tables.files.layout import FileFormat
 
@@ -39,7 +40,7 @@ def made(archive: MadeArchive, directory: Path, form: FileFormat, codec: str, **
     return table
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("codec", cases(["none", "gzip"], quick=["none"]))
 def test_hadoop_reads_a_sequence_file(spark: SparkSession, archive: MadeArchive, tmp_path: Path, codec: str) -> None:
     """Keys are the offsets, and values those of the records; its reader finds the sync markers of a split."""
     names = "{topic}/{generation}_{kafka_partition}_{first_offset}"
