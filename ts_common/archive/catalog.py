@@ -45,12 +45,14 @@ class StoredSegment:
         size: bytes.
         suffixes: suffixes of the indexes that are stored with it.
         etag: ETag of the object; None if it was not listed.
+        modified: when the object was written, ms since the epoch by the store's clock; None if it was not listed.
     """
 
     name: SegmentName
     size: int
     suffixes: frozenset[str]
     etag: str | None = field(default=None, compare=False)
+    modified: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def read_snapshot(
         elif name == LOG_START_NAME:
             log_start = _read_log_start(store, keys, info, found)
     segments = tuple(
-        StoredSegment(name, info.size, _suffixes(suffixes.get(stem, "")), info.etag)
+        StoredSegment(name, info.size, _suffixes(suffixes.get(stem, "")), info.etag, int(info.modified * 1000))
         for name, stem, info in sorted(logs, key=_plain_first)
     )
     return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(cache_objects))
