@@ -5,8 +5,8 @@ from the time when it was shipped if that is earlier: a record from the future h
 timestamp (-1, or a Java uploader's segment) its age counts from the shipping. No copy is due that the store has had for
 less than the least time, by the store's own clock too, whatever the clocks of producers and agents were.
 
-The start moves up to the first copy that stays. It passes neither the segments
-that the commit names, nor its last stable offset, nor offsets that are still needed.
+The start moves up to the first copy that stays. It passes neither the segments that the commit names, nor its last
+stable offset, nor offsets that are still needed.
 """
 
 from collections.abc import Iterable, Sequence
