@@ -32,6 +32,7 @@ _DIGEST_BYTES: Final = 16
 BLOCK_OFFSETS: Final = 1_000_000  # that are summed together
 _ORDINAL: Final = "_ordinal"
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+_NEVER_NULL: Final = ("topic", "partition", "offset", "timestampType")  # in records
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,15 @@ def _digests(rows: pa.RecordBatch | pa.Table) -> Bytes:
     """Return the digests of rows: uint8[n, 32]."""
     functions = sha256_functions()
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-    found = [_in_python(each) if functions is None else digests_of(functions, each) for each in batches]
+    found = [
+        _in_python(each) if functions is None or _has_nulls(each) else digests_of(functions, each) for each in batches
+    ]
     return np.concatenate([np.empty((0, DIGEST_BYTES), np.uint8), *found])
+
+
+def _has_nulls(rows: pa.RecordBatch) -> bool:
+    """Return whether rows have NULL where the kernel would read 0 or an empty text: rows that were damaged."""
+    return any(rows[name].null_count for name in _NEVER_NULL)
 
 
 def _in_python(rows: pa.RecordBatch) -> Bytes:

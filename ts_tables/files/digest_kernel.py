@@ -10,7 +10,7 @@ from ts_common.decode.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined
 from ts_common.decode.sha256 import DIGEST_BYTES, sha256
 
 _HASH: Final = 64  # digits
-_NUMBERS: Final = 80  # bytes of the numbers of a row, with the bars
+_NUMBERS: Final = 4 * 21 + 3  # bytes of the numbers of a row, of 64 bits in any file, and of all bars
 _ALL: Final = np.empty(0, np.uint8)  # no value is NULL
 
 
@@ -24,7 +24,7 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
     topics, topic_bounds, _ = _strings(rows["topic"])
     headers = rows["headers"]
     header_bounds: Int32s = headers.offsets.to_numpy()
-    text_bytes = _longest(topic_bounds) + _NUMBERS + 2 * _HASH + _longest(header_bounds) * 2 * (_HASH + 1)
+    text_bytes = longest_text(_longest(topic_bounds), _longest(header_bounds))
     digests: Bytes = np.empty(rows.num_rows * DIGEST_BYTES, np.uint8)
     _hash_rows(
         functions,
@@ -45,6 +45,16 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
         digests,
     )
     return digests.reshape(-1, DIGEST_BYTES)
+
+
+def longest_text(topic: int, headers: int) -> int:
+    """Return the most bytes of the text of a row.
+
+    Args:
+        topic: bytes of its name.
+        headers: their number.
+    """
+    return topic + _NUMBERS + 2 * _HASH + headers * 2 * (_HASH + 1)
 
 
 def _numbers(column: pa.Array) -> Int64s:

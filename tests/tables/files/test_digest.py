@@ -8,6 +8,7 @@ import pytest
 from ts_common.decode.arrow_schema import TYPES
 from ts_common.decode.sha256 import sha256_functions
 from ts_tables.files.digest import COLUMNS, DigestSum, digest_of, parse_sums, raw_digests, sum_of
+from ts_tables.files.digest_kernel import longest_text
 
 HEADERS = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
 RECORD = ("t", 3, 17, 1700, 0, b"k", None, HEADERS)
@@ -65,6 +66,28 @@ def test_the_digests_of_rows_are_those_of_each(monkeypatch: pytest.MonkeyPatch, 
     for part, place in (("first", 0), ("second", 8)):
         total = sum(int.from_bytes(digest[place : place + 8], "big") for digest in expected)
         assert getattr(sum_of(batch), part) == getattr(sum_of(table), part) == total
+
+
+@pytest.mark.parametrize("name", ["topic", "partition", "offset", "timestampType"])
+def test_a_null_has_another_digest_than_zero_or_an_empty_text(name: str) -> None:
+    """No record has a NULL there, so `verify` has to find a row that has."""
+    batch = rows(("", 0, 0, 0, 0, None, None, None))
+    place = batch.schema.get_field_index(name)
+    damaged = batch.set_column(place, name, pa.nulls(1, TYPES[name]))
+    assert raw_digests(damaged) != raw_digests(batch)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_text_of_a_row_has_room_for_four_numbers_of_64_bits(count: int) -> None:
+    """A file that others wrote can have wider columns than a record; the kernel checks no bounds."""
+    least = -(2**63)
+    found = rows(("topic", 0, least, 0, 0, b"k", b"v", [{"key": "a", "value": b""}] * count))
+    for name in ("partition", "timestamp", "timestampType"):
+        found = found.set_column(found.schema.get_field_index(name), name, pa.array([least]))
+    pairs = ",".join([f"{h(b'a')}:{h(b'')}"] * count)
+    text = f"topic|{least}|{least}|{least // 1000}|{least}|{h(b'k')}|{h(b'v')}|{pairs}"
+    assert longest_text(len("topic"), count) >= len(text)
+    assert raw_digests(found).to_pylist() == [hashlib.sha256(text.encode()).digest()[:16]]
 
 
 def test_microseconds_below_a_millisecond_have_no_effect_on_the_digest() -> None:
