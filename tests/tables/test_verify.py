@@ -11,7 +11,7 @@ from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.archive.object_keys import SegmentName
-from ts_common.errors import DataLoss
+from ts_common.errors import CorruptData, DataLoss
 from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
 from ts_tables.iceberg.target import OnForeign
 
@@ -45,13 +45,18 @@ def test_a_whole_table_has_no_difference(archive: MadeArchive, table: MadeTable)
     assert verified(table).rows == 180
 
 
-def rewrite(table: MadeTable, change: Any) -> None:
+def rewrite(table: MadeTable, change: Any, *, store_schema: bool = False) -> None:
     """Change the rows of the file of partition 0 where it is, as a program that bypasses the table."""
     files = {path: pq.read_table(path) for path in table.paths()}
     first = {path: (rows["_partition_id"][0].as_py(), rows["_offset"][0].as_py()) for path, rows in files.items()}
     (path,) = [path for path, place in first.items() if place == (0, 0)]
     rows = files[path]
-    pq.write_table(change(rows), path, store_schema=False)
+    pq.write_table(change(rows), path, store_schema=store_schema)
+
+
+def replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, pa.field(name, values.type, metadata=rows.schema.field(at).metadata), values)
 
 
 def changed(rows: pa.Table, offset: int) -> pa.Table:
@@ -221,3 +226,50 @@ def test_a_row_with_another_position_is_named(table: MadeTable, column: str) -> 
 
     rewrite(table, change)
     assert differences(table)
+
+
+ODD = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+
+
+def test_the_same_rows_in_other_types_of_arrow_are_no_difference(table: MadeTable) -> None:
+    """A program that writes a file again can store its own types: those of polars have 64-bit offsets."""
+
+    def change(rows: pa.Table) -> pa.Table:
+        for name, values in (("headers", rows["headers"].cast(ODD)), ("topic", rows["topic"].dictionary_encode())):
+            rows = replaced(rows, name, values)
+        return rows
+
+    rewrite(table, change, store_schema=True)
+    assert differences(table) == []
+
+
+@pytest.mark.parametrize("column", ["partition", "offset", "timestampType"])
+def test_a_row_without_a_number_is_named(table: MadeTable, column: str) -> None:
+    """It is no row with 0."""
+    rewrite(table, lambda rows: replaced(rows, column, pa.nulls(rows.num_rows, rows.schema.field(column).type)))
+    assert differences(table)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("topic", None, "have no topic"),
+        ("_offset", None, "have no _offset"),
+        ("_ordinal", None, "have no _ordinal"),
+        ("partition", "x", "Failed to parse string: 'x'"),
+        ("partition", -(2**63), "not in range"),
+        ("headers", "x", "Unsupported cast"),
+    ],
+)
+def test_a_file_without_the_columns_of_records_is_corrupt(
+    table: MadeTable, column: str, value: Any, expected: str
+) -> None:
+    """Each row has a position; a column with values of another kind is an error that names the file."""
+
+    def change(rows: pa.Table) -> pa.Table:
+        kind = rows.schema.field(column).type if value is None else None
+        return replaced(rows, column, pa.array([value] * rows.num_rows, kind))
+
+    rewrite(table, change)
+    with pytest.raises(CorruptData, match=rf"\.parquet: .*{expected}"):
+        verified(table)

@@ -12,6 +12,7 @@ from ts_tables.files.layout import FileFormat
 from ts_tables.files.orc_files import orc_rows
 from ts_tables.files.parquet_files import parquet_rows, parquet_schema
 from ts_tables.files.partitioning import Key
+from ts_tables.files.raw_columns import RAW_SCHEMA
 from ts_tables.files.record_files import FileRecords
 from ts_tables.files.sequence_files import sequence_rows
 from ts_tables.files.text_files import text_rows
@@ -19,6 +20,7 @@ from ts_tables.parsers.table_types import is_wider
 
 _ID: Final = b"PARQUET:field_id"
 _ROWS: Final = 1 << 15
+_OF_RECORDS: Final = dict(zip(RAW_SCHEMA.names, RAW_SCHEMA.types, strict=True))
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,14 @@ class TableFile:
             optional: columns that it may lack: its rows have NULL there.
 
         Raises:
-            CorruptData: it has another format, or lacks a column.
+            CorruptData: it has another format, lacks a column, or has another type of it.
             StoreUnavailable: it cannot be read.
         """
         try:
             with self.open() as stream:
                 rows = self._rows(stream, expected, columns, optional)
                 yield from rows if columns is None else (each.select(columns) for each in rows)
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
             raise CorruptData(f"{self.path}: {error}") from error
         except OSError as error:
             if self.is_local:
@@ -76,7 +78,7 @@ class TableFile:
             lacking = [field for field in expected if field.name in optional and field.name not in found.names]
             _check_columns(found, pa.schema([field for field in expected if field not in lacking]), self.path)
             for rows in parquet_rows(stream, _ROWS, None if columns is None else list(columns)):
-                yield _with_nulls(_widened(rows, expected), lacking)
+                yield _with_nulls(_typed(rows, expected), lacking)
         elif self.format is FileFormat.JSON_LINES:
             yield from json_rows(stream, self.compression, expected, self.path)
         elif self.format is FileFormat.ORC:
@@ -90,11 +92,19 @@ class TableFile:
             yield from (each.select(expected.names) for each in found_rows)
 
 
-def _widened(rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
-    """Return rows of a file that is older than a wider type of one of its columns with this type."""
+def _typed(rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
+    """Return rows with the types of a table.
+
+    A file can be older than a wider type of one of its columns. One that others wrote again can have the columns of a
+    record in Arrow's other types of texts and lists.
+
+    Raises:
+        ArrowInvalid, ArrowNotImplementedError: a column of a record has values of another kind.
+    """
     for at, field in enumerate(rows.schema):
         wanted = expected.field(field.name).type if field.name in expected.names else field.type
-        if is_wider(field.type, wanted):
+        is_of_record = field.type != wanted and wanted == _OF_RECORDS.get(field.name)
+        if is_of_record or is_wider(field.type, wanted):
             rows = rows.set_column(at, field.with_type(wanted), rows.column(at).cast(wanted))
     return rows
 

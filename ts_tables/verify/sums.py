@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
 from ts_tables.files.layout import FileFormat
@@ -20,6 +21,7 @@ from ts_tables.tasks import Digests, raw_records
 
 _POSITION: Final = (TOPIC_ID, PARTITION, OFFSET, ORDINAL)
 _RAW: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, *_POSITION)])
+_NEVER_NULL: Final = ("topic", TOPIC, PARTITION, OFFSET, ORDINAL, RAW_DIGEST)
 PARSED: Final = parsed_schema(pa.schema([])).empty_table().select([TOPIC, *_POSITION, RAW_DIGEST]).schema
 
 
@@ -87,7 +89,7 @@ class FileSums:
         """Return the sums by block.
 
         Raises:
-            CorruptData: the file is no Parquet, or lacks a column.
+            CorruptData: the file is no Parquet, lacks a column, or has a row without a position.
             StoreUnavailable: it cannot be read.
         """
         return summed(_file_rows(self.file, self.is_parsed), self.skipped)
@@ -145,9 +147,12 @@ def added(sums: Iterable[Sums]) -> Sums:
 
 
 def _file_rows(file: TableFile, is_parsed: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, one for each record: the first one of a parsed table."""
+    """Yield the rows of a file, one for each record: the first one of a parsed table; raise as `FileSums`."""
     needed = PARSED if is_parsed else _RAW
     for rows in file.rows(needed, tuple(needed.names)):
+        for name in needed.names:
+            if name in _NEVER_NULL and rows[name].null_count:
+                raise CorruptData(f"{file.path}: {rows[name].null_count} rows have no {name}; expected: each has one")
         yield rows.filter(pc.equal(rows[ORDINAL], 0)) if is_parsed else rows
 
 
