@@ -273,3 +273,15 @@ def test_a_file_without_the_columns_of_records_is_corrupt(
     rewrite(table, change)
     with pytest.raises(CorruptData, match=rf"\.parquet: .*{expected}"):
         verified(table)
+
+
+@pytest.mark.parametrize("column", ["topic", "_topic_id"])
+def test_a_topic_that_is_no_text_is_corrupt(table: MadeTable, column: str) -> None:
+    """The error names the file; Parquet's readers do not check texts."""
+
+    def change(rows: pa.Table) -> pa.Table:
+        return replaced(rows, column, pa.array([b"\xff"] * rows.num_rows).view(pa.string()))
+
+    rewrite(table, change)
+    with pytest.raises(CorruptData, match=rf"\.parquet: {column}: Invalid UTF8"):
+        verified(table)

@@ -22,6 +22,7 @@ from ts_tables.tasks import Digests, raw_records
 _POSITION: Final = (TOPIC_ID, PARTITION, OFFSET, ORDINAL)
 _RAW: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, *_POSITION)])
 _NEVER_NULL: Final = ("topic", TOPIC, PARTITION, OFFSET, ORDINAL, RAW_DIGEST)
+_TEXTS: Final = ("topic", TOPIC, TOPIC_ID)
 PARSED: Final = parsed_schema(pa.schema([])).empty_table().select([TOPIC, *_POSITION, RAW_DIGEST]).schema
 
 
@@ -150,10 +151,24 @@ def _file_rows(file: TableFile, is_parsed: bool) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, one for each record: the first one of a parsed table; raise as `FileSums`."""
     needed = PARSED if is_parsed else _RAW
     for rows in file.rows(needed, tuple(needed.names)):
-        for name in needed.names:
-            if name in _NEVER_NULL and rows[name].null_count:
-                raise CorruptData(f"{file.path}: {rows[name].null_count} rows have no {name}; expected: each has one")
+        _check_positions(rows, file.path)
         yield rows.filter(pc.equal(rows[ORDINAL], 0)) if is_parsed else rows
+
+
+def _check_positions(rows: pa.RecordBatch, path: str) -> None:
+    """Check that each row has a position.
+
+    Raises:
+        CorruptData: one has none, or a topic that is no UTF-8.
+    """
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if name in _NEVER_NULL and column.null_count:
+            raise CorruptData(f"{path}: {column.null_count} rows have no {name}; expected: each has one")
+        if name in _TEXTS:
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise CorruptData(f"{path}: {name}: {error}") from error
 
 
 def summed(batches: Iterable[pa.RecordBatch], skipped: Skipped = NOTHING) -> Sums:
