@@ -138,7 +138,9 @@ def check_parser(state: TableState, parsing: Parsing | None) -> None:
         return
     labels = [each or "no parser" for each in (state.parser, name)]
     changed = "" if state.parser is None or parsing is None else _changed_columns(state, parsing.parser)
-    ways = f"{WAYS_OUT}; or adopt a mended parser by `tsctl tables replay-quarantine`"
+    ways = WAYS_OUT
+    if parsing is None or not parsing.newest_only:  # a table of newest records has no replay
+        ways += "; or adopt a mended parser by `tsctl tables replay-quarantine`"
     raise OperatorError(
         f"the table has the rows of parser {labels[0]}, and the file of tables has {labels[1]}: "
         f"{f'{changed}; {WAYS_OUT}' if changed else ways}"

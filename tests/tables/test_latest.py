@@ -16,7 +16,7 @@ from tests.endpoint.running import Running
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Made, kill_run
-from ts_common.errors import ConfigurationError, DataLoss
+from ts_common.errors import ConfigurationError, DataLoss, OperatorError
 from ts_local.oracle import dump
 from ts_local.ports import free_ports
 
@@ -275,3 +275,14 @@ def test_an_election_that_no_run_has_followed_is_noted(made: Latest) -> None:
     found = made.tables.verify(NAME)
     assert found.differences == ()
     assert any("no row was compared" in note for note in found.notes)
+
+
+def test_another_parser_is_refused_without_the_way_of_a_replay(made: Latest) -> None:
+    """A table of newest records has no replay of refused records."""
+    made.put_changes([("x", 1)])
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    made.more["parser"] = {**PARSER, "on_type": "quarantine"}
+    with pytest.raises(OperatorError, match="undo the change, make a generation") as caught:
+        made.tables.run(NAME)
+    assert "replay" not in str(caught.value)
