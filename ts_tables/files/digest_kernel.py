@@ -24,6 +24,9 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
     topics, topic_bounds, _ = _strings(rows["topic"])
     headers = rows["headers"]
     header_bounds: Int32s = headers.offsets.to_numpy()
+    pairs = headers.values
+    # `flatten` gives names and values the NULLs of their pairs.
+    parts = dict(zip([field.name for field in pairs.type], pairs.flatten(), strict=True))
     text_bytes = longest_text(_longest(topic_bounds), _longest(header_bounds))
     digests: Bytes = np.empty(rows.num_rows * DIGEST_BYTES, np.uint8)
     _hash_rows(
@@ -39,8 +42,8 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
         *_strings(rows["value"]),
         header_bounds,
         _valid(headers),
-        *_strings(headers.values.field("key")),
-        *_strings(headers.values.field("value")),
+        *_strings(parts["key"]),
+        *_strings(parts["value"]),
         np.empty(text_bytes, np.uint8),
         digests,
     )

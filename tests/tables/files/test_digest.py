@@ -77,6 +77,20 @@ def test_a_null_has_another_digest_than_zero_or_an_empty_text(name: str) -> None
     assert raw_digests(damaged) != raw_digests(batch)
 
 
+@pytest.mark.parametrize("damaged", ["name", "header"])
+def test_headers_of_a_damaged_row_have_one_digest(monkeypatch: pytest.MonkeyPatch, damaged: str) -> None:
+    """A name that is no UTF-8, and a NULL in place of a header: the kernel and hashlib agree."""
+    headers = pa.array([[None]], TYPES["headers"])
+    if damaged == "name":
+        pair = [pa.array([b"\xff"]).view(pa.string()), pa.array([b"x"])]
+        headers = pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays(pair, ["key", "value"]))
+    batch = rows(RECORD)
+    batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", headers)
+    found = raw_digests(batch)
+    monkeypatch.setattr("ts_tables.files.digest.sha256_functions", lambda: None)
+    assert raw_digests(batch) == found
+
+
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_the_text_of_a_row_has_room_for_four_numbers_of_64_bits(count: int) -> None:
     """A file that others wrote can have wider columns than a record; the kernel checks no bounds."""
