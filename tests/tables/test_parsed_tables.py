@@ -14,7 +14,7 @@ import pytest
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
-from ts_common.errors import DataLoss, OperatorError
+from ts_common.errors import CorruptData, DataLoss, OperatorError
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.iceberg.target import IcebergTarget
@@ -282,6 +282,20 @@ def test_a_record_that_moved_among_the_refused_is_found(tmp_path: Path) -> None:
     Path(f"{file}.new").rename(file)
     found = {(each.kind, each.start, each.end) for each in made.tables.verify(NAME).differences}
     assert found == {(Kind.CHANGED, 8, 9), (Kind.MISSING, 9, 10)}
+
+
+@pytest.mark.parametrize("column", ["_raw_digest", "_offset"])
+def test_a_column_of_another_kind_is_named(tmp_path: Path, column: str) -> None:
+    """Another program wrote the file again: the error names it."""
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", "parquet")
+    made.put(0, 40)
+    made.tables.create(NAME)
+    made.tables.run(NAME)
+    (file,) = made.files()
+    duckdb.sql(f"copy (select * replace (['x'] as {column}) from '{file}') to '{file}.new' (format parquet)")
+    Path(f"{file}.new").rename(file)
+    with pytest.raises(CorruptData, match=r"\.parquet: .*cast"):
+        made.tables.verify(NAME)
 
 
 def run_over_election(made: Made) -> None:

@@ -13,13 +13,13 @@ from ts_tables.parsers.table_types import WITHOUT_CASE, column_type, one_name
 
 TOPIC: Final = "_topic"
 TIMESTAMP: Final = "_timestamp"
-_OWN: Final = {
+OWN_TYPES: Final = {
     TOPIC: pa.string(),
     **POSITION_TYPES,
     TIMESTAMP: pa.timestamp("us", tz="UTC"),
     RAW_DIGEST: pa.binary(),
 }
-OWN_NAMES: Final = tuple(_OWN)
+OWN_NAMES: Final = tuple(OWN_TYPES)
 PARSED_REQUIRED: Final = (TOPIC, PARTITION, OFFSET, ORDINAL, RAW_DIGEST)  # never NULL
 _SOURCES: Final = {TOPIC: "topic", TIMESTAMP: "timestamp"}  # other names are those of a raw table
 
@@ -43,7 +43,7 @@ def parsed_schema(columns: pa.Schema) -> pa.Schema:
                 f"column {field.name}: its members {members[0]} and {members[1]} have one name, {WITHOUT_CASE}; rename "
                 "one, name a version of the schema without it, or parse with a class of yours"
             )
-    return pa.schema([*_OWN.items(), *columns])
+    return pa.schema([*OWN_TYPES.items(), *columns])
 
 
 def with_found(schema: pa.Schema, found: Sequence[FoundColumn]) -> pa.Schema:
@@ -81,7 +81,7 @@ def parsed_rows(records: pa.RecordBatch, parsed: Parsed) -> pa.RecordBatch:
     found[ORDINAL] = ordinals_of(parsed.records)
     found[RAW_DIGEST] = raw_digests(records).take(parsed.records)
     columns = [*(found[name] for name in OWN_NAMES), *parsed.rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_OWN.items(), *parsed.rows.schema]))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*OWN_TYPES.items(), *parsed.rows.schema]))
 
 
 def refused_rows(records: pa.RecordBatch, parsed: Parsed, parser: str) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from ts_tables.files.json_lines import json_rows
 from ts_tables.files.layout import FileFormat
 from ts_tables.files.orc_files import orc_rows
 from ts_tables.files.parquet_files import parquet_rows, parquet_schema
+from ts_tables.files.parsed_columns import OWN_TYPES
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import RAW_SCHEMA
 from ts_tables.files.record_files import FileRecords
@@ -20,7 +21,7 @@ from ts_tables.parsers.table_types import is_wider
 
 _ID: Final = b"PARQUET:field_id"
 _ROWS: Final = 1 << 15
-_OF_RECORDS: Final = dict(zip(RAW_SCHEMA.names, RAW_SCHEMA.types, strict=True))
+_OF_RECORDS: Final = {**dict(zip(RAW_SCHEMA.names, RAW_SCHEMA.types, strict=True)), **OWN_TYPES}
 
 
 @dataclass(frozen=True)
