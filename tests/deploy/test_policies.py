@@ -24,7 +24,7 @@ from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
-from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_endpoint.cli import run as run_endpoint
@@ -196,7 +196,11 @@ def test_a_collector_may_remove_segments_and_not_the_commit(store_as: As) -> Non
     archive.store.close()
     store = store_as("collector")
     store.put(keys.log_start, b"1\n", condition=IfMatch(store.head(keys.log_start).etag))
-    assert all(removed(keys.segment(SegmentName(0), suffix)) for suffix in (".log", ".index", ".timeindex"))
+    segment = [keys.segment(SegmentName(0), suffix) for suffix in (".log", ".index", ".timeindex")]
+    etags = {key: store.head(key).etag for key in segment}
+    assert store.delete_matching(etags) == DeleteOutcome(tuple(segment), (), {})
+    commit = store.head(keys.commit).etag
+    assert isinstance(store.delete_matching({keys.commit: commit}).failed[keys.commit], AccessDenied)
     assert removed(keys.cache_object(0))
     assert removed(keys.gap(1, 2))
     assert [info.key for info in store.list(keys.segment(SegmentName(0), ""))] == []

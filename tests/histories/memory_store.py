@@ -15,6 +15,7 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     IfAbsent,
     IfMatch,
     ObjectInfo,
@@ -110,6 +111,12 @@ class MemoryStore(ObjectStore):
         """Delete one by one."""
         for key in keys:
             self.objects.pop(key, None)
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Delete one by one those with their ETags."""
+        kept = tuple(key for key, etag in etags.items() if key in self.objects and self.objects[key][1].etag != etag)
+        self.delete(etags.keys() - set(kept))
+        return DeleteOutcome(tuple(key for key in etags if key not in kept), kept, {})
 
 
 def read_body(body: bytes | Body, size: int | None) -> bytes:

@@ -10,6 +10,7 @@ Guarantees to a caller:
   could not order it against another writer (S3 answers 409), it raises `OutcomeUnknown`: read before you retry.
 - Reads and listings are strongly consistent: after a put returns, every reader finds the object.
 - Every call may be repeated: a put with the same bytes, a delete of a missing object.
+- A conditional delete removes no object with another ETag, if the store enforces conditions of deletes.
 - Several threads may use a driver; `close` waits for asynchronous puts that have begun.
 - No part of a key is empty, ``.`` or ``..``; a part may begin with a dot, as a topic's name may. Every method raises
   `ValueError` for a key or metadata that some driver cannot store (for a key it is an `OperatorError` as well).
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, Self
 
+from ts_common.errors import TieredStorageError
 from ts_common.store.lifecycle import LifecycleRule
 
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
@@ -60,6 +62,21 @@ class IfMatch:
 
 
 Condition = IfAbsent | IfMatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOutcome:
+    """The outcome of a conditional delete; each of its keys is in one of the three.
+
+    Attributes:
+        removed: keys whose object was removed, or that had none before.
+        kept: keys whose object has another ETag; it was not removed.
+        failed: by key, why the outcome is unknown or the object was not removed.
+    """
+
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+    failed: Mapping[str, TieredStorageError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +254,25 @@ class ObjectStore(ABC):
         Raises:
             StoreUnavailable: some could not be removed; the message has their number and the first one. The others
                 were removed.
+        """
+
+    @abstractmethod
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Remove objects that still have the given ETags; keep each object with another one.
+
+        A failure of one object does not end the call, and is not raised: read `DeleteOutcome.failed`. The call may be
+        repeated with the same ETags. Objects are removed in no defined order.
+
+        The ETag can be a hash of the content, as on S3. So an object that was written again with the same bytes has
+        the same ETag, and is removed. In a bucket with versions the object is hidden by a delete marker; its bytes
+        stay until the version expires.
+
+        Args:
+            etags: ETags by key, as `head` or a listing returned them.
+
+        Raises:
+            BucketMissing: the bucket or directory does not exist.
+            ValueError: an ETag is empty, `*` or not printable ASCII, or a key is invalid; nothing was removed.
         """
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:

@@ -53,6 +53,20 @@ def check_copy(source: str, target: str) -> None:
         raise ValueError(f"a copy of {source!r} to itself; expected another key")
 
 
+def check_etags(etags: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the ETags by key if each can be the condition of a delete.
+
+    Raises:
+        KeyRefused: as `check_key`.
+        ValueError: an ETag would match no object, or every one as `*` does.
+    """
+    for key, etag in etags.items():
+        if etag.strip('"') in {"", "*"} or not (etag.isascii() and etag.isprintable()):
+            raise ValueError(f"{check_key(key)}: not the ETag of an object: {etag[:80]!r}")
+        check_key(key)
+    return etags
+
+
 def check_prefix(prefix: str) -> str:
     """Return the prefix if keys can begin with it; its last part may be the beginning of a name.
 

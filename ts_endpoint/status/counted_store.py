@@ -11,6 +11,7 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
@@ -117,6 +118,11 @@ class CountedStore(WrappedStore):
         """Count, and call the inner store."""
         with self._counts.counted("delete"):
             super().delete(keys)
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Count once, and call the inner store."""
+        with self._counts.counted("delete"):
+            return super().delete_matching(etags)
 
     @contextmanager
     def _opened(self, key: str, byte_range: ByteRange | None) -> Iterator[ObjectStream]:

@@ -252,6 +252,7 @@ def test_keys_that_some_store_cannot_hold_are_refused_by_all(store: ObjectStore,
         lambda: store.head(key),
         lambda: store.get(key),
         lambda: store.delete([key]),
+        lambda: store.delete_matching({key: "etag"}),
     ):
         with pytest.raises(ValueError, match="not a key") as raised:
             ask()
@@ -300,6 +301,7 @@ def test_a_missing_bucket_or_directory_is_an_error_and_is_not_created(place: Pla
             lambda: list(store.list()),
             lambda: list(store.list_directories("a/")),
             lambda: store.delete(["key"]),
+            lambda: store.delete_matching({"key": '"etag"'}),
             store.check,
         ):
             with pytest.raises(BucketMissing, match="missing"):

@@ -32,10 +32,11 @@ def test_requests_and_bytes_are_counted_by_operation(tmp_path: Path) -> None:
         assert store.head("a/one").size == 10
         assert [each.key for each in store.list("a/")] == ["a/one", "a/two"]
         assert [*store.list_directories()] == ["a/"]
+        assert store.delete_matching({"a/one": "another"}).kept == ("a/one",)
         store.delete(["a/two"])
         with pytest.raises(ObjectNotFound):
             store.get("a/two")
-    assert counts.requests == {"put": 1, "copy": 1, "get": 3, "head": 1, "list": 2, "delete": 1}
+    assert counts.requests == {"put": 1, "copy": 1, "get": 3, "head": 1, "list": 2, "delete": 2}
     assert counts.bytes_received == 14
     assert counts.failures == {}
 

@@ -220,9 +220,10 @@ class AzureService(Service):
         directories = [_name(found) for found in root.iter("BlobPrefix")]
         return Page(infos, directories, root.findtext("NextMarker") or "")
 
-    def delete(self, name: str) -> Request:
+    def delete(self, name: str, etag: str | None = None) -> Request:
         """Return Delete Blob, snapshots included."""
-        return self._request("DELETE", self._of(name), {"x-ms-delete-snapshots": "include"})
+        condition = {} if etag is None else {"if-match": _quoted(etag)}
+        return self._request("DELETE", self._of(name), {"x-ms-delete-snapshots": "include", **condition})
 
     def code_of(self, answer: Response) -> tuple[str, str]:
         """Return the code in the headers, which a response without a body has too, and the message in the body."""

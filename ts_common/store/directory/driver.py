@@ -42,11 +42,12 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.deletions import Deletions
+from ts_common.store.deletions import Deletions, delete_each
 from ts_common.store.directory.objects import (
     META,
     FileStream,
@@ -244,6 +245,18 @@ class FileStore(ObjectStore):
             with deletions.deleting(key), self._translated("delete", key), suppress(*_ABSENT):
                 remove(path)
         deletions.check()
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Compare and unlink one file after the other, each under the lock of its directory, as a put does."""
+        with self._translated("delete", ""):
+            self._require_root()
+        return delete_each(etags, self._delete_matching)
+
+    def _delete_matching(self, key: str, etag: str) -> bool:
+        path = self._path(key)
+        with self._translated("delete", key), suppress(*_ABSENT):
+            return remove(path, etag)
+        return True
 
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):

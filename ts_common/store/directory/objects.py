@@ -220,14 +220,25 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def remove(path: Path) -> None:
-    """Remove an object and its metadata; a missing one counts as removed."""
+def remove(path: Path, etag: str | None = None) -> bool:
+    """Remove an object and its metadata; a missing one counts as removed.
+
+    Args:
+        path: of the object.
+        etag: keep an object with another ETag; None removes any.
+
+    Returns:
+        Whether the object no longer exists.
+    """
     with locked(path.parent), _held(path) as found:
         if found is None or not stat.S_ISREG(found.st_mode):
-            return
+            return True
+        if etag is not None and etag_of(found) != etag:
+            return False
         path.unlink()
         metadata_path(path, found.st_ino).unlink(missing_ok=True)
         sync_directory(path.parent)
+    return True
 
 
 def remove_left_behind(directory: Path) -> None:

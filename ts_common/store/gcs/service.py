@@ -218,9 +218,10 @@ class GcsService(Service):
         directories = [text_of(name) for name in page.get("prefixes", ())]
         return Page(infos, directories, text_of(page.get("nextPageToken", "")))
 
-    def delete(self, name: str) -> Request:
+    def delete(self, name: str, etag: str | None = None) -> Request:
         """Return objects.delete."""
-        return Request("DELETE", f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}")
+        query = "" if etag is None else f"?ifGenerationMatch={_generation(etag)}"
+        return Request("DELETE", f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}{query}")
 
     def code_of(self, answer: Response) -> tuple[str, str]:
         """Return the reason of the JSON API, or the code of the XML API."""

@@ -52,13 +52,14 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     IfAbsent,
     IfMatch,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.deletions import Deletions
+from ts_common.store.deletions import Deletions, delete_each
 from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
 from ts_common.store.hdfs.namenode import NameNode, Status
 from ts_common.store.http.bodies import RequestBody
@@ -341,6 +342,24 @@ class WebHdfsStore(ObjectStore):
             with deletions.deleting(key), suppress(ObjectNotFound):
                 self._namenode.delete(path)
         deletions.check()
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Send GETFILESTATUS, then DELETE of the inode, which never names the file of a later put.
+
+        An object that `copy_if_absent` renames between the two requests is removed under its new name.
+        """
+        self.check()
+        return delete_each(etags, self._delete_matching)
+
+    def _delete_matching(self, key: str, etag: str) -> bool:
+        with suppress(ObjectNotFound):
+            status = self._namenode.status(self._path(key))
+            if status.is_directory:
+                return True
+            if str(status.id) != etag:
+                return False
+            self._namenode.delete(status.inode)
+        return True
 
     def close(self) -> None:
         """Wait for puts, and close the connections."""

@@ -32,11 +32,12 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.deletions import Deletions
+from ts_common.store.deletions import DELETED_AT_ONCE, Deletions, delete_each, is_missing_after
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Request, Response
 from ts_common.store.http.copies import copy_object
@@ -55,7 +56,6 @@ from ts_common.store.validation import (
 )
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
-_DELETED_AT_ONCE = 8
 _DELETED_IN_A_ROW = 1000
 # Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
@@ -259,7 +259,7 @@ class HttpStore(ObjectStore):
         """Send a request for each object, eight at once."""
         remaining = iter(keys)
         deletions = Deletions()
-        with ThreadPoolExecutor(_DELETED_AT_ONCE, "store-delete") as threads:
+        with ThreadPoolExecutor(DELETED_AT_ONCE, "store-delete") as threads:
             while chunk := [check_key(key) for key in islice(remaining, _DELETED_IN_A_ROW)]:
                 for key, error in zip(chunk, threads.map(self._delete, chunk), strict=True):
                     deletions.add(key, error)
@@ -275,6 +275,20 @@ class HttpStore(ObjectStore):
         except TieredStorageError as error:
             return error
         return None
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Send a request with a condition for each object, eight at once; after a rejection, a HEAD."""
+        return delete_each(etags, self._delete_matching, threads=DELETED_AT_ONCE)
+
+    def _delete_matching(self, key: str, etag: str) -> bool:
+        call = self._call(self._service.operations.delete, key)
+        try:
+            self._raise_for(self._client.send(call, self._service.delete(self._base + key, etag)), call)
+        except ObjectNotFound:
+            return True
+        except PreconditionFailed as error:
+            return is_missing_after(error, lambda: self.head(key), etag)
+        return True
 
     def close(self) -> None:
         """Wait for puts, and close the connections."""

@@ -190,8 +190,8 @@ class Service(ABC):
         """
 
     @abstractmethod
-    def delete(self, name: str) -> Request:
-        """Return a request that removes one object."""
+    def delete(self, name: str, etag: str | None = None) -> Request:
+        """Return a request that removes one object; with an ETag, only the object with that ETag."""
 
     @abstractmethod
     def code_of(self, answer: Response) -> tuple[str, str]:

@@ -36,6 +36,7 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     IfAbsent,
     IfMatch,
     ObjectInfo,
@@ -49,6 +50,7 @@ from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.s3.copies import copy_object
 from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
 from ts_common.store.s3.lifecycle import read_rules
+from ts_common.store.s3.matching import MatchingDeletes
 from ts_common.store.s3.shared_clients import SharedClients
 from ts_common.store.s3.writes import check_encrypted, storing_arguments
 from ts_common.store.validation import (
@@ -113,6 +115,7 @@ class S3Store(ObjectStore):
                     f"{self.location}: {error}; set AWS_ENDPOINT_URL to a URL that begins with http:// or https://"
                 ) from error
         self._reads, self._writes = self._clients.reads, self._clients.writes
+        self._matching = MatchingDeletes(self._reads, bucket, self._base, self.head)
 
     def check(self) -> None:
         """Send HeadBucket. If it is denied, list one object: that returns the reason, or succeeds below the prefix."""
@@ -315,6 +318,10 @@ class S3Store(ObjectStore):
             failed += [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
         if failed:
             raise self._not_deleted(failed, count)
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Send DeleteObject with `If-Match` for each object; first a HEAD if the store does not enforce that."""
+        return self._matching.delete(etags)
 
     def _not_deleted(self, failed: Sequence["ErrorTypeDef"], count: int) -> TieredStorageError:
         first = failed[0]

@@ -38,6 +38,7 @@ NEEDED_PERMISSION = {
     "HeadObject": READ,
     "HeadBucket": "s3:ListBucket on the bucket",
     "ListObjectsV2": "s3:ListBucket on the bucket",
+    "DeleteObject": "s3:DeleteObject, and s3:GetObject for its condition",
     "DeleteObjects": "s3:DeleteObject",
     "GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration on the bucket",
 }

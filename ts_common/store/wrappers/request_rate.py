@@ -23,6 +23,7 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
@@ -192,3 +193,7 @@ class PacedStore(WrappedStore):
         """Delete in the inner store, in turn."""
         remaining = tuple(keys)
         self._pace.request(lambda: self._inner.delete(remaining))
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Delete in the inner store, in turn. A throttled object is one of the failures, and is not retried here."""
+        return self._pace.request(lambda: self._inner.delete_matching(etags))

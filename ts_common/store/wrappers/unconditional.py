@@ -1,4 +1,4 @@
-"""Check conditions before a write, for a store without conditional writes.
+"""Check conditions before a write or a delete, for a store without conditional writes.
 
 Between the check and the write another writer may write, unnoticed. So two agents that both act as leader of a
 partition can overwrite each other's commits and segments, and a late write is not rejected. With one agent nothing is
@@ -13,10 +13,12 @@ from ts_common.store.contract import (
     NO_METADATA,
     Body,
     Condition,
+    DeleteOutcome,
     IfAbsent,
     IfMatch,
     ObjectInfo,
 )
+from ts_common.store.deletions import DELETED_AT_ONCE, delete_each, is_removed
 from ts_common.store.validation import check_copy
 from ts_common.store.wrappers.wrapped import WrappedStore
 
@@ -27,7 +29,7 @@ WHAT_IS_LOST = (
 
 
 class UnconditionalStore(WrappedStore):
-    """A store whose objects are read before each conditional put."""
+    """A store whose objects are read before each conditional put and delete."""
 
     def put(
         self,
@@ -50,6 +52,21 @@ class UnconditionalStore(WrappedStore):
         check_copy(source, target)
         self._check(target, IfAbsent())
         return super().copy_if_absent(source, target)
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Send HEAD first for each object: the store may ignore the condition of the delete.
+
+        An object that is overwritten between the two requests is removed by a store that ignores it.
+        """
+        return delete_each(etags, self._delete_matching, threads=DELETED_AT_ONCE)
+
+    def _delete_matching(self, key: str, etag: str) -> bool:
+        try:
+            if self._inner.head(key).etag != etag:
+                return False
+        except ObjectNotFound:
+            return True
+        return is_removed(self._inner.delete_matching({key: etag}))
 
     def _check(self, key: str, condition: IfAbsent | IfMatch) -> None:
         try:

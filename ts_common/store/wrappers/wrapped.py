@@ -8,6 +8,7 @@ from ts_common.store.contract import (
     Body,
     ByteRange,
     Condition,
+    DeleteOutcome,
     ObjectInfo,
     ObjectStore,
     ObjectStream,
@@ -70,6 +71,10 @@ class WrappedStore(ObjectStore):
     def delete(self, keys: Iterable[str]) -> None:
         """Call the inner store."""
         self._inner.delete(keys)
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Call the inner store."""
+        return self._inner.delete_matching(etags)
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         """Call the inner store."""

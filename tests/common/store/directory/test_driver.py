@@ -25,7 +25,8 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
-from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch, ObjectStore
+from ts_common.store.directory.objects import locked
 from ts_common.store.factory import open_store
 
 NOBODY = 65534
@@ -240,6 +241,29 @@ def test_a_copy_has_the_metadata_of_its_source_and_keeps_it(store: ObjectStore, 
     assert (store.head("d/b").etag, dict(store.head("d/b").metadata)) == (first.etag, {"n": "1"})
     store.delete(["d/b"])
     assert names(tmp_path / ".meta") | names(tmp_path / "d" / ".meta") == set()
+
+
+def test_a_conditional_delete_compares_under_the_lock_of_puts(store: ObjectStore, tmp_path: Path) -> None:
+    """While another process holds the lock and overwrites the object, the delete waits, and then keeps the new one."""
+    etag = store.put("a", b"former", metadata={"n": "1"}).etag
+    with ThreadPoolExecutor(1) as thread:
+        with locked(tmp_path):
+            deleted = thread.submit(store.delete_matching, {"a": etag})
+            with pytest.raises(TimeoutError):
+                deleted.result(0.2)
+            (tmp_path / "other").write_bytes(b"new")
+            (tmp_path / "other").rename(tmp_path / "a")
+        assert deleted.result() == DeleteOutcome((), ("a",), {})
+    assert store.get("a")[0] == b"new"
+    assert store.delete_matching({"a": store.head("a").etag}).removed == ("a",)
+
+
+def test_a_conditional_delete_removes_the_metadata_too(store: ObjectStore, tmp_path: Path) -> None:
+    """Only that of the removed object."""
+    removed, kept = (store.put(key, b"x", metadata={"n": key}).etag for key in ("a", "b"))
+    assert store.delete_matching({"a": removed, "b": removed}) == DeleteOutcome(("a",), ("b",), {})
+    assert len(names(tmp_path / ".meta")) == 1
+    assert (store.head("b").etag, dict(store.head("b").metadata)) == (kept, {"n": "b"})
 
 
 def test_metadata_that_a_killed_process_left_is_not_that_of_a_copy(store: ObjectStore, tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ def test_a_copy_requests_that_no_object_has_the_name() -> None:
     assert done == ObjectInfo("k", 5, "7", 1795314814.0)
 
 
+@pytest.mark.parametrize(("etag", "generation"), [("7", "7"), ('"7"', "7"), ('"x"', "1"), ("0", "1")])
+def test_a_delete_requests_that_the_object_has_its_generation(etag: str, generation: str) -> None:
+    """The emulator ignores the condition. An ETag that is no generation matches no object, never every one."""
+    service = GcsService("box", "http://host", None)
+    url = "http://host/storage/v1/b/box/o/base%2Fa"
+    assert service.delete("base/a", etag) == Request("DELETE", f"{url}?ifGenerationMatch={generation}")
+    assert service.delete("base/a") == Request("DELETE", url)
+
+
 SERVICE = GcsService("box", "http://host", lambda: "t0ken")
 
 

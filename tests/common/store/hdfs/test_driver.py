@@ -41,6 +41,25 @@ def names(namenode: NameNode, store: ObjectStore) -> set[str]:
     return {each.name for each in namenode.listed("/tests/" + store.location.rpartition("/")[2])}
 
 
+def test_an_object_that_is_overwritten_after_the_look_is_not_removed(
+    again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delete is of the inode that the driver read, which the new object never has."""
+    with again() as store:
+        etag = store.put("key", b"former").etag
+        real = NameNode.delete
+
+        def overwrite_first(namenode: NameNode, path: str) -> None:
+            with monkeypatch.context() as restored:
+                restored.setattr(NameNode, "delete", real)
+                store.put("key", b"new")
+            real(namenode, path)
+
+        monkeypatch.setattr(NameNode, "delete", overwrite_first)
+        assert store.delete_matching({"key": etag}).failed == {}
+        assert store.get("key")[0] == b"new"
+
+
 def test_u31_a_writer_killed_before_its_last_step_blocks_no_other(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from ts_common.errors import (
     TieredStorageError,
     WrongClock,
 )
-from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
+from ts_common.store.contract import ByteRange, DeleteOutcome, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_local.stores.azurite import ACCOUNT, KEY
@@ -313,3 +313,33 @@ def test_u37_a_page_of_a_balancer_deletes_nothing(told: Told) -> None:
     told.server.answers = [answer("200 OK", b"<html>welcome</html>", content_type="text/html")]
     with pytest.raises(StoreUnavailable, match="key"):
         told.store.delete(["key"])
+    outcome = told.store.delete_matching({"key": "7"})
+    assert isinstance(outcome.failed["key"], StoreUnavailable)
+    assert (outcome.removed, outcome.kept) == ((), ())
+
+
+def test_a_rejected_delete_keeps_another_object_and_counts_a_missing_one(told: Told) -> None:
+    """After a rejection HEAD shows which it is; "not found" needs no further request."""
+    rejected = told.refusal("412 Failed", "ConditionNotMet", "conditionNotMet")
+    told.server.answers = [rejected, answer("200 OK", b"", etag='"0x2"', x_goog_generation="2", last_modified=DATE)]
+    assert told.store.delete_matching({"key": "7"}) == DeleteOutcome((), ("key",), {})
+    told.server.answers = [told.listing_of_nothing]
+    told.store.check()
+    absent = told.refusal("404 Not Found", "BlobNotFound", "notFound")
+    told.server.answers = [rejected, absent]
+    assert told.store.delete_matching({"key": "7"}) == DeleteOutcome(("key",), (), {})
+    count = len(told.server.requests)
+    told.server.answers = [absent]
+    assert told.store.delete_matching({"key": "7"}) == DeleteOutcome(("key",), (), {})
+    assert [line.split()[0] for line in told.server.requests[count:]] == ["DELETE"]
+    assert told.server.headers[-1].get("if-match") == ('"7"' if told.kind == "az" else None)
+    assert ("ifGenerationMatch=7" in told.server.requests[-1]) == (told.kind == "gs")
+
+
+def test_u14_a_denied_delete_is_a_failure_of_its_object(told: Told) -> None:
+    """The message has the operation, the object and what to allow."""
+    told.server.answers = [told.refusal("403 Forbidden", "AuthorizationPermissionMismatch", "forbidden")]
+    error = told.store.delete_matching({"key": "7"}).failed["key"]
+    assert isinstance(error, AccessDenied)
+    assert "base/key" in str(error)
+    assert "allow this identity" in str(error)

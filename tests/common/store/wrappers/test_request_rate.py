@@ -114,6 +114,7 @@ def test_a_paced_store_is_the_store_behind_it(tmp_path: Path) -> None:
         assert pace.limit is not None
         with pytest.raises(ObjectNotFound):
             store.get("d/b")
+        assert store.delete_matching({"d/a": "another", "d/b": put.etag}).kept == ("d/a",)
         store.delete(["d/a"])
         assert list(store.list()) == []
         pace.close()

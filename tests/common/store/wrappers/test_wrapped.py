@@ -81,6 +81,7 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     assert list(outer.list_directories()) == ["d/", "e/"]
     assert outer.lifecycle_rules() == (RULE,)
     assert outer.copy_if_absent("d/a", "c") == inner.head("c")
+    assert outer.delete_matching({"d/b": inner.head("d/a").etag, "never": "e"}).kept == ("d/b",)
     outer.delete(["c", "d/a", "e/a"])
     assert [info.key for info in inner.list()] == ["d/b"]
     with pytest.raises(ObjectNotFound):
