@@ -93,12 +93,12 @@ def test_an_open_transaction_and_needed_offsets_stay() -> None:
     ],
     ids=["future", "no time", "-1", "backfill", "copied"],
 )
-def test_g02_age_counts_from_the_lesser_of_timestamp_and_shipping(copy: SegmentCopy, expected: int) -> None:
+def test_age_counts_from_the_lesser_of_timestamp_and_shipping(copy: SegmentCopy, expected: int) -> None:
     """A clock that is ahead holds nothing for ever; the time of a copy of the object has no effect."""
     assert record_time(copy) == expected
 
 
-def test_g02_nothing_goes_before_the_least_time() -> None:
+def test_nothing_goes_before_the_least_time() -> None:
     """Old records that arrived yesterday stay, and so does a bucket that was copied yesterday."""
     last = copy_of(20, 30, 1)
     for young in (copy_of(0, 10, 5_000, shipped=1), copy_of(0, 10, 5_000, shipped=90, stored=1)):
