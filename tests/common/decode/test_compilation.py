@@ -1,6 +1,5 @@
 """Compilation of kernels: the code computes what the Python code does, and refers to nothing of numba."""
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from ts_common.decode.compilation import NotSelfContained, c_function, object_co
 from ts_common.decode.compiled import Bytes, Int64s, Kernel, UInt64s, copy_bytes, kernel
 from ts_common.decode.kernel_arrays import TABLE_WIDTH, State
 from ts_common.decode.records import decode_records
-from ts_common.decode.sha256 import sha256, sha256_functions
 
 RECORDS = [
     record(0, b"key", b"value", headers=[(b"name", b"data"), (b"", None)]),
@@ -69,22 +67,6 @@ def test_bytes_are_copied_by_position() -> None:
         target = np.zeros(6, np.uint8)
         run(target, np.arange(10, 16, dtype=np.uint8))
         assert target.tolist() == [0, 0, 11, 12, 13, 0]
-
-
-@kernel
-def _hashing(functions: Int64s, source: Bytes, target: Bytes) -> None:
-    sha256(functions, source, np.int64(1), np.int64(len(source) - 1), target, np.int64(2))
-
-
-@pytest.mark.parametrize("count", [0, 1, 55, 56, 64, 1000])
-def test_bytes_are_hashed_by_position(count: int) -> None:
-    """By OpenSSL's functions in machine code, by `hashlib` in Python."""
-    functions, source = sha256_functions(), bytes(range(251)) * 4
-    assert functions is not None
-    for run in (_hashing, _hashing.function):
-        target = np.zeros(36, np.uint8)
-        run(functions, np.frombuffer(source[: count + 1], np.uint8), target)
-        assert target.tobytes() == bytes(2) + hashlib.sha256(source[1 : count + 1]).digest() + bytes(2)
 
 
 def test_code_that_refers_to_numba_has_no_object_file() -> None:
