@@ -18,7 +18,7 @@ from ts_common.store.contract import DeleteOutcome, ObjectInfo
 from ts_common.store.validation import check_etags
 
 DELETED_AT_ONCE: Final = 8
-_DELETED_IN_A_ROW = 1000
+DELETED_IN_A_ROW: Final = 1000  # keys that the threads get before their outcomes are read
 
 
 class Deletions:
@@ -85,7 +85,7 @@ def delete_each(etags: Mapping[str, str], delete: Callable[[str, str], bool], *,
             return error
 
     with ThreadPoolExecutor(max(1, min(threads, len(etags))), "store-delete") as pool:
-        while chunk := list(islice(remaining, _DELETED_IN_A_ROW)):
+        while chunk := list(islice(remaining, DELETED_IN_A_ROW)):
             for (key, _), result in zip(chunk, pool.map(one, chunk), strict=True):
                 if isinstance(result, TieredStorageError):
                     failed[key] = result

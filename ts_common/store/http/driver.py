@@ -37,7 +37,7 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.deletions import DELETED_AT_ONCE, Deletions, delete_each, is_missing_after
+from ts_common.store.deletions import DELETED_AT_ONCE, DELETED_IN_A_ROW, Deletions, delete_each, is_missing_after
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Request, Response
 from ts_common.store.http.copies import copy_object
@@ -56,7 +56,6 @@ from ts_common.store.validation import (
 )
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
-_DELETED_IN_A_ROW = 1000
 # Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
 _LOOKS = 3  # attempts at an object that is overwritten between two requests
@@ -260,7 +259,7 @@ class HttpStore(ObjectStore):
         remaining = iter(keys)
         deletions = Deletions()
         with ThreadPoolExecutor(DELETED_AT_ONCE, "store-delete") as threads:
-            while chunk := [check_key(key) for key in islice(remaining, _DELETED_IN_A_ROW)]:
+            while chunk := [check_key(key) for key in islice(remaining, DELETED_IN_A_ROW)]:
                 for key, error in zip(chunk, threads.map(self._delete, chunk), strict=True):
                     deletions.add(key, error)
         deletions.check()
