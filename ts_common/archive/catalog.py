@@ -11,6 +11,7 @@ an agent, and is read again.
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -156,6 +157,7 @@ def read_snapshot(
     store: ObjectStore,
     keys: PartitionKeys,
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
+    seen: Callable[[ObjectInfo], None] | None = None,
 ) -> PartitionCatalog:
     """Return a snapshot of one partition, also if commit and `log.start` are not `settled`.
 
@@ -163,6 +165,7 @@ def read_snapshot(
         store: the store of the partition.
         keys: keys of the partition.
         commit: what `read_commit` has just returned; None to read it here.
+        seen: is called with every object of the listing.
 
     Raises:
         CorruptData: the commit or `log.start` is damaged.
@@ -176,6 +179,8 @@ def read_snapshot(
     log_start = None
     start = len(keys.prefix)
     for info in store.list(keys.prefix):
+        if seen is not None:
+            seen(info)
         name = info.key[start:]
         stem, dot, suffix = name.rpartition(".")
         if suffix in _INDEX_WORDS:

@@ -126,11 +126,12 @@ def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tupl
 
 def _entry(row: dict[str, object], topic: str) -> Incarnation:
     topic_id, directory = text(row["topicId"]), text(row["directory"])
-    if not _is_of(topic, directory):
+    if not is_directory_of(topic, directory):
         raise ValueError(f"{directory!r} is not a directory of {topic}")
     return Incarnation(topic_id, whole_number(row["firstSeen"]), directory, optional_number(row.get("made")))
 
 
-def _is_of(topic: str, directory: str) -> bool:
+def is_directory_of(topic: str, directory: str) -> bool:
+    """Return whether a directory can be that of an incarnation of a topic."""
     later = directory.startswith(topic) and _LATER.fullmatch(directory, len(topic)) is not None
     return directory == topic or later

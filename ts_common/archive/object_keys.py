@@ -2,17 +2,19 @@
 
 ::
 
-    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.log              a segment <entropy
-    bits>/<cluster>/<topic>-<partition>/00000000000000000100.index            (.timeindex .txnindex) <entropy
-    bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.log  a variant of it <entropy
-    bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit <entropy
-    bits>/<cluster>/<topic>-<partition>/log.start <entropy bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
-    <entropy bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    for segments from 100 on
-    <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0 <entropy
-    bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
+    <bits>/<cluster>/<topic>-<partition>/00000000000000000100.log              a segment
+    <bits>/<cluster>/<topic>-<partition>/00000000000000000100.index            (.timeindex .txnindex)
+    <bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.log  a variant of it
+    <bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
+    <bits>/<cluster>/<topic>-<partition>/log.start
+    <bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
+    <bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    for segments from 100 on
+    <bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
+    <bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
     ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of a broker's partitions
     ts-uploader~cluster~<cluster>/groups/<group, percent-encoded>.json the committed offsets of a consumer group
+    ts-uploader~cluster~<cluster>/gc/<run>/...                         a plan of retention, and what was deleted
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` has the
@@ -41,6 +43,7 @@ CLUSTER_DIRECTORY = "ts-uploader~cluster~"
 LAYOUT_NAME = "layout.json"
 ENDS_DIRECTORY = "ends/"
 GROUPS_DIRECTORY = "groups/"
+GC_DIRECTORY = "gc/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
@@ -210,6 +213,11 @@ class ClusterKeys:
     def groups(self) -> str:
         """The common prefix of the committed offsets of all groups."""
         return self.cluster_prefix + GROUPS_DIRECTORY
+
+    @property
+    def gc_runs(self) -> str:
+        """The common prefix of the runs of `tsctl gc`."""
+        return self.cluster_prefix + GC_DIRECTORY
 
     def offsets_of(self, group: str) -> str:
         """Return the key of a group's committed offsets."""

@@ -5,8 +5,9 @@ A long step logs its progress every few seconds.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import structlog
@@ -46,6 +47,30 @@ def in_threads(
         return list(pool.map(function, items))
     finally:
         pool.shutdown(cancel_futures=True)  # after an error the other calls are not needed
+
+
+def stream_in_threads(function: Callable[[_In], _Out], inputs: Iterable[_In], *, most: int) -> Iterator[_Out]:
+    """Yield the results of a function for each input, in the order of the inputs; few are in memory at once.
+
+    Args:
+        function: safe to call from several threads.
+        inputs: one for each call; read as calls end.
+        most: the number of threads, and of results that wait for the caller.
+
+    Raises:
+        what `function` raises: the first error in the order of the inputs.
+    """
+    pool = ThreadPoolExecutor(most, "stream")
+    pending: deque[Future[_Out]] = deque()
+    try:
+        for item in inputs:
+            pending.append(pool.submit(function, item))
+            if len(pending) >= most:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class Progress:

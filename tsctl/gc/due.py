@@ -75,7 +75,11 @@ def due(view: PartitionView, commit: Commit, rule: Rule, now: int, needed_from: 
     limits = {
         Limit.RULE: max(_by_age(view, rule, now), _by_size(plan, rule, view.start)),
         Limit.LEAST_TIME: _first(view, (each for each in view.copies if _stored(each, now) < rule.least)),
-        Limit.COMMIT: _first(view, (each for each in view.copies if _is_named(each, view, commit))),
+        Limit.COMMIT: min(
+            # A named segment that is missing can be shipped again, so its offsets stay too.
+            commit.highest_base,
+            _first(view, (each for each in view.copies if each.end >= view.end)),
+        ),
         Limit.TRANSACTION: view.end if commit.last_stable_offset is None else commit.last_stable_offset,
         Limit.NEEDED: view.end if needed_from is None else needed_from,
     }
@@ -100,10 +104,6 @@ def _stored(copy: SegmentCopy, now: int) -> float:
     """Return for how long the store has had a copy at least, ms; copying a bucket begins it again."""
     known = [time for time in (copy.metadata.shipped, copy.segment.modified) if time is not None]
     return now - max(known) if known else -inf
-
-
-def _is_named(copy: SegmentCopy, view: PartitionView, commit: Commit) -> bool:
-    return copy.base == commit.highest_base or copy.end >= view.end
 
 
 def _first(view: PartitionView, copies: Iterable[SegmentCopy]) -> int:

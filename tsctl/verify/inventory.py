@@ -27,7 +27,6 @@ from ts_common.archive.object_keys import (
 )
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.verify.findings import FOREIGN_OBJECT, WRONG_ENTROPY, Finding
 
 _ENTROPY = re.compile(r"[01]+")
@@ -136,8 +135,8 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         CorruptData, NewerFormat: a commit or `log.start` is malformed, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
-    notes = _Notes(store, keys)
-    catalog = read_snapshot(notes, keys)
+    notes = _Notes(keys)
+    catalog = read_snapshot(store, keys, seen=notes.add)
     return PartitionListing(
         catalog=catalog,
         modified=notes.modified,
@@ -152,12 +151,12 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
     )
 
 
-class _Notes(WrappedStore):
-    """A store that records the listing of a partition's directory."""
+class _Notes:
+    """What a listing of a partition's directory shows."""
 
-    def __init__(self, inner: ObjectStore, keys: PartitionKeys) -> None:
-        super().__init__(inner, threads=1)
+    def __init__(self, keys: PartitionKeys) -> None:
         self._prefix = keys.prefix
+        self._last = ""  # the stem of the latest `.log`; a listing has the four objects of a stem together
         self.modified: dict[str, float] = {}
         self.indexes: dict[str, str] = {}  # by stem, of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
@@ -166,24 +165,21 @@ class _Notes(WrappedStore):
         self.committed_at: float | None = None
         self.kinds: Counter[str] = Counter()
 
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List as the inner store, and record each object."""
-        last = ""  # the stem of the latest `.log`; a listing has the four objects of a stem together
-        for info in self._inner.list(prefix, start_after=start_after):
-            name = info.key.removeprefix(self._prefix)
-            kind = self._kind(name, info)
-            self.kinds[kind] += 1
-            if kind == "segment":
-                stem, _, suffix = name.rpartition(".")
-                self.modified[stem] = max(info.modified, self.modified.get(stem, 0.0))
-                if f".{suffix}" == LOG_SUFFIX:
-                    self.indexes.pop(stem, None)
-                    last = stem
-                elif stem != last:
-                    self.indexes.setdefault(stem, info.key)
-            elif kind == "foreign" and len(self.foreign_keys) < FOREIGN_KEYS_LISTED:
-                self.foreign_keys.append(info.key)
-            yield info
+    def add(self, info: ObjectInfo) -> None:
+        """Add the next object of the listing."""
+        name = info.key.removeprefix(self._prefix)
+        kind = self._kind(name, info)
+        self.kinds[kind] += 1
+        if kind == "segment":
+            stem, _, suffix = name.rpartition(".")
+            self.modified[stem] = max(info.modified, self.modified.get(stem, 0.0))
+            if f".{suffix}" == LOG_SUFFIX:
+                self.indexes.pop(stem, None)
+                self._last = stem
+            elif stem != self._last:
+                self.indexes.setdefault(stem, info.key)
+        elif kind == "foreign" and len(self.foreign_keys) < FOREIGN_KEYS_LISTED:
+            self.foreign_keys.append(info.key)
 
     def _kind(self, name: str, info: ObjectInfo) -> str:
         if SegmentName.parse(name) is not None:

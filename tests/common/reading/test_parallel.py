@@ -1,11 +1,12 @@
 """Many calls at once: order, errors, and progress in the log."""
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
-from ts_common.reading.parallel import LOG_EVERY_SECONDS, Progress, in_threads
+from ts_common.reading.parallel import LOG_EVERY_SECONDS, Progress, in_threads, stream_in_threads
 
 
 class Clock:
@@ -71,3 +72,18 @@ def test_the_first_error_in_the_order_of_the_inputs_is_raised() -> None:
 
     with pytest.raises(PermissionError, match=r"^1$"):
         in_threads(call, range(100))
+
+
+def test_a_stream_keeps_the_order_and_reads_few_inputs_ahead() -> None:
+    """Results that wait for the caller are bounded, so memory is."""
+    read: list[int] = []
+
+    def inputs() -> Iterator[int]:
+        for number in range(100):
+            read.append(number)
+            yield number
+
+    results = stream_in_threads(lambda number: -number, inputs(), most=3)
+    assert next(results) == 0
+    assert len(read) == 3
+    assert list(results) == [-number for number in range(1, 100)]

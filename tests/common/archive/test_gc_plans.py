@@ -1,0 +1,116 @@
+"""Plans of retention: what is written is read back, and damage or a claim of another use is found."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.made_archive import MadeArchive
+from ts_common.archive.gc_plans import (
+    PART,
+    PLAN_NAME,
+    Plan,
+    PlannedObject,
+    PlannedPartition,
+    Use,
+    claim,
+    list_runs,
+    numbered_key,
+    planned_log_start,
+    read_parts,
+    read_plan,
+    run_directory,
+)
+from ts_common.archive.lineage import Lineage
+from ts_common.errors import CorruptData, NewerFormat
+from ts_common.model import TopicPartition
+
+RUN = "20261127T020000Z-1f2e3d4c"
+PARTITION = PlannedPartition(TopicPartition("orders", 3), "orders~AbC_-1", 100, 250, "n", Lineage(4, 90, 120))
+OBJECT = PlannedObject("00000000000000000100.log", 17, '"e"')
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    return MadeArchive(tmp_path)
+
+
+def write(archive: MadeArchive, run: str, *parts: list[PlannedPartition | PlannedObject], time: int = 0) -> None:
+    for number, lines in enumerate(parts):
+        body = "".join(f"{line.encode()}\n" for line in lines).encode()
+        archive.store.put(numbered_key(archive.keys, run, PART, number), body)
+    plan = Plan(run, time, time + 10, len(parts), 1, 1, 17, {"rules": []})
+    archive.store.put(run_directory(archive.keys, run) + PLAN_NAME, plan.encode())
+
+
+def test_a_plan_is_read_as_it_was_written(archive: MadeArchive) -> None:
+    """A partition can be in several parts, each part begins with it."""
+    other = PlannedPartition(TopicPartition("t", 0), "t", 0, 7, "n", None, over=True)
+    write(archive, RUN, [PARTITION, OBJECT], [PARTITION, OBJECT, other])
+    plan = read_plan(archive.store, archive.keys, RUN)
+    assert list(read_parts(archive.store, archive.keys, plan)) == [(PARTITION, [OBJECT, OBJECT]), (other, [])]
+    assert PARTITION.keys(archive.keys).prefix == "prod/orders~AbC_-1-3/"
+
+
+def test_the_grace_begins_when_the_store_got_the_plan(archive: MadeArchive) -> None:
+    """A plan with an earlier time than that of its object is due later by the difference."""
+    write(archive, RUN, [PARTITION], time=5)
+    plan = read_plan(archive.store, archive.keys, RUN)
+    assert plan.due - plan.time == 10
+    assert plan.time > 1_700_000_000_000
+
+
+def test_the_first_claim_of_a_plan_decides(archive: MadeArchive) -> None:
+    """A deletion and an undo at the same time: one of them wins, and both see which."""
+    write(archive, RUN, [PARTITION])
+    (run,) = list_runs(archive.store, archive.keys)
+    assert [claim(archive.store, run, use) for use in (Use.UNDO, Use.DELETE, Use.UNDO)] == [Use.UNDO] * 3
+
+
+def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> None:
+    """The newest plan counts if it is done, each pending one does, and one that was undone does not."""
+    keys = PARTITION.keys(archive.keys)
+    assert planned_log_start(archive.store, keys, archive.keys) is None
+    write(archive, RUN, [PARTITION, OBJECT])
+    assert planned_log_start(archive.store, keys, archive.keys) == 250
+    (run,) = list_runs(archive.store, archive.keys)
+    claim(archive.store, run, Use.UNDO)
+    assert planned_log_start(archive.store, keys, archive.keys) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"{}", b'["a",1]', b'["a",-1,"e"]', b"x", b'{"topic":"../x","partition":0}', OBJECT.encode().encode()],
+)
+def test_a_damaged_part_is_refused(archive: MadeArchive, line: bytes) -> None:
+    """An object without a partition is damage too."""
+    write(archive, RUN, [])
+    archive.store.put(numbered_key(archive.keys, RUN, PART, 0), line + b"\n")
+    with pytest.raises(CorruptData, match="part-00000"):
+        list(read_parts(archive.store, archive.keys, read_plan(archive.store, archive.keys, RUN)))
+
+
+def test_a_plan_of_a_later_release_is_refused(archive: MadeArchive) -> None:
+    """Its objects can have another meaning."""
+    archive.store.put(run_directory(archive.keys, RUN) + PLAN_NAME, b'{"version":2}')
+    with pytest.raises(NewerFormat):
+        read_plan(archive.store, archive.keys, RUN)
+
+
+def test_names_of_other_objects_are_no_runs(archive: MadeArchive) -> None:
+    """Only names that a run gives are listed."""
+    for name in ("x/plan.json", "last-run.json", f"{RUN}x/plan.json"):
+        archive.store.put(archive.keys.gc_runs + name, b"{}")
+    assert list_runs(archive.store, archive.keys) == []
+    with pytest.raises(ValueError, match="no name of a run"):
+        run_directory(archive.keys, "../x")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_plan_or_damage(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    """Hostile bytes end in one kind of error."""
+    archive = MadeArchive(tmp_path_factory.getbasetemp() / "hostile")
+    archive.store.put(run_directory(archive.keys, RUN) + PLAN_NAME, data)
+    with pytest.raises((CorruptData, NewerFormat)):
+        read_plan(archive.store, archive.keys, RUN)

@@ -1,0 +1,87 @@
+"""Archives for tests of `tsctl gc`: partitions of made segments, and a retention without a policy file."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.made_archive import MadeArchive, batches
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole
+from ts_common.archive.view import open_view
+from tsctl.gc.due import Rule
+from tsctl.gc.fuse import Fuse
+from tsctl.gc.retention import LeftOut
+from tsctl.gc.run import Settings
+
+GRACE = 3_600_000
+SETTINGS = Settings(GRACE, Fuse(), {"rules": []})
+
+
+@dataclass
+class FixedRetention:
+    """One rule for all topics."""
+
+    the_rule: Rule | None
+    needed: Mapping[str, int] = field(default_factory=dict)  # by directory
+    held: set[str] = field(default_factory=set)
+
+    def rule(self, topic: str) -> Rule | None:
+        return self.the_rule
+
+    def needed_from(self, keys: PartitionKeys) -> int | None:
+        return self.needed.get(keys.directory)
+
+    def check_holds(self, topic: str) -> None:
+        if topic in self.held:
+            raise LeftOut("held", is_expected=True)
+
+
+def keep_last(segments: int, size: int) -> FixedRetention:
+    """Return a retention by size: so many segments of this size stay."""
+    return FixedRetention(Rule(size=segments * size))
+
+
+def ship(archive: MadeArchive, topic: str, start: int, end: int, *, partition: int = 0, log_start: int = 0) -> int:
+    """Put segments of ten offsets and commit them; return the bytes of one."""
+    size = 0
+    for base in range(start, end, 10):
+        log = batches((base, base + 10))
+        size = len(log)
+        archive.put_segment(topic, base, log, partition=partition, index=b"i", timeindex=b"t")
+    archive.commit(topic, end, partition=partition, highest_base=end - 10, log_start=log_start)
+    return size
+
+
+def later(archive: MadeArchive, milliseconds: int) -> None:
+    """Make all plans older, by their content and by their time of modification: the store's clock cannot be moved."""
+    for run in list_runs(archive.store, archive.keys):
+        path = Path(archive.location.removeprefix("file://")) / run.directory / "plan.json"
+        if path.exists():
+            fields = json.loads(path.read_bytes())
+            for key in ("time", "due"):
+                fields[key] -= milliseconds
+            info = path.stat()
+            path.write_text(json.dumps(fields))
+            os.utime(path, (info.st_atime, info.st_mtime - milliseconds / 1000))
+
+
+def names(archive: MadeArchive, topic: str = "t", partition: int = 0) -> list[str]:
+    """Return the names of the objects of a partition."""
+    prefix = archive.partition(topic, partition).prefix
+    return [info.key.removeprefix(prefix) for info in archive.store.list(prefix)]
+
+
+def bases(archive: MadeArchive, topic: str = "t", partition: int = 0) -> list[int]:
+    """Return the base offsets of the stored `.log` objects."""
+    return [int(name[:20]) for name in names(archive, topic, partition) if name.endswith(".log")]
+
+
+def start_of(archive: MadeArchive, topic: str = "t", partition: int = 0) -> int:
+    """Return the first offset of the view, which has no hole."""
+    view = open_view(archive.store, read_catalog(archive.store, archive.partition(topic, partition)))
+    assert not [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+    return view.start

@@ -1,0 +1,219 @@
+"""Both phases of `tsctl gc`: log.start first, objects after the grace, and nothing that is in doubt."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.made_archive import MadeArchive, batches
+from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, ship, start_of
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.lineage import Lineage
+from ts_common.errors import QueryError
+from tsctl.gc.deletion import Outcome, delete_planned
+from tsctl.gc.due import Rule
+from tsctl.gc.fuse import Fuse
+from tsctl.gc.run import RunResult, Settings, run_once
+from tsctl.gc.undo import choose_undone, undo
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    return MadeArchive(tmp_path / "bucket")
+
+
+def run(archive: MadeArchive, retention: FixedRetention, *, after: int = 0, settings: Settings = SETTINGS) -> RunResult:
+    """Run at the present time, or so many milliseconds later by both clocks."""
+    later(archive, after)
+    return run_once(archive.store, archive.keys, lambda _: True, retention, settings)
+
+
+def test_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeArchive) -> None:
+    """G03: readers leave out what is due before the first object is removed."""
+    size = ship(archive, "t", 0, 100)
+    first = run(archive, keep_last(3, size))
+    assert start_of(archive) == 70
+    assert bases(archive) == list(range(0, 100, 10))
+    assert first.planned is not None
+    assert first.planned.plan is not None
+    assert first.planned.plan.objects == 21
+    waits = run(archive, keep_last(3, size))
+    assert waits.waits_until is not None
+    assert waits.waits_until >= first.planned.plan.due
+    assert bases(archive) == list(range(0, 100, 10))
+    second = run(archive, keep_last(3, size), after=GRACE)
+    assert second.deleted is not None
+    assert second.deleted.objects == {Outcome.REMOVED: 21}
+    assert [name for name in names(archive) if name[0] == "0"] == [
+        f"{base:020d}{suffix}" for base in (70, 80, 90) for suffix in (".index", ".log", ".timeindex")
+    ]
+    assert start_of(archive) == 70
+    assert not [each for each in list_runs(archive.store, archive.keys) if each.is_pending]
+
+
+def test_partition_10_is_not_touched_for_partition_1(archive: MadeArchive) -> None:
+    """G01: only the exact directory is listed, also where a topic has the name of a partition."""
+    size = ship(archive, "t", 0, 50, partition=1)
+    for topic, partition in (("t", 10), ("t-1", 0)):
+        archive.put_segment(topic, 0, batches((0, 10)), partition=partition)
+    archive.put_incarnations("t-1", "A" * 22)
+    run(archive, keep_last(1, size))
+    run(archive, keep_last(1, size), after=GRACE)
+    assert bases(archive, partition=1) == [40]
+    assert bases(archive, partition=10) == [0]
+    assert bases(archive, "t-1") == [0]
+    archive.store.head(archive.keys.incarnations("t-1"))
+
+
+def test_an_undone_run_shows_everything_again(archive: MadeArchive) -> None:
+    """The plan of an undone run deletes nothing, and the next run plans again."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    runs = list_runs(archive.store, archive.keys)
+    assert undo(archive.store, archive.keys, choose_undone(archive.store, runs, None), 0).lowered == 1
+    assert start_of(archive) == 0
+    again = run(archive, keep_last(5, size), after=GRACE)
+    assert again.deleted is None
+    assert start_of(archive) == 50
+    assert bases(archive) == list(range(0, 100, 10))
+
+
+def test_a_policy_that_keeps_more_meanwhile_deletes_nothing(archive: MadeArchive) -> None:
+    """What is due is worked out again after the grace."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    second = run(archive, keep_last(8, size), after=GRACE)
+    assert second.deleted is not None
+    assert second.deleted.objects == {Outcome.REMOVED: 6, Outcome.LEFT: 15}
+    assert bases(archive) == list(range(20, 100, 10))
+
+
+@pytest.mark.parametrize("between", ["survey", "deletion"])
+def test_a_hold_stops_both_phases(archive: MadeArchive, between: str) -> None:
+    """A hold that is set between the phases stops the deletion too."""
+    size = ship(archive, "t", 0, 100)
+    retention = keep_last(3, size)
+    if between == "deletion":
+        run(archive, retention)
+    retention.held.add("t")
+    found = run(archive, retention, after=GRACE)
+    assert [skipped.is_expected for skipped in found.left_out] == [True] * len(found.left_out) != []
+    assert bases(archive) == list(range(0, 100, 10))
+    assert start_of(archive) == (70 if between == "deletion" else 0)
+
+
+@pytest.mark.parametrize("fuse", [Fuse(objects=20), Fuse(bytes=100), Fuse(share=0.5)], ids=str)
+def test_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fuse: Fuse) -> None:
+    """G05: a policy with a mistake hides and deletes nothing."""
+    size = ship(archive, "t", 0, 100)
+    found = run(archive, keep_last(3, size), settings=Settings(GRACE, fuse, {}))
+    assert found.fuse is not None
+    assert (start_of(archive), bases(archive)) == (0, list(range(0, 100, 10)))
+
+
+def test_a_damaged_plan_deletes_nothing_and_is_replaced(archive: MadeArchive) -> None:
+    """G05: a plan that cannot be read is void, and the next run makes another one."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    (planned,) = list_runs(archive.store, archive.keys)
+    archive.store.put(f"{planned.directory}part-00000.jsonl", b'["00000000000000000000.log",1,"x"]\n')
+    second = run(archive, keep_last(3, size), after=GRACE)
+    assert second.damaged is not None
+    assert "part-00000.jsonl" in second.damaged
+    assert bases(archive) == list(range(0, 100, 10))
+    run(archive, keep_last(3, size), after=2 * GRACE)
+    assert bases(archive) == [70, 80, 90]
+
+
+@pytest.mark.parametrize("name", ["offset.wm", "log.start"])
+def test_an_unreadable_mark_leaves_the_partition_out(archive: MadeArchive, name: str) -> None:
+    """G05: other partitions are collected, and the run reports this one."""
+    size = ship(archive, "t", 0, 100)
+    ship(archive, "t", 0, 100, partition=1)
+    archive.store.put(archive.partition("t").prefix + name, b"x")
+    found = run(archive, keep_last(3, size))
+    assert [(skipped.where, skipped.is_expected) for skipped in found.left_out] == [("t-0", False)]
+    run(archive, keep_last(3, size), after=GRACE)
+    assert (bases(archive), bases(archive, partition=1)) == (list(range(0, 100, 10)), [70, 80, 90])
+
+
+def test_an_object_that_was_replaced_stays(archive: MadeArchive) -> None:
+    """The plan has another ETag, so the deletion keeps the object, and the next plan includes it."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    archive.put_segment("t", 0, batches((0, 10), value=b"other"))
+    found = run(archive, keep_last(3, size), after=GRACE)
+    assert found.deleted is not None
+    assert found.deleted.objects == {Outcome.REMOVED: 20, Outcome.LEFT: 1}
+    assert bases(archive) == [0, 70, 80, 90]
+
+
+def test_a_segment_of_a_leader_that_has_not_committed_stays(archive: MadeArchive) -> None:
+    """Its epoch is above the commit's: that leader can move the commit back."""
+    size = ship(archive, "t", 0, 100)
+    archive.put_segment("t", 0, batches((0, 10), epoch=3), variant=True)
+    run(archive, keep_last(3, size))
+    run(archive, keep_last(3, size), after=GRACE)
+    assert bases(archive) == [0, 70, 80, 90]
+    assert [name for name in names(archive) if ".e3." in name]
+
+
+def test_marks_and_caches_below_log_start_are_removed(archive: MadeArchive) -> None:
+    """Gap records, cache objects and indexes that belong to no segment any more are deleted with the segments."""
+    size = ship(archive, "t", 0, 100)
+    keys = archive.partition("t")
+    kept = [keys.gap(65, 75), keys.cache_object(60), keys.prefix + "00000000000000000015.index"]
+    for key in (keys.gap(0, 10), keys.cache_object(0), keys.prefix + "chapters/x.json", *kept):
+        archive.store.put(key, b"{}")
+    run(archive, keep_last(3, size))
+    run(archive, keep_last(3, size), after=GRACE)
+    left = [keys.prefix + name for name in names(archive)]
+    assert [key for key in left if "json" in key or "15.index" in key] == sorted(kept)
+
+
+def test_a_run_by_age_needs_the_least_time_in_the_store(archive: MadeArchive) -> None:
+    """Records of 1970 that were shipped today stay for the least time."""
+    ship(archive, "t", 0, 100)
+    day = 86_400_000
+    found = run(archive, FixedRetention(Rule(age=30 * day, least=day)))
+    assert found.survey is not None
+    assert not found.survey.candidates
+    found = run(archive, FixedRetention(Rule(age=30 * day)))
+    assert start_of(archive) == 90
+
+
+def test_a_clock_that_differs_from_the_store_stops_the_run(archive: MadeArchive) -> None:
+    """G02: nothing is deleted by the age that a wrong clock computes."""
+    size = ship(archive, "t", 0, 100)
+    with pytest.raises(QueryError, match="clock"):
+        run_once(
+            archive.store,
+            archive.keys,
+            lambda _: True,
+            keep_last(3, size),
+            SETTINGS,
+            clock=lambda: time.time() + 3600,
+        )
+    assert start_of(archive) == 0
+
+
+@pytest.mark.parametrize("content", [LogStart(20), LogStart(70, Lineage(2, 60, 100))], ids=["lower", "other lineage"])
+def test_a_log_start_that_is_not_the_plans_voids_it(archive: MadeArchive, content: LogStart) -> None:
+    """An election moved log.start down, or its number is the same in another lineage: nothing is deleted."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    keys = archive.partition("t")
+    archive.store.put(keys.log_start, content.encode())
+    if content.lineage is not None:
+        commit, _ = read_commit(archive.store, keys)
+        assert isinstance(commit, Commit)
+        archive.store.put(keys.commit, replace(commit, lineage=content.lineage).encode())
+    held = FixedRetention(Rule(size=3 * size), held=set())
+    later(archive, GRACE)
+    (planned,) = list_runs(archive.store, archive.keys)
+    found = delete_planned(archive.store, archive.keys, planned, held, int(time.time() * 1000))
+    assert found.objects == {Outcome.LEFT: 21}
+    assert bases(archive) == list(range(0, 100, 10))

@@ -1,0 +1,241 @@
+"""Phase 2 of a run: delete what a plan names, after the grace for readers.
+
+Nothing is deleted by its key alone. What is due is worked out again, and an object is deleted only if the plan names it
+with the same size and ETag. Each delete is conditional on that ETag. `.log` objects are deleted ascending, each before
+its indexes. A run that is killed is repeated: what is no longer listed counts as missing.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+from typing import Final
+
+from ts_common.archive.gc_plans import (
+    DONE_NAME,
+    Plan,
+    PlannedObject,
+    PlannedPartition,
+    RunObjects,
+    Use,
+    claim,
+    numbered_key,
+    read_parts,
+    read_plan,
+)
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
+from ts_common.format_version import VERSION
+from ts_common.store.contract import ObjectStore
+from tsctl.gc.examination import examine
+from tsctl.gc.lines import NumberedLines, write_once
+from tsctl.gc.retention import LeftOut, Retention, Skipped
+
+_AT_ONCE: Final = 3000  # objects of a partition, about a thousand segments
+
+
+class Outcome(StrEnum):
+    """What became of an object of a plan."""
+
+    REMOVED = "removed"
+    MISSING = "missing"  # it is no longer listed: an earlier run that was killed, or another process, deleted it
+    KEPT = "kept"  # it has another ETag than the plan
+    LOCKED = "locked"  # the store keeps it until a time
+    LEFT = "left"  # the partition is void in this plan, or the object is not due any more
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Deleted:
+    """What phase 2 of one plan did.
+
+    Attributes:
+        run: name of the plan's run.
+        objects: number of objects by outcome.
+        bytes: of the removed objects.
+        skipped: partitions that were left out.
+        errors: the first failures, by key.
+        undone: whether the plan was undone before.
+    """
+
+    run: str
+    objects: Counter[Outcome] = field(default_factory=Counter)
+    bytes: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    undone: bool = False
+
+
+Locked = Callable[[Sequence[str]], Mapping[str, str]]
+
+
+def delete_planned(
+    store: ObjectStore,
+    cluster: ClusterKeys,
+    run: RunObjects,
+    retention: Retention,
+    now: int,
+    *,
+    locked: Locked = lambda _: {},
+    advance: Callable[[], None] = lambda: None,
+) -> Deleted:
+    """Delete what a plan names and is still due, write the log of deletions, and mark the plan as done.
+
+    Args:
+        store: of the partitions.
+        cluster: their keys.
+        run: of the plan; its grace must be over.
+        retention: what is due, and what stays.
+        now: milliseconds since the epoch, by the clock of the store.
+        locked: returns, by key, why the store keeps an object.
+        advance: is called after each partition.
+
+    Raises:
+        CorruptData, NewerFormat: the plan is damaged, or of a later release; nothing was deleted.
+        ValueError: the grace is not over.
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
+    """
+    plan, found = read_plan(store, cluster, run.run), Deleted(run.run)
+    if now < plan.due:
+        raise ValueError(f"the grace of {run.run} is not over")
+    if claim(store, run, Use.DELETE) is Use.UNDO:
+        found.undone = True
+        _finish(store, run, found, now)
+        return found
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now / 1000))
+    log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"log-{stamp}", number))
+    try:
+        for partition, objects in _each_once(store, cluster, plan):
+            _delete_partition(store, partition, objects, partition.keys(cluster), retention, now, locked, found, log)
+            advance()
+    finally:
+        log.flush()
+    if not found.objects[Outcome.FAILED]:
+        _finish(store, run, found, now)
+    return found
+
+
+def _each_once(
+    store: ObjectStore, cluster: ClusterKeys, plan: Plan
+) -> Iterator[tuple[PlannedPartition, list[PlannedObject]]]:
+    """Yield the partitions of a plan; all parts are read once before, so that damage is found first."""
+    for _ in read_parts(store, cluster, plan):
+        pass
+    yield from read_parts(store, cluster, plan)
+
+
+def _delete_partition(
+    store: ObjectStore,
+    partition: PlannedPartition,
+    objects: Sequence[PlannedObject],
+    keys: PartitionKeys,
+    retention: Retention,
+    now: int,
+    locked: Locked,
+    found: Deleted,
+    log: NumberedLines,
+) -> None:
+    try:
+        due = _still_due(store, partition, keys, retention, now)
+    except LeftOut as left:
+        found.skipped.append(Skipped(keys.directory, left.reason, left.is_expected))
+        found.objects[Outcome.LEFT] += len(objects)
+        log.add(json.dumps({"partition": keys.directory, "outcome": Outcome.LEFT, "reason": left.reason}))
+        return
+    log.add(json.dumps({"partition": keys.directory}))
+    remaining = iter(objects)
+    while batch := list(islice(remaining, _AT_ONCE)):
+        for each, outcome in _delete_batch(store, keys, batch, due, locked, found):
+            found.objects[outcome] += 1
+            found.bytes += each.size if outcome is Outcome.REMOVED else 0
+            log.add(json.dumps([each.name, each.size, each.etag, outcome]))
+
+
+def _still_due(
+    store: ObjectStore, partition: PlannedPartition, keys: PartitionKeys, retention: Retention, now: int
+) -> tuple[set[PlannedObject], set[str]]:
+    """Return the objects that are still due, and the names of all objects that are listed.
+
+    Raises:
+        LeftOut: the partition is void in this plan, or it is held.
+    """
+    retention.check_holds(keys.partition.topic)
+    rule = retention.rule(keys.partition.topic)
+    if rule is None:
+        raise LeftOut("the policy has no rule for this topic any more", is_expected=True)
+    examined = examine(store, keys, rule, now, retention.needed_from(keys))
+    if examined is None:
+        raise LeftOut("the partition has no objects any more", is_expected=True)
+    content = examined.log_start.content
+    if content.lineage != partition.lineage:
+        raise LeftOut("the commit went back since: the plan is void for this partition", is_expected=True)
+    if content.offset < partition.after:
+        raise LeftOut(f"log.start is {content.offset}, below {partition.after} in the plan", is_expected=True)
+    names = {info.key.removeprefix(keys.prefix) for info in examined.listed}
+    return set(examined.removable(content.offset, now)), names
+
+
+def _delete_batch(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    batch: Sequence[PlannedObject],
+    due: tuple[set[PlannedObject], set[str]],
+    locked: Locked,
+    found: Deleted,
+) -> Iterator[tuple[PlannedObject, Outcome]]:
+    still_due, listed = due
+    chosen = [each for each in batch if each in still_due]
+    held = locked([keys.prefix + each.name for each in chosen]) if chosen else {}
+    chosen = [each for each in chosen if keys.prefix + each.name not in held]
+    outcomes: dict[str, Outcome] = {}
+    for group in (_logs(chosen, are_logs=True), _logs(chosen, are_logs=False)):
+        outcomes |= _delete(store, keys, group, found)
+    for each in batch:
+        if each.name in outcomes:
+            yield each, outcomes[each.name]
+        elif keys.prefix + each.name in held:
+            yield each, Outcome.LOCKED
+        else:
+            yield each, Outcome.LEFT if each.name in listed else Outcome.MISSING
+
+
+def _logs(objects: Iterable[PlannedObject], *, are_logs: bool) -> list[PlannedObject]:
+    return [each for each in objects if each.name.endswith(LOG_SUFFIX) is are_logs]
+
+
+def _delete(
+    store: ObjectStore, keys: PartitionKeys, objects: Sequence[PlannedObject], found: Deleted
+) -> dict[str, Outcome]:
+    if not objects:
+        return {}
+    etags = {keys.prefix + each.name: each.etag for each in objects}
+    outcome = store.delete_matching(etags)
+    found.errors += [f"{key}: {error}" for key, error in outcome.failed.items()][: max(0, 10 - len(found.errors))]
+    by_key = {
+        **dict.fromkeys(outcome.removed, Outcome.REMOVED),
+        **dict.fromkeys(outcome.kept, Outcome.KEPT),
+        **dict.fromkeys(outcome.failed, Outcome.FAILED),
+    }
+    return {key.removeprefix(keys.prefix): each for key, each in by_key.items()}
+
+
+def void_plan(store: ObjectStore, run: RunObjects, now: int) -> None:
+    """Mark a damaged plan as done, although nothing of it was deleted; the next plan includes its objects.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    _finish(store, run, Deleted(run.run), now)
+
+
+def _finish(store: ObjectStore, run: RunObjects, found: Deleted, now: int) -> None:
+    fields = {
+        "version": VERSION,
+        "time": now,
+        "undone": found.undone,
+        "objects": dict(sorted(found.objects.items())),
+        "bytes": found.bytes,
+    }
+    write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())

@@ -1,0 +1,95 @@
+"""Phase 1 of retention: move `log.start` up, before any object is deleted (retention rule 1)."""
+
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.small_objects import LOG_START_BYTES, get_small
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, OutcomeUnknown, PreconditionFailed
+from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
+from tsctl.gc.retention import LeftOut
+
+_CHANGED = "log.start was written meanwhile, by an agent or another collector"
+
+
+def read_log_start(store: ObjectStore, keys: PartitionKeys) -> tuple[LogStart, ObjectInfo]:
+    """Return `log.start` and its info.
+
+    Raises:
+        LeftOut: it is missing, damaged, or of a later release.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    try:
+        data, info = get_small(store, keys.log_start, LOG_START_BYTES)
+        return decode_log_start(data, keys.log_start), info
+    except ObjectNotFound as error:
+        raise LeftOut(f"{keys.log_start} is missing; the leader's agent writes it when it next starts") from error
+    except (CorruptData, NewerFormat) as error:
+        raise LeftOut(str(error)) from error
+
+
+def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int) -> LogStart:
+    """Move `log.start` up, and return what it has afterwards; it is never moved down.
+
+    `log.start` is read first, the commit second. The write is on the ETag that was read. If the commit went back below
+    the target meanwhile, `log.start` goes back to its former content.
+
+    Args:
+        store: of the partition.
+        keys: of the partition.
+        target: an offset.
+
+    Raises:
+        LeftOut: the lineages differ, the target is above the next offset or an open transaction, or another process
+            wrote one of the objects.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    before, info = read_log_start(store, keys)
+    if before.offset >= target:
+        return before
+    _check(store, keys, before, target)
+    after = LogStart(target, before.lineage)
+    written = _write(store, keys, after, info.etag)
+    try:
+        _check(store, keys, after, target)
+    except LeftOut:
+        _write(store, keys, before, written)
+        raise
+    return after
+
+
+def lower_log_start(store: ObjectStore, keys: PartitionKeys, expected: LogStart, offset: int) -> bool:
+    """Move `log.start` back down, and return whether it had the expected content; otherwise it stays.
+
+    Raises:
+        LeftOut: `log.start` is unreadable, or another process wrote it meanwhile.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    found, info = read_log_start(store, keys)
+    if found != expected:
+        return False
+    _write(store, keys, LogStart(offset, found.lineage), info.etag)
+    return True
+
+
+def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target: int) -> None:
+    try:
+        commit, _ = read_commit(store, keys)
+    except (CorruptData, NewerFormat) as error:
+        raise LeftOut(str(error)) from error
+    if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
+        raise LeftOut("the commit has another lineage than log.start; the leader's agent writes log.start next")
+    stable = commit.next_offset if commit.last_stable_offset is None else commit.last_stable_offset
+    if target > min(commit.next_offset, stable):
+        raise LeftOut(f"the commit went back: the archive ends at {commit.next_offset}, below {target}")
+
+
+def _write(store: ObjectStore, keys: PartitionKeys, content: LogStart, etag: str) -> str:
+    try:
+        return store.put(keys.log_start, content.encode(), condition=IfMatch(etag)).etag
+    except PreconditionFailed as error:
+        raise LeftOut(_CHANGED, is_expected=True) from error
+    except OutcomeUnknown as error:
+        found, info = read_log_start(store, keys)
+        if found != content:
+            raise LeftOut(_CHANGED, is_expected=True) from error
+        return info.etag

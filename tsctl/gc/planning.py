@@ -1,0 +1,158 @@
+"""Phase 1 of a run: move `log.start` of each partition up, then write the plan of what is deleted later.
+
+The order keeps each step repeatable. The moves are written first, so that `tsctl gc undo` finds them after a kill. Then
+`log.start` is moved, then the partition is listed. `plan.json` is written last: a run without it deletes nothing, and
+the next run's plan includes its objects.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ts_common.archive.gc_plans import (
+    MOVES,
+    PART,
+    PLAN_NAME,
+    Plan,
+    PlannedObject,
+    PlannedPartition,
+    RunObjects,
+    Use,
+    list_runs,
+    numbered_key,
+    read_claim,
+    run_directory,
+)
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.store.contract import ObjectStore
+from tsctl.gc.examination import examine
+from tsctl.gc.lines import NumberedLines, write_once
+from tsctl.gc.moving import move_log_start
+from tsctl.gc.retention import LeftOut, Retention, Skipped
+from tsctl.gc.survey import Candidate
+from tsctl.gc.undo import undo
+
+
+@dataclass(slots=True)
+class Planned:
+    """What phase 1 did.
+
+    Attributes:
+        plan: the plan; None if nothing was moved or can be deleted, or if the run was undone meanwhile.
+        moved: number of partitions whose `log.start` was moved.
+        skipped: partitions that were left out.
+    """
+
+    plan: Plan | None = None
+    moved: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+def new_run(now: int) -> str:
+    """Return a name for a run that begins now, in milliseconds since the epoch; names sort by time."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now / 1000))}-{secrets.token_hex(4)}"
+
+
+def make_plan(
+    store: ObjectStore,
+    cluster: ClusterKeys,
+    run: str,
+    candidates: Iterable[Candidate],
+    retention: Retention,
+    now: int,
+    *,
+    grace: int,
+    policy: Mapping[str, Any],
+    advance: Callable[[], None] = lambda: None,
+) -> Planned:
+    """Move `log.start` of each candidate, and write the plan.
+
+    Args:
+        store: of the partitions.
+        cluster: their keys.
+        run: name of the run.
+        candidates: of a survey.
+        retention: what is due, and what stays.
+        now: milliseconds since the epoch, by the clock of the store.
+        grace: milliseconds until the objects can be deleted.
+        policy: as the plan shows it.
+        advance: is called after each partition.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
+    """
+    found, chosen = Planned(), list(candidates)
+    if not chosen:
+        return found
+    moves = NumberedLines(store, lambda number: numbered_key(cluster, run, MOVES, number))
+    for candidate in chosen:
+        moves.add(candidate.move(candidate.target, candidate.nonce).encode())
+    moves.flush()
+    parts = _Parts(store, cluster, run)
+    for candidate in chosen:
+        try:
+            partition, objects, is_moved = _move(store, candidate, retention, now)
+        except LeftOut as left:
+            found.skipped.append(Skipped(candidate.keys.directory, left.reason, left.is_expected))
+        else:
+            found.moved += is_moved
+            parts.add(partition, objects)
+        advance()
+    parts.flush()
+    own = next(each for each in list_runs(store, cluster) if each.run == run)
+    if _is_undone(store, own):  # this run can have moved a partition after the undo
+        undo(store, cluster, own, now)
+    elif parts.partitions:
+        plan = Plan(run, now, now + grace, parts.count, parts.partitions, parts.objects, parts.bytes, policy)
+        write_once(store, run_directory(cluster, run) + PLAN_NAME, plan.encode())
+        found.plan = plan
+    return found
+
+
+class _Parts:
+    """The parts of a plan, and what they contain."""
+
+    def __init__(self, store: ObjectStore, cluster: ClusterKeys, run: str) -> None:
+        self._lines = NumberedLines(store, lambda number: numbered_key(cluster, run, PART, number))
+        self.partitions = self.objects = self.bytes = 0
+
+    @property
+    def count(self) -> int:
+        """Return the number of parts that were written."""
+        return self._lines.count
+
+    def add(self, partition: PlannedPartition, objects: Iterable[PlannedObject]) -> None:
+        self.partitions += 1
+        self._lines.add(partition.encode())
+        for each in objects:
+            if self._lines.is_empty:  # each part begins with a partition
+                self._lines.add(partition.encode())
+            self._lines.add(each.encode())
+            self.objects += 1
+            self.bytes += each.size
+
+    def flush(self) -> None:
+        self._lines.flush()
+
+
+def _move(
+    store: ObjectStore, candidate: Candidate, retention: Retention, now: int
+) -> tuple[PlannedPartition, list[PlannedObject], bool]:
+    """Move `log.start` of a partition, then list it; what is due is worked out again by that listing."""
+    keys = candidate.keys
+    retention.check_holds(keys.partition.topic)
+    rule, needed = retention.rule(keys.partition.topic), retention.needed_from(keys)
+    if rule is None or (needed is not None and needed < candidate.target):
+        raise LeftOut("a reader needs earlier offsets since the survey", is_expected=True)
+    after = move_log_start(store, keys, candidate.target)
+    examined = examine(store, keys, rule, now, needed)
+    if examined is None or examined.log_start.content != after or after.lineage != candidate.lineage:
+        raise LeftOut("log.start was written meanwhile, by an agent or another collector", is_expected=True)
+    objects = examined.removable(after.offset, now)
+    return candidate.move(after.offset, examined.commit.nonce), objects, after.offset > candidate.start
+
+
+def _is_undone(store: ObjectStore, run: RunObjects) -> bool:
+    return run.claimed and read_claim(store, run) is Use.UNDO

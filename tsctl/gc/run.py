@@ -1,0 +1,172 @@
+"""One run of `tsctl gc` on one store: delete what an earlier plan names, then survey, move and plan.
+
+At most one plan waits. While its grace is not over, a run does nothing else, so that `tsctl gc undo` has one plan.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ts_common.archive.gc_plans import RunObjects, list_runs, read_plan
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import CorruptData, QueryError
+from ts_common.format_version import VERSION
+from ts_common.store.contract import ObjectStore
+from tsctl.gc.deletion import Deleted, Locked, delete_planned, void_plan
+from tsctl.gc.fuse import Fuse
+from tsctl.gc.lives import read_lives
+from tsctl.gc.planning import Planned, make_plan, new_run
+from tsctl.gc.retention import Retention, Skipped
+from tsctl.gc.survey import Survey, survey
+
+_SKEW_MS: Final = 15 * 60_000  # S3 rejects requests of a clock that is further off
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run follows, together with the retention of each topic.
+
+    Attributes:
+        grace: milliseconds between the move of `log.start` and the deletion.
+        fuse: what one run deletes at most.
+        policy: as plans show it.
+    """
+
+    grace: int
+    fuse: Fuse
+    policy: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What one run did in one store.
+
+    Attributes:
+        deleted: of the plan whose grace was over; None without one.
+        waits_until: when the grace of the plan ends, ms since the epoch; None if none waits.
+        survey: what is due; None while a plan waits.
+        planned: what phase 1 did; None while a plan waits, or if the fuse has blown.
+        fuse: why the fuse has blown; None if it has not.
+        damaged: why the earlier plan was discarded; None if it was not.
+        skipped: topics that were left out.
+    """
+
+    deleted: Deleted | None = None
+    waits_until: int | None = None
+    survey: Survey | None = None
+    planned: Planned | None = None
+    fuse: str | None = None
+    damaged: str | None = None
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> tuple[Skipped, ...]:
+        """Everything that was left out."""
+        found = list(self.skipped)
+        for phase in (self.deleted, self.survey, self.planned):
+            found += [] if phase is None else phase.skipped
+        return tuple(found)
+
+
+def run_once(
+    store: ObjectStore,
+    cluster: ClusterKeys,
+    wants: Callable[[str], bool],
+    retention: Retention,
+    settings: Settings,
+    *,
+    locked: Locked = lambda _: {},
+    advance: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.time,
+) -> RunResult:
+    """Run both phases on one store.
+
+    Args:
+        store: of the cluster.
+        cluster: its keys.
+        wants: chooses the topics of this store.
+        retention: what is due, and what stays.
+        settings: of the policy.
+        locked: as in `delete_planned`.
+        advance: is called after each partition of each phase.
+        clock: of this host, seconds since the epoch.
+
+    Raises:
+        QueryError: the clocks of this host and the store differ.
+        NewerFormat: a later release wrote a plan.
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
+    """
+    result = RunResult()
+    now = store_time(store, cluster, clock)
+    for run in list_runs(store, cluster):
+        if run.is_pending and not _finish_plan(store, cluster, run, retention, settings, now, locked, advance, result):
+            return result
+    lives = read_lives(store, cluster, wants, result.skipped.append)
+    partitions = (keys for life in lives if life.over_since is None for keys in life.partitions)
+    found = result.survey = survey(store, partitions, retention, now, advance=advance)
+    result.fuse = settings.fuse.blown(found.objects, found.bytes, found.whole)
+    if result.fuse is None:
+        grace, policy = settings.grace, settings.policy
+        result.planned = make_plan(
+            store,
+            cluster,
+            new_run(now),
+            found.candidates,
+            retention,
+            now,
+            grace=grace,
+            policy=policy,
+            advance=advance,
+        )
+    return result
+
+
+def _finish_plan(
+    store: ObjectStore,
+    cluster: ClusterKeys,
+    run: RunObjects,
+    retention: Retention,
+    settings: Settings,
+    now: int,
+    locked: Locked,
+    advance: Callable[[], None],
+    result: RunResult,
+) -> bool:
+    """Delete what a plan names, if its grace is over; return whether the run can plan again."""
+    try:
+        plan = read_plan(store, cluster, run.run)
+        if now < plan.due and not run.claimed:
+            result.waits_until = plan.due
+            return False
+        result.fuse = settings.fuse.blown(plan.objects, plan.size)
+        if result.fuse is not None:
+            return False
+        result.deleted = delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance)
+    except CorruptData as error:
+        result.damaged = str(error)
+        void_plan(store, run, now)
+        return True
+    return not result.deleted.errors
+
+
+def store_time(store: ObjectStore, cluster: ClusterKeys, clock: Callable[[], float]) -> int:
+    """Return the lesser of two times, this host's and the store's, in milliseconds since the epoch.
+
+    Raises:
+        QueryError: they differ by more than a quarter of an hour.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    key = f"{cluster.gc_runs}last-run.json"
+    own = int(clock() * 1000)
+    fields = {"version": VERSION, "time": own, "host": socket.gethostname()}
+    store.put(key, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+    stored = int(store.head(key).modified * 1000)
+    if abs(own - stored) > _SKEW_MS:
+        raise QueryError(
+            f"the clock of this host differs by {abs(own - stored) // 1000} s from that of {store.location}; "
+            "set it before anything is deleted by age"
+        )
+    return min(own, stored)

@@ -1,0 +1,143 @@
+"""The survey: what is due in each partition of a store. It writes nothing, and a dry run ends after it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ts_common.archive.gc_plans import PlannedObject, PlannedPartition
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.reading.parallel import stream_in_threads
+from ts_common.store.contract import ObjectStore
+from tsctl.gc.due import Limit
+from tsctl.gc.examination import examine
+from tsctl.gc.retention import LeftOut, Retention, Skipped
+
+# Each thread has the listing of one partition in memory.
+THREADS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition with something to move or to delete.
+
+    Attributes:
+        keys: keys of the partition.
+        start: its `log.start`.
+        target: where `log.start` can move to.
+        limit: what keeps the offsets from there on.
+        nonce: of the commit.
+        lineage: of the commit and `log.start`.
+        objects: number of objects that can then be deleted.
+        bytes: of these objects.
+    """
+
+    keys: PartitionKeys
+    start: int
+    target: int
+    limit: Limit
+    nonce: str
+    lineage: Lineage | None
+    objects: int
+    bytes: int
+
+    def move(self, after: int, nonce: str) -> PlannedPartition:
+        """Return the line of a plan for a move of `log.start` to `after`, with the commit that was read last."""
+        directory = self.keys.directory.rpartition("-")[0]
+        return PlannedPartition(self.keys.partition, directory, self.start, after, nonce, self.lineage)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a survey found.
+
+    Attributes:
+        candidates: the partitions with something to do.
+        skipped: what was left out.
+        partitions: number of partitions that were examined.
+        objects: number of objects that can be deleted.
+        bytes: of these objects.
+        whole: bytes of all committed segments.
+    """
+
+    candidates: list[Candidate] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    partitions: int = 0
+    objects: int = 0
+    bytes: int = 0
+    whole: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    keys: PartitionKeys
+    skipped: Skipped | None = None
+    candidate: Candidate | None = None
+    objects: tuple[PlannedObject, ...] = ()
+    whole: int | None = None  # None for a directory without a partition
+
+
+def survey(
+    store: ObjectStore,
+    partitions: Iterable[PartitionKeys],
+    retention: Retention,
+    now: int,
+    *,
+    advance: Callable[[], None] = lambda: None,
+    show: Callable[[Candidate, tuple[PlannedObject, ...]], None] | None = None,
+) -> Survey:
+    """Return what is due in partitions of newest incarnations.
+
+    Args:
+        store: of the partitions.
+        partitions: their keys.
+        retention: what is due, and what stays.
+        now: milliseconds since the epoch, by the clock of the store.
+        advance: is called after each partition.
+        show: is called with each candidate and its objects, in the order of the partitions; for a dry run.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    found = Survey()
+    for result in _results(store, partitions, retention, now, with_objects=show is not None):
+        advance()
+        if result.skipped is not None:
+            found.skipped.append(result.skipped)
+        if result.whole is None:
+            continue
+        found.partitions += 1
+        found.whole += result.whole
+        if result.candidate is not None:
+            found.candidates.append(result.candidate)
+            found.objects += result.candidate.objects
+            found.bytes += result.candidate.bytes
+            if show is not None:
+                show(result.candidate, result.objects)
+    return found
+
+
+def _results(
+    store: ObjectStore, partitions: Iterable[PartitionKeys], retention: Retention, now: int, *, with_objects: bool
+) -> Iterator[_Result]:
+    def look(keys: PartitionKeys) -> _Result:
+        try:
+            rule = retention.rule(keys.partition.topic)
+            if rule is None:
+                return _Result(keys)
+            examined = examine(store, keys, rule, now, retention.needed_from(keys))
+            if examined is None:
+                return _Result(keys)
+            objects = examined.removable(examined.target, now)
+            start, target = examined.log_start.content.offset, examined.target
+            if not objects and target == start:
+                return _Result(keys, whole=examined.bytes)
+            retention.check_holds(keys.partition.topic)
+        except LeftOut as left:
+            return _Result(keys, Skipped(keys.directory, left.reason, left.is_expected))
+        size = sum(each.size for each in objects)
+        nonce, lineage = examined.commit.nonce, examined.commit.lineage
+        candidate = Candidate(keys, start, target, examined.found.limit, nonce, lineage, len(objects), size)
+        return _Result(keys, None, candidate, tuple(objects) if with_objects else (), examined.bytes)
+
+    return stream_in_threads(look, partitions, most=THREADS)
