@@ -66,11 +66,12 @@ def open_tables(
         ConfigurationError: the file or a setting is wrong, or a table is unknown.
     """
     with needing("tables"):
+        from ts_common.config.yaml_files import read_yaml  # noqa: PLC0415  (ruamel.yaml, of the same extra)
         from ts_tables import Tables  # noqa: PLC0415  (pyiceberg and pyarrow, only for these commands)
-        from ts_tables.definition.tables_file import read_content, with_settings  # noqa: PLC0415  (the same)
+        from ts_tables.definition.tables_file import with_settings  # noqa: PLC0415  (the same)
     path = file or _FILE
     has_file = not settings or file is not None or path.exists()
-    content: Any = read_content(path) if has_file else {}
+    content: Any = read_yaml(path) if has_file else {}
     source = str(path) if has_file else "--set"
     if settings and isinstance(content, Mapping):
         content = with_settings(

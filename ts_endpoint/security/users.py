@@ -16,16 +16,14 @@ The keys are Kafka's, in Kafka's form, and contain no password. The file is read
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from ts_common.config.yaml_files import read_yaml, validate
 from ts_common.errors import ConfigurationError
-from ts_common.suggestions import nearest
 from ts_endpoint.security.reloaded import CHECK_SECONDS, Reloaded
 from ts_endpoint.security.scram import ScramKeys, ScramMechanism, parse_keys
 
@@ -157,38 +155,7 @@ def read_users(file: Path) -> Mapping[str, User]:
     Raises:
         ConfigurationError: it is missing, no YAML, or wrong; with every problem.
     """
-    try:
-        data = file.read_bytes()
-        content = YAML(typ="safe", pure=True).load(data[: _MOST_BYTES + 1].decode())
-    except FileNotFoundError:
-        remedy = "there is no such file: ts-endpoint user add creates it"
-        raise ConfigurationError(str(file), [remedy]) from None
-    except OSError as error:
-        raise ConfigurationError(str(file), [f"cannot read the file: {error.strerror}"]) from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError(str(file), [f"it is no YAML: {' '.join(str(error).split())[:500]}"]) from error
-    if len(data) > _MOST_BYTES:
-        raise ConfigurationError(str(file), [f"it has more than {_MOST_BYTES} bytes"])
+    content = read_yaml(file, most_bytes=_MOST_BYTES, missing="there is no such file: ts-endpoint user add creates it")
     if not isinstance(content, Mapping):
         raise ConfigurationError(str(file), ["users: is expected, with a name and a description of each user"])
-    try:
-        return _UsersFile.model_validate(content).users
-    except ValidationError as error:
-        raise ConfigurationError(str(file), sorted({*_problems(error)})) from error
-
-
-def _problems(error: ValidationError) -> Iterator[str]:
-    """Yield a message for each mistake, with its place in the file, and without the text of keys."""
-    known = [field.alias or name for name, field in User.model_fields.items()]
-    for problem in error.errors(include_url=False, include_input=False):
-        place = [*map(str, problem["loc"])]
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            message = f"this name is unknown{nearest(place[-1], ['users'] if len(place) == 1 else known)}"
-        elif problem["type"] == "missing":
-            message = "it is missing"
-        elif problem["type"] == "list_type":
-            message = f"a list is expected, as {place[-1]}: [orders]"
-        elif problem["type"] in {"model_type", "dict_type"}:
-            message = "names with values are expected, as topics: [orders]"
-        yield f"{'.'.join(place)}: {message[0].lower()}{message[1:]}"
+    return validate(_UsersFile, content, str(file)).users

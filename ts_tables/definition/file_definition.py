@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from ts_tables.definition.places import check_catalog, check_store, is_within, overlaps
+from ts_common.config.file_values import check_store
+from ts_tables.definition.places import check_catalog, is_within, overlaps
 from ts_tables.definition.table_definitions import TableDefinition
 from ts_tables.definition.values import PROPERTIES, check_table_name, spark_settings, texts
 

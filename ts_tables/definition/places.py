@@ -8,27 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ts_common.errors import ConfigurationError
-from ts_common.store.factory import parse_location
-
 _SQLITE: Final = re.compile(r"sqlite(?:\+\w+)?:///?(?P<path>.*)")
-
-
-def check_store(value: str, *, label: str = "") -> str:
-    """Return the URL of a store.
-
-    Args:
-        value: the URL.
-        label: begins the message.
-
-    Raises:
-        ValueError: it is another text.
-    """
-    try:
-        parse_location(value)
-    except ConfigurationError as error:
-        raise ValueError(label + "; ".join(error.problems)) from error
-    return value
 
 
 def check_absolute(name: str, value: str) -> None:

@@ -18,19 +18,12 @@ from pydantic import (
     model_validator,
 )
 
+from ts_common.config.file_values import LIST, Seconds, Size, check_store, listed
 from ts_common.suggestions import nearest
 from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
 from ts_tables.definition.parser_definition import ParserDefinition, has_schema
-from ts_tables.definition.places import check_absolute, check_store
-from ts_tables.definition.sizes import Seconds, Size
-from ts_tables.definition.values import (
-    LIST,
-    Names,
-    check_codec,
-    check_pattern,
-    check_table_name,
-    listed,
-)
+from ts_tables.definition.places import check_absolute
+from ts_tables.definition.values import Names, check_codec, check_pattern, check_table_name
 from ts_tables.files.file_names import check_template
 from ts_tables.files.formats import FORMATS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat

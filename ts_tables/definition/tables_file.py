@@ -24,22 +24,13 @@ r"""The file that describes the tables of a cluster, `tables.yaml`.
         max_age: 1h
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
+from ts_common.config.yaml_files import parse_yaml, read_yaml, validate
 from ts_common.errors import ConfigurationError
-from ts_common.suggestions import nearest
-from ts_tables.definition.file_definition import ArchiveDefinition, TablesFile
-from ts_tables.definition.table_definitions import TableDefinition
-
-MOST_BYTES: Final = 4 << 20  # of the file
-_INSIDE: Final = re.compile(r"(dict|literal|constrained)?\[.*\]")  # pydantic's names of parts of a type
+from ts_tables.definition.file_definition import TablesFile
 
 
 def read_tables_file(path: Path) -> TablesFile:
@@ -48,7 +39,7 @@ def read_tables_file(path: Path) -> TablesFile:
     Raises:
         ConfigurationError: it is missing, is no YAML, or is wrong; with every problem.
     """
-    return parse_tables(read_content(path), str(path))
+    return parse_tables(read_yaml(path), str(path))
 
 
 def with_settings(content: Any, settings: Sequence[str], table: str | None, source: str) -> Any:
@@ -70,9 +61,9 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
         key, equals, text = setting.partition("=")
         part, dot, inner = key.partition(".")
         try:
-            value = YAML(typ="safe", pure=True).load(text)
-        except (YAMLError, ValueError) as error:
-            problems.append(f"{setting}: the value is no YAML: {' '.join(str(error).split())[:200]}")
+            value = parse_yaml(text)
+        except ValueError as error:
+            problems.append(f"{setting}: the value is no YAML: {error}")
             continue
         if not equals:
             problems.append(f"{setting}: KEY=VALUE is expected")
@@ -91,27 +82,6 @@ def with_settings(content: Any, settings: Sequence[str], table: str | None, sour
     return found
 
 
-def read_content(path: Path) -> Any:
-    """Return the values of a YAML file.
-
-    Raises:
-        ConfigurationError: it is missing, or is no YAML.
-    """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigurationError(str(path), ["there is no such file"]) from None
-    except OSError as error:
-        raise ConfigurationError(str(path), [f"cannot read the file: {error}"]) from error
-    if len(data) > MOST_BYTES:
-        raise ConfigurationError(str(path), [f"it has more than {MOST_BYTES} bytes"])
-    try:
-        return YAML(typ="safe", pure=True).load(data.decode())
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError(str(path), [f"it is no YAML: {' '.join(str(error).split())[:500]}"]) from error
-
-
 def parse_tables(content: Any, source: str) -> TablesFile:
     """Return tables by the values of a file.
 
@@ -125,13 +95,7 @@ def parse_tables(content: Any, source: str) -> TablesFile:
     if not isinstance(content, Mapping):
         raise ConfigurationError(source, ["archive, catalog and tables are expected"])
     lacking = ["catalog: it is missing, and there are Iceberg tables"] if _lacks_catalog(content) else []
-    try:
-        found = TablesFile.model_validate(content)
-    except ValidationError as error:
-        raise ConfigurationError(source, sorted([*_problems(error), *lacking])) from error
-    if lacking:
-        raise ConfigurationError(source, lacking)
-    return found
+    return validate(TablesFile, content, source, lacking)
 
 
 def _lacks_catalog(content: Mapping[str, Any]) -> bool:
@@ -140,20 +104,6 @@ def _lacks_catalog(content: Mapping[str, Any]) -> bool:
     if content.get("catalog") or not isinstance(tables, Mapping):
         return False
     return any(table.get("format", "iceberg") == "iceberg" for table in tables.values() if isinstance(table, Mapping))
-
-
-def _problems(error: ValidationError) -> Iterator[str]:
-    """Yield a message for each mistake, with its place in the file."""
-    shapes: Mapping[int, type[BaseModel]] = {1: TablesFile, 2: ArchiveDefinition, 3: TableDefinition}
-    for problem in error.errors(include_url=False):
-        place = [str(each) for each in problem["loc"] if not _INSIDE.fullmatch(str(each))]
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            shape = shapes.get(len(place), TablesFile)
-            message = f"this name is unknown{nearest(place[-1], shape.model_fields)}"
-        elif problem["type"] == "missing":
-            message = "it is missing"
-        yield f"{'.'.join(place) or 'the file'}: {message[0].lower()}{message[1:]}"
 
 
 def json_schema() -> dict[str, Any]:

@@ -6,15 +6,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from ts_common.config.file_values import LIST, listed
 from ts_common.model import is_topic_name
 from ts_common.schemas.choice import parse_codec
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
-
-
-def listed(value: Any) -> Any:
-    """Return one text as a list of it."""
-    return [value] if isinstance(value, str) else value
 
 
 def check_topic(value: str) -> str:
@@ -65,8 +61,7 @@ def spark_settings(value: Any) -> Any:
     return texts(value)
 
 
-# What the validators above accept: one text for a list, and properties that YAML reads as numbers or booleans.
-LIST: Final = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+# What the validators above accept: properties that YAML reads as numbers or booleans.
 PROPERTIES: Final = WithJsonSchema(
     {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 )

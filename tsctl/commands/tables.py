@@ -274,7 +274,7 @@ def _print_plan(found: "Tables", name: str, output: Output) -> None:
 
 def _seconds(text: str, option: str) -> int:
     with needing("tables"):
-        from ts_tables.definition.sizes import parse_seconds  # noqa: PLC0415  (pydantic)
+        from ts_common.config.file_values import parse_seconds  # noqa: PLC0415  (pydantic)
     try:
         return parse_seconds(text)
     except ValueError as error:

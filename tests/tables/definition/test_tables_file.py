@@ -8,7 +8,6 @@ from ruamel.yaml import YAML
 
 from ts_common.errors import ConfigurationError
 from ts_tables.claims.advance import OnHole
-from ts_tables.definition.sizes import parse_seconds, parse_size
 from ts_tables.definition.tables_file import json_schema, parse_tables, read_tables_file, with_settings
 
 GOOD = """
@@ -116,36 +115,12 @@ def test_settings_of_spark_are_texts_by_their_own_names(tmp_path: Path) -> None:
         ("", "archive, catalog and tables are expected"),
         ("[1, 2]", "archive, catalog and tables are expected"),
         ("a: [", "it is no YAML"),
-        ("a: 1\na: 2", "it is no YAML"),
-        ("a: !!python/object/apply:os.system [ls]", "it is no YAML"),
-        ("\x00", "it is no YAML"),
-        ("[" * 20_000, "it is no YAML"),
     ],
 )
 def test_what_is_no_file_of_tables_is_refused(tmp_path: Path, text: str, reason: str) -> None:
-    """In one line, also if a name is given twice, or it wants to run code."""
+    """In one line; `tests/common/config/test_yaml_files.py` has what is no YAML."""
     with pytest.raises(ConfigurationError, match=reason):
         read_tables_file(written(tmp_path, text))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """And a directory is refused."""
-    with pytest.raises(ConfigurationError, match="no such file"):
-        read_tables_file(tmp_path / "tables.yaml")
-    with pytest.raises(ConfigurationError, match="cannot read the file"):
-        read_tables_file(tmp_path)
-
-
-def test_sizes_and_times_are_read_as_people_write_them() -> None:
-    """With their units."""
-    assert [parse_size(text) for text in ("1", "2KiB", "3 mib", "4GiB", 5)] == [1, 2048, 3 << 20, 4 << 30, 5]
-    assert [parse_seconds(text) for text in ("90s", "1m", "2 h", "1d")] == [90, 60, 7200, 86_400]
-    for text in ("MiB", "-1", "1.5GiB", "1MB", "", True):
-        with pytest.raises(ValueError, match="no size"):
-            parse_size(text)
-    for text in ("1", "h", "-1s", ""):
-        with pytest.raises(ValueError, match="no time"):
-            parse_seconds(text)
 
 
 @pytest.mark.parametrize(

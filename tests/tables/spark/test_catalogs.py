@@ -6,7 +6,8 @@ import pyspark
 import pytest
 
 from tests.docs.commands import CHECKOUT, blocks
-from ts_tables.definition.tables_file import parse_tables, read_content
+from ts_common.config.yaml_files import read_yaml
+from ts_tables.definition.tables_file import parse_tables
 from ts_tables.engines.spark.catalogs import artifacts, spark_settings
 
 SPARK = "org.apache.iceberg.spark.SparkCatalog"
@@ -99,5 +100,5 @@ def test_the_page_names_the_jars_of_its_own_catalog(tmp_path: Path) -> None:
     path = tmp_path / "tables.yaml"
     file, spark, *_ = blocks(CHECKOUT / "docs/tables.md", language="yaml")
     path.write_text(file.text + spark.text)
-    parsed = parse_tables(read_content(path), "the page")
+    parsed = parse_tables(read_yaml(path), "the page")
     assert parsed.spark["spark.jars.packages"].split(",") == artifacts(parsed.catalog, pyspark.__version__)

@@ -1,9 +1,12 @@
-"""Sizes and times as people write them: `256MiB`, `1h`."""
+"""Values of YAML files as people write them: sizes (`256MiB`), times (`1h`), one text for a list, URLs of stores."""
 
 import re
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
+
+from ts_common.errors import ConfigurationError
+from ts_common.store.factory import parse_location
 
 _BYTES: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -35,7 +38,31 @@ def parse_seconds(value: Any) -> int:
     return int(match[1]) * _SECONDS[match[2]]
 
 
+def listed(value: Any) -> Any:
+    """Return one text as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+def check_store(value: str, *, label: str = "") -> str:
+    """Return the URL of a store.
+
+    Args:
+        value: the URL.
+        label: begins the message.
+
+    Raises:
+        ValueError: it is another text.
+    """
+    try:
+        parse_location(value)
+    except ConfigurationError as error:
+        raise ValueError(label + "; ".join(error.problems)) from error
+    return value
+
+
 Size = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["256MiB"]})
 ]
 Seconds = Annotated[int, BeforeValidator(parse_seconds), WithJsonSchema({"type": "string", "examples": ["1h"]})]
+# What `listed` accepts.
+LIST: Final = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})

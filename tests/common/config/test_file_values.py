@@ -1,0 +1,29 @@
+"""Values of YAML files as people write them."""
+
+import pytest
+
+from ts_common.config.file_values import check_store, listed, parse_seconds, parse_size
+
+
+def test_sizes_and_times_are_read_as_people_write_them() -> None:
+    """With their units."""
+    assert [parse_size(text) for text in ("1", "2KiB", "3 mib", "4GiB", 5)] == [1, 2048, 3 << 20, 4 << 30, 5]
+    assert [parse_seconds(text) for text in ("90s", "1m", "2 h", "1d")] == [90, 60, 7200, 86_400]
+    for text in ("MiB", "-1", "1.5GiB", "1MB", "", True):
+        with pytest.raises(ValueError, match="no size"):
+            parse_size(text)
+    for text in ("1", "h", "-1s", ""):
+        with pytest.raises(ValueError, match="no time"):
+            parse_seconds(text)
+
+
+def test_one_text_is_a_list_of_it() -> None:
+    """Other values stay as they are, for the message about them."""
+    assert (listed("a"), listed(["a", "b"]), listed(5)) == (["a"], ["a", "b"], 5)
+
+
+def test_the_url_of_a_store_is_checked_without_a_request() -> None:
+    """The message begins with the label."""
+    assert check_store("s3://bucket/base") == "s3://bucket/base"
+    with pytest.raises(ValueError, match="location: 'bucket/base' is not a store URL"):
+        check_store("bucket/base", label="location: ")
