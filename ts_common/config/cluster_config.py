@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.config import zookeeper_options
-from ts_common.config.java_keys import find_java_key
+from ts_common.config.java_keys import find_java_key, is_of_collection
 from ts_common.config.keys import ENTROPY_BITS_KEY, STUCK_AFTER_MS
 from ts_common.config.setting_types import UPPER_CASE, HostNames, IoClass, Leadership, Patterns, Reporter
 from ts_common.errors import ConfigurationError
@@ -211,6 +211,8 @@ class ClusterConfig(BaseModel):
     )
     # By key; `ts_common.store.option_table` describes them. It can contain a proxy's password, hence no repr.
     storage: dict[str, str] = Field(default_factory=dict, repr=False)
+    # By key: the Java uploader's collection of old segments. The agent ignores it, `tsctl gc` makes a policy of it.
+    java_collection: dict[str, str] = Field(default_factory=dict)
 
     @property
     def upload_timeout_seconds(self) -> float:
@@ -265,7 +267,7 @@ def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
     """Read a cluster's properties file.
 
     Returns:
-        the configuration, and a warning for each key that is accepted and has no effect.
+        the configuration, and a warning for each key that is accepted and has no effect on the agent.
 
     Raises:
         ConfigurationError: the file is missing, unreadable or invalid; the message lists all problems.
@@ -301,10 +303,11 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     storage = {key: value.strip() for key, value in properties.items() if key.startswith(PREFIX)}
     parse_options(options_of(storage), PREFIX, problems)
     zookeeper = zookeeper_options.options_of(properties, problems)
+    collection = {key: value.strip() for key, value in properties.items() if is_of_collection(key)}
     for key, untrimmed in properties.items():
         value = untrimmed.strip()
         if key == f"{REPORTER}class" and (java_class := find_java_key(f"{key}={value}")) is not None:
-            warnings.append(f"{key} has no effect: {java_class.reason}")
+            warnings.append(f"{key} has no effect on the agent: {java_class.reason}")
         elif key.startswith(REPORTER) and key not in KEYS and ":" in properties.get(f"{REPORTER}class", ""):
             known.setdefault(REPORTER + "*", {})[key.removeprefix(REPORTER)] = value
         elif key.startswith(KAFKA_CLIENT):
@@ -316,12 +319,14 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
         elif (java_key := find_java_key(key)) is None:
             problems.append(f"{key}: unknown key{nearest(key, _ALL_KEYS)}")
         elif java_key.accepts(value):
-            warnings.append(f"{key} has no effect: {java_key.reason}")
+            warnings.append(f"{key} has no effect on the agent: {java_key.reason}")
         else:
             problems.append(f"{key}={value}: this class is unsupported; remove the key: {java_key.reason}")
     config = None
     try:
-        config = ClusterConfig.model_validate({**known, "storage": storage, "zookeeper": zookeeper})
+        config = ClusterConfig.model_validate(
+            {**known, "storage": storage, "zookeeper": zookeeper, "java_collection": collection}
+        )
     except ValidationError as error:
         for problem in error.errors():
             key = str(problem["loc"][0])

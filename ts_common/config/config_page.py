@@ -49,7 +49,7 @@ def reference_page() -> str:
         *(f"| `{PREFIX}{option.name}` | {option.doc} |" for option in OPTIONS),
         *_table(_ZOOKEEPER_HEAD, "key", "meaning"),
         *(f"| `{zookeeper_options.PREFIX}{option.name}` | {option.doc} |" for option in zookeeper_options.OPTIONS),
-        *_table(_JAVA_HEAD, "key", "why it has no effect"),
+        *_table(_JAVA_HEAD, "key", "why it has no effect on the agent"),
         *(f"| `{key.pattern}` | {key.reason} |" for key in JAVA_KEYS),
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Values of YAML files as people write them: sizes (`256MiB`), times (`1h`), one text for a list, URLs of stores."""
+"""Values of YAML files as people write them: sizes (`256MiB`), times (`1h`), shares (`50%`), texts as lists, stores."""
 
 import re
 from typing import Annotated, Any, Final
@@ -11,6 +11,7 @@ from ts_common.store.factory import parse_location
 _BYTES: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([a-zA-Z]*)\s*")
+_SHARE: Final = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 _TIME: Final = re.compile(r"\s*([0-9]{1,9})\s*([smhd])\s*")
 
 
@@ -36,6 +37,27 @@ def parse_seconds(value: Any) -> int:
     if match is None:
         raise ValueError(f"{value!r} is no time; a number with s, m, h or d is expected, as in 90s or 1h")
     return int(match[1]) * _SECONDS[match[2]]
+
+
+def parse_milliseconds(value: Any) -> int:
+    """Return milliseconds of a time as `parse_seconds` reads it.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    return parse_seconds(value) * 1000
+
+
+def parse_share(value: Any) -> float:
+    """Return a share, above 0 and at most 1, of a text such as 50%.
+
+    Raises:
+        ValueError: it is no share.
+    """
+    match = _SHARE.fullmatch(str(value))
+    if match is None or not 0 < (share := float(match[1])) <= 100:
+        raise ValueError(f"{value!r} is no share; more than 0% is expected, up to 100%")
+    return share / 100
 
 
 def listed(value: Any) -> Any:
@@ -64,5 +86,9 @@ Size = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["256MiB"]})
 ]
 Seconds = Annotated[int, BeforeValidator(parse_seconds), WithJsonSchema({"type": "string", "examples": ["1h"]})]
+Milliseconds = Annotated[
+    int, BeforeValidator(parse_milliseconds), WithJsonSchema({"type": "string", "examples": ["1h"]})
+]
+Share = Annotated[float, BeforeValidator(parse_share), WithJsonSchema({"type": "string", "examples": ["50%"]})]
 # What `listed` accepts.
 LIST: Final = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})

@@ -24,6 +24,7 @@ _KEYS_BELOW = {
     "reporter_options": REPORTER,
     "zookeeper": zookeeper_options.PREFIX,
 }  # fields that contain keys by name, and the prefix of these keys
+_UNUSED = {"java_collection"}  # fields that only other programs use
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def difference(running: ClusterConfig, reread: ClusterConfig) -> Difference:
     waiting: list[str] = []
     for name, info in ClusterConfig.model_fields.items():
         old, new = getattr(running, name), getattr(reread, name)
-        if old == new:
+        if old == new or name in _UNUSED:
             continue
         if is_changeable(name):
             changed[name] = new

@@ -2,19 +2,28 @@
 
 import pytest
 
-from ts_common.config.file_values import check_store, listed, parse_seconds, parse_size
+from ts_common.config.file_values import check_store, listed, parse_milliseconds, parse_seconds, parse_share, parse_size
 
 
 def test_sizes_and_times_are_read_as_people_write_them() -> None:
     """With their units."""
     assert [parse_size(text) for text in ("1", "2KiB", "3 mib", "4GiB", 5)] == [1, 2048, 3 << 20, 4 << 30, 5]
     assert [parse_seconds(text) for text in ("90s", "1m", "2 h", "1d")] == [90, 60, 7200, 86_400]
+    assert parse_milliseconds("90s") == 90_000
     for text in ("MiB", "-1", "1.5GiB", "1MB", "", True):
         with pytest.raises(ValueError, match="no size"):
             parse_size(text)
     for text in ("1", "h", "-1s", ""):
         with pytest.raises(ValueError, match="no time"):
             parse_seconds(text)
+
+
+def test_shares_are_percentages() -> None:
+    """More than nothing, and no more than all."""
+    assert [parse_share(text) for text in ("50%", "0.5 %", "100%")] == [0.5, 0.005, 1]
+    for text in ("0%", "101%", "0.5", "-1%", 50, "%"):
+        with pytest.raises(ValueError, match="no share"):
+            parse_share(text)
 
 
 def test_one_text_is_a_list_of_it() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ts_common.config.cluster_config import parse_config
-from ts_common.config.java_keys import find_java_key
+from ts_common.config.java_keys import find_java_key, is_of_collection, topic_of_retention
 from ts_common.errors import ConfigurationError
 
 KEYS = Path(__file__).parents[2] / "data" / "java-uploader" / "keys.csv"
@@ -33,11 +33,21 @@ def test_an_asterisk_in_a_pattern_matches_any_text() -> None:
 
 @pytest.mark.parametrize("name", ["com.pinterest.kafka.S3SegmentManager", "NoOpSegmentManager", "NoOp", ""])
 def test_the_java_uploaders_own_segment_managers_cause_a_warning(name: str) -> None:
-    """The keys of its default managers are accepted, because remote retention is not implemented."""
+    """The keys of its default managers are accepted, because `tsctl gc` makes a policy of them."""
     _, warnings = parse_config({"ts.segment.uploader.segment.manager.class": name}, "f")
-    assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
+    assert [warning.partition(" has no effect on the agent: ")[0] for warning in warnings] == [
         "ts.segment.uploader.segment.manager.class"
     ]
+
+
+def test_the_collection_of_a_file_is_kept_for_tsctl() -> None:
+    """With the topic that a key names; the agent only warns."""
+    properties = {GC + "a.b.retention.seconds": " 60 ", GC + "retention.seconds": "90", GC + "interval.seconds": "1"}
+    config, warnings = parse_config({**properties, "ts.segment.uploader.upload.max.retries": "3"}, "f")
+    assert config.java_collection == {key: value.strip() for key, value in properties.items()}
+    assert len(warnings) == 4
+    assert [topic_of_retention(key) for key in properties] == ["a.b", None, None]
+    assert not is_of_collection("ts.segment.uploader.upload.max.retries")
 
 
 def test_another_segment_manager_is_an_error() -> None:

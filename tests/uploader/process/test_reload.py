@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from ts_common.config.cluster_config import ClusterConfig, parse_config
 from ts_common.endpoints.provider import EndpointProvider, open_provider
-from ts_uploader.process.reload import _KEYS_BELOW, reload
+from ts_uploader.process.reload import _KEYS_BELOW, _UNUSED, reload
 
 S3 = "storage.service.endpoint.s3."
 SECRET = "hunter2"
@@ -122,4 +122,4 @@ def test_keys_of_zookeeper_that_differ_are_named_one_by_one(agent: Reading) -> N
 def test_every_key_that_differs_has_a_name() -> None:
     """The log names each key of a field that holds several."""
     fields = {name for name, info in ClusterConfig.model_fields.items() if info.alias is None}
-    assert fields <= set(_KEYS_BELOW)
+    assert fields <= {*_KEYS_BELOW, *_UNUSED}
