@@ -20,6 +20,7 @@ from tests.common.log_format.build import batch, record
 from tests.docs.commands import blocks, commands
 from tests.spark.archives import Archive
 from tests.tsctl.running import PROGRAM
+from ts_common.archive.group_offsets import Committed
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
@@ -28,7 +29,7 @@ from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch, ObjectSto
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_endpoint.cli import run as run_endpoint
-from ts_endpoint.groups.offsets import Committed, Unwritten
+from ts_endpoint.groups.offsets import Unwritten
 from ts_endpoint.groups.offsets_store import OffsetsStore
 from ts_local.ports import LOOPBACK, free_ports
 from ts_local.stores.moto import MotoServer

@@ -20,6 +20,7 @@ from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
 from ts_common.archive.ends import decode_ends
 from ts_common.archive.gap_records import decode_gap, parse_gap_name
+from ts_common.archive.group_offsets import decode_offsets, encode_offsets
 from ts_common.archive.incarnations import decode_incarnations
 from ts_common.archive.layout import decode_layout
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
@@ -38,7 +39,6 @@ from ts_common.log_format.index_files import (
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_endpoint.groups.offsets_store import decode_offsets, encode_offsets
 from ts_uploader.log_dirs.checkpoints import (
     parse_leader_epoch_checkpoint,
     parse_offset_checkpoint,

@@ -18,11 +18,12 @@ from typing import Final, TypeVar
 import structlog
 from kio.schema.errors import ErrorCode
 
+from ts_common.archive.group_offsets import Committed, StoredOffsets
 from ts_common.errors import TieredStorageError, TransientError
 from ts_common.model import TopicPartition
 from ts_endpoint.groups.limits import Limits
-from ts_endpoint.groups.offsets import Committed, GroupOffsets, size_of
-from ts_endpoint.groups.offsets_store import OffsetsStore, StoredOffsets
+from ts_endpoint.groups.offsets import GroupOffsets, size_of
+from ts_endpoint.groups.offsets_store import OffsetsStore
 
 log = structlog.get_logger("ts_endpoint")
 T = TypeVar("T")

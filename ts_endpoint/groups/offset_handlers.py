@@ -7,14 +7,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from ts_common.archive.group_offsets import Committed, Offsets, is_partition
 from ts_common.model import TopicPartition
 from ts_endpoint.contract import Handlers, Session, in_lots
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
 from ts_endpoint.groups.keeper import Keeper, NotReadable
 from ts_endpoint.groups.limits import Limits
-from ts_endpoint.groups.offsets import Committed, Offsets
-from ts_endpoint.groups.offsets_store import is_partition
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api

@@ -12,34 +12,14 @@ A group that was deleted keeps the time of the deletion. Commits of other proces
 ones stay.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ts_common.archive.group_offsets import Committed, Offsets
 from ts_common.json_objects import MAX_INT64
 from ts_common.model import TopicPartition
 
 _OWN_BYTES: Final = 350  # of one committed offset in memory, without its texts
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A committed offset of one partition.
-
-    Attributes:
-        offset: the next offset that the group reads.
-        epoch: leader epoch of the last record before it; -1 if the client has not sent it.
-        time: milliseconds since the epoch: when it was committed.
-        metadata: text of the client.
-    """
-
-    offset: int
-    epoch: int
-    time: int
-    metadata: str
-
-
-Offsets = Mapping[TopicPartition, Committed]
 
 
 def size_of(partition: TopicPartition, committed: Committed) -> int:

@@ -12,10 +12,11 @@ from structlog.testing import capture_logs
 from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_store, room
 from tests.endpoint.groups.unsteady_store import UnsteadyStore
 from tests.endpoint.groups.virtual_time import current, in_virtual_time
+from ts_common.archive.group_offsets import Committed
 from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_endpoint.groups.limits import Limits
-from ts_endpoint.groups.offsets import Committed, Unwritten
+from ts_endpoint.groups.offsets import Unwritten
 from ts_endpoint.protocol.versions import Api
 
 DAY = 86_400

@@ -1,36 +1,22 @@
-"""The object of a group: its format, and how two writers share it."""
+"""The object of a group: how two writers share it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_store
 from tests.endpoint.groups.unsteady_store import UnsteadyStore
+from ts_common.archive.group_offsets import Committed, decode_offsets, encode_offsets
 from ts_common.errors import CorruptData, NewerFormat, StoreUnavailable
 from ts_common.model import TopicPartition
-from ts_endpoint.groups.offsets import Committed, GroupOffsets, Unwritten
-from ts_endpoint.groups.offsets_store import OffsetsStore, can_be_stored, decode_offsets, encode_offsets
+from ts_endpoint.groups.offsets import GroupOffsets, Unwritten
+from ts_endpoint.groups.offsets_store import OffsetsStore, can_be_stored
 
 ORDERS = TopicPartition("orders", 0)
 PAYMENTS = TopicPartition("payments", 11)
 KEY = KEYS.offsets_of("g")
-
-partitions = st.builds(
-    TopicPartition,
-    st.text("abcXYZ019._~-", min_size=1, max_size=20),
-    st.integers(0, 2**31 - 1),
-)
-commits = st.builds(
-    Committed,
-    offset=st.integers(-(2**63), 2**63 - 1),
-    epoch=st.integers(-1, 2**31 - 1),
-    time=st.integers(0, 2**63 - 1),
-    metadata=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
-)
 
 
 @pytest.fixture
@@ -52,50 +38,6 @@ def at(offset: int, time: int = 1) -> Committed:
 def first(offsets: dict[TopicPartition, Committed]) -> Unwritten:
     """Return a write of a process that has read that there is no object."""
     return Unwritten("g", offsets, frozenset(offsets), 0, None, is_read=True)
-
-
-@given(st.dictionaries(partitions, commits, max_size=8), st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_offsets_read_back(offsets: dict[TopicPartition, Committed], group: str) -> None:
-    """Every offset, epoch, time and text, and every name of a group."""
-    assert decode_offsets(encode_offsets(group, offsets, BEGAN), group, "key") == offsets
-
-
-def test_the_object_has_the_form_that_the_page_describes() -> None:
-    """docs/store.md has an example of it."""
-    data = encode_offsets("reports/daily", {ORDERS: Committed(4711, 3, 1699999998000, "")}, BEGAN)
-    assert data == (
-        b'{"version":1,"group":"reports/daily","time":1700000000000,'
-        b'"partitions":{"orders-0":[4711,3,1699999998000,""]}}\n'
-    )
-    page = Path(__file__).parents[3] / "docs/store.md"
-    assert data.decode() in page.read_text()
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"[]",
-        b'{"version":1}',
-        b'{"version":1,"group":"other","partitions":{}}',
-        b'{"version":1,"group":"g","partitions":[]}',
-        b'{"version":1,"group":"g","partitions":{"orders":[1,0,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-01":[1,0,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-2147483648":[1,0,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"a/b-0":[1,0,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,0]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[1.5,0,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[9223372036854775808,0,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[1,-2,0,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,-1,""]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,0,null]}}',
-        b'{"version":1,"group":"g","partitions":{"orders-0":[1,0,0,"\\ud800"]}}',
-    ],
-)
-def test_an_object_with_other_content_is_damage(data: bytes) -> None:
-    """The message names the object and the way out."""
-    with pytest.raises(CorruptData, match=r"groups/g\.json.*delete the object"):
-        decode_offsets(data, "g", "groups/g.json")
 
 
 def test_an_object_of_a_later_release_is_refused_and_kept(inner: UnsteadyStore, store: OffsetsStore) -> None:
