@@ -47,6 +47,7 @@ class StoredSegment:
         suffixes: suffixes of the indexes that are stored with it.
         etag: ETag of the object; None if it was not listed.
         modified: when the object was written, ms since the epoch by the store's clock; None if it was not listed.
+        storage_class: as `ObjectInfo.storage_class`.
     """
 
     name: SegmentName
@@ -54,6 +55,7 @@ class StoredSegment:
     suffixes: frozenset[str]
     etag: str | None = field(default=None, compare=False)
     modified: int | None = field(default=None, compare=False)
+    storage_class: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +197,12 @@ def read_snapshot(
                 cache_objects.append(cache_object)
         elif name == LOG_START_NAME:
             log_start = _read_log_start(store, keys, info, found)
-    segments = tuple(
-        StoredSegment(name, info.size, _suffixes(suffixes.get(stem, "")), info.etag, int(info.modified * 1000))
-        for name, stem, info in sorted(logs, key=_plain_first)
-    )
+    segments = tuple(_stored(name, suffixes.get(stem, ""), info) for name, stem, info in sorted(logs, key=_plain_first))
     return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(cache_objects))
+
+
+def _stored(name: SegmentName, suffixes: str, info: ObjectInfo) -> StoredSegment:
+    return StoredSegment(name, info.size, _suffixes(suffixes), info.etag, int(info.modified * 1000), info.storage_class)
 
 
 def _read_log_start(

@@ -6,14 +6,18 @@ Depth, numbers and texts are checked here; `response_body` bounds the size. A va
 
 import json
 import math
+import re
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from xml.etree import ElementTree
 
 from ts_common import json_objects
 from ts_common.errors import CorruptData
 from ts_common.store.contract import ObjectInfo
 
+STANDARD: Final = "STANDARD"  # of S3 and Google: responses to HEAD and listings name it or omit it
+_CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}").fullmatch
 _HALVES = (b"\\ud", b"\\uD")  # how one of JSON's escapes for half of a surrogate pair begins
 
 
@@ -86,6 +90,19 @@ def checked(info: ObjectInfo) -> ObjectInfo:
     if not math.isfinite(info.modified):
         raise ValueError(f"an object of the time {info.modified}")
     return info
+
+
+def class_of(value: object) -> str | None:
+    """Return the storage class of an object for its info; one text object for all objects of a class.
+
+    A text that no store uses as a class has None too, because a reader needs the listing more than the class.
+
+    Args:
+        value: a text of the response, or None if the response has none.
+    """
+    if not isinstance(value, str) or value == STANDARD or not _CLASS(value):
+        return None
+    return sys.intern(value)
 
 
 def text_by_name(value: object) -> Mapping[str, str]:

@@ -40,6 +40,9 @@ class ObjectInfo:
         etag: opaque; two different contents of one key have different ETags while a reader could see both.
         modified: seconds since the epoch, by the store's clock.
         metadata: names in lower case; empty in a listing, which contains no metadata.
+        storage_class: the store's own word for it, such as `GLACIER`, `Cool` or `NEARLINE`, from a listing or a HEAD.
+            None means S3's and Google's `STANDARD`, or a store without classes; the infos of puts, copies and gets
+            have None too.
     """
 
     key: str
@@ -47,6 +50,7 @@ class ObjectInfo:
     etag: str
     modified: float
     metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    storage_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,21 @@ def test_each_listed_object_is_read_by_its_name(archive: MadeArchive) -> None:
     assert catalog.commit_etag == archive.store.head(KEYS.commit).etag
 
 
+def test_a_segment_has_the_storage_class_that_the_listing_shows(archive: MadeArchive) -> None:
+    """Plans find frozen segments without a request for each."""
+    for base in (0, 10):
+        archive.put_segment("t", base, batches((base, base + 10)))
+    archive.commit("t", 20)
+
+    class Cold(WrappedStore):
+        def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+            for info in self._inner.list(prefix, start_after=start_after):
+                yield replace(info, storage_class="GLACIER") if info.key == KEYS.segment(SegmentName(0)) else info
+
+    catalog = read_catalog(Cold(archive.store, threads=1), KEYS)
+    assert [each.storage_class for each in catalog.segments] == ["GLACIER", None]
+
+
 def test_only_segments_that_the_commit_reaches_are_committed(archive: MadeArchive) -> None:
     """A commit ends below its next offset; a Java uploader's includes the segment that it names."""
     for base in (0, 10, 20):

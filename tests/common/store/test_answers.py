@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ts_common.store.answers import checked, parse_json, parse_xml, size_of, text_by_name, text_of
+from ts_common.store.answers import checked, class_of, parse_json, parse_xml, size_of, text_by_name, text_of
 from ts_common.store.contract import ObjectInfo
 
 HALF = "\ud800"  # of a surrogate pair, which UTF-8 cannot represent
@@ -72,6 +72,19 @@ def test_only_a_text_that_utf_8_can_represent_is_a_text(value: object) -> None:
     with pytest.raises(ValueError, match=r"is not a text|surrogates"):
         text_of(value)
     assert text_of("a\u00e9") == "a\u00e9"
+
+
+def test_a_class_is_one_text_for_all_objects_of_it() -> None:
+    """A plan keeps the class of each of a million segments."""
+    found = [class_of("".join(("DEEP_", "ARCHIVE"))) for _ in range(2)]
+    assert found == ["DEEP_ARCHIVE"] * 2
+    assert found[0] is found[1]
+
+
+@pytest.mark.parametrize("value", [None, "STANDARD", "", "a class", "\x1b[2J", "C" * 65, 7])
+def test_no_class_and_texts_that_are_none_are_the_default_class(value: object) -> None:
+    """A strange text does not fail a listing."""
+    assert class_of(value) is None
 
 
 def test_properties_within_the_contract_are_returned() -> None:

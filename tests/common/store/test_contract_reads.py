@@ -9,12 +9,13 @@ from ts_common.store.contract import ByteRange, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 
 
-def test_a_listing_has_the_size_etag_and_time_of_head(store: ObjectStore) -> None:
+def test_a_listing_has_the_size_etag_time_and_class_of_head(store: ObjectStore) -> None:
     """All but the metadata, which no listing contains."""
     store.put("a/b", b"content", metadata={"x": "y"})
     (listed,) = store.list()
     head = store.head("a/b")
     assert (listed.key, listed.size, listed.etag) == (head.key, head.size, head.etag)
+    assert listed.storage_class == head.storage_class
     assert int(listed.modified) == int(head.modified)
     assert not listed.metadata
 

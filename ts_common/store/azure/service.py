@@ -33,7 +33,7 @@ from ts_common.errors import (
     StoreThrottled,
     TieredStorageError,
 )
-from ts_common.store.answers import parse_xml, size_of
+from ts_common.store.answers import class_of, parse_xml, size_of
 from ts_common.store.azure.account import API_VERSION, Account
 from ts_common.store.byte_ranges import range_header
 from ts_common.store.call import strong
@@ -202,7 +202,8 @@ class AzureService(Service):
             for name, value in answer.headers.items()
             if name.startswith(_METADATA)
         }
-        return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
+        storage_class = class_of(answer.headers.get("x-ms-access-tier"))
+        return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata, storage_class)
 
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
         """Return List Blobs, which cannot begin after a name."""
@@ -257,7 +258,8 @@ def _listed(blob: ElementTree.Element) -> ObjectInfo:
     size, etag, modified = (found.findtext(name) for name in ("Content-Length", "Etag", "Last-Modified"))
     if size is None or etag is None or modified is None:
         raise ValueError("a blob without size, ETag or date")
-    return ObjectInfo(_name(blob), size_of(size), etag.strip('"'), parsedate_to_datetime(modified).timestamp())
+    written, storage_class = parsedate_to_datetime(modified).timestamp(), class_of(found.findtext("AccessTier") or None)
+    return ObjectInfo(_name(blob), size_of(size), etag.strip('"'), written, storage_class=storage_class)
 
 
 def _name(found: ElementTree.Element) -> str:

@@ -37,7 +37,7 @@ from ts_common.errors import (
     StoreThrottled,
     TieredStorageError,
 )
-from ts_common.store.answers import parse_json, size_of, text_of
+from ts_common.store.answers import class_of, parse_json, size_of, text_of
 from ts_common.store.byte_ranges import range_header
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.gcs.tokens import GIVE, default_tokens
@@ -49,7 +49,7 @@ _METADATA = "x-goog-meta-"
 _PAGE = 1000
 _NO_GENERATION = 1  # no object has it
 _KIND = "storage#objects"
-_LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
+_LISTED = "kind,items(name,size,generation,updated,storageClass),prefixes,nextPageToken"
 _READ = "roles/storage.objectViewer on the bucket (storage.objects.get and list)"
 _WRITE = "roles/storage.objectUser on the bucket (storage.objects.create, and delete to overwrite offset.wm)"
 _OPERATIONS = Operations(
@@ -194,7 +194,8 @@ class GcsService(Service):
             name.removeprefix(_METADATA): value for name, value in answer.headers.items() if name.startswith(_METADATA)
         }
         modified = parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
-        return ObjectInfo(key, size, answer.headers["x-goog-generation"], modified, metadata)
+        storage_class = class_of(answer.headers.get("x-goog-storage-class"))
+        return ObjectInfo(key, size, answer.headers["x-goog-generation"], modified, metadata, storage_class)
 
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
         """Return objects.list."""
@@ -211,10 +212,7 @@ class GcsService(Service):
         page = parse_json(answer.body)
         if page["kind"] != _KIND:  # all other fields are optional: `{}` would be an empty listing
             raise ValueError(f"a {page['kind']!r}; expected {_KIND}")
-        infos = [
-            ObjectInfo(text_of(found["name"]), size_of(found["size"]), found["generation"], _seconds(found["updated"]))
-            for found in page.get("items", ())
-        ]
+        infos = [_listed(found) for found in page.get("items", ())]
         directories = [text_of(name) for name in page.get("prefixes", ())]
         return Page(infos, directories, text_of(page.get("nextPageToken", "")))
 
@@ -261,6 +259,16 @@ def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
     if emulator:
         return GcsService(bucket, emulator if "://" in emulator else f"http://{emulator}", None)
     return GcsService(bucket, _PUBLIC, default_tokens(bucket))
+
+
+def _listed(found: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(
+        text_of(found["name"]),
+        size_of(found["size"]),
+        found["generation"],
+        _seconds(found["updated"]),
+        storage_class=class_of(found.get("storageClass")),
+    )
 
 
 def _generation(etag: str) -> int:

@@ -27,7 +27,7 @@ from ts_common.errors import (
     TieredStorageError,
     WrongClock,
 )
-from ts_common.store.answers import checked
+from ts_common.store.answers import checked, class_of
 from ts_common.store.byte_ranges import range_header, whole_size
 from ts_common.store.call import Call, strong
 from ts_common.store.checksums import checksum_argument
@@ -244,7 +244,8 @@ class S3Store(ObjectStore):
         call.refuse_page(answer.get("ContentType"))
         with call.understood():
             etag, modified = strong(answer["ETag"]), answer["LastModified"].timestamp()
-            return checked(ObjectInfo(key, answer["ContentLength"], etag, modified, _lower_names(answer["Metadata"])))
+            metadata, storage_class = _lower_names(answer["Metadata"]), class_of(answer.get("StorageClass"))
+            return checked(ObjectInfo(key, answer["ContentLength"], etag, modified, metadata, storage_class))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Send ListObjectsV2 for each page."""
@@ -263,7 +264,10 @@ class S3Store(ObjectStore):
                     key = below(found["Key"], asked)[start:]
                     if is_key(key):
                         modified = found["LastModified"].timestamp()
-                        infos.append(checked(ObjectInfo(key, found["Size"], found["ETag"], modified, NO_METADATA)))
+                        etag, storage_class = found["ETag"], class_of(found.get("StorageClass"))
+                        infos.append(
+                            checked(ObjectInfo(key, found["Size"], etag, modified, NO_METADATA, storage_class))
+                        )
             yield from infos
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:

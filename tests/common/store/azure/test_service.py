@@ -69,16 +69,23 @@ def page(blobs: str, root: str = "EnumerationResults") -> Response:
 
 def test_a_page_has_objects_directories_and_the_next_marker() -> None:
     """Names that XML cannot represent are decoded, and directories of a hierarchical namespace are no objects."""
+    archived = PROPERTIES.replace("</P", "<AccessTier>Archive</AccessTier></P")
     found = SERVICE.parse_page(
         page(
             f"<Blob><Name>a&amp;b</Name>{PROPERTIES}</Blob>"
             f'<Blob><Name Encoded="true">a%01</Name>{PROPERTIES}</Blob>'
+            f"<Blob><Name>c</Name>{archived}</Blob>"
             "<Blob><Name>d</Name><Properties><ResourceType>directory</ResourceType></Properties></Blob>"
             "<BlobPrefix><Name>d/</Name></BlobPrefix>"
         )
     )
     assert found == Page(
-        [ObjectInfo(name, 7, "0x1", 1795314814.0) for name in ("a&b", "a\x01")], directories=["d/"], following="m"
+        [
+            ObjectInfo(name, 7, "0x1", 1795314814.0, storage_class=tier)
+            for name, tier in (("a&b", None), ("a\x01", None), ("c", "Archive"))
+        ],
+        directories=["d/"],
+        following="m",
     )
 
 

@@ -101,8 +101,11 @@ def page(**fields: object) -> Response:
 def test_a_page_has_objects_directories_and_the_next_token() -> None:
     """All fields but the kind are optional."""
     item = {"name": "a", "size": "7", "generation": "5", "updated": "2026-11-22T02:33:34Z"}
-    found = SERVICE.parse_page(page(kind="storage#objects", items=[item], prefixes=["d/"], nextPageToken="t"))
-    assert found == Page([ObjectInfo("a", 7, "5", 1795314814.0)], ["d/"], "t")
+    items = [item, {**item, "name": "b", "storageClass": "ARCHIVE"}, {**item, "name": "c", "storageClass": "STANDARD"}]
+    found = SERVICE.parse_page(page(kind="storage#objects", items=items, prefixes=["d/"], nextPageToken="t"))
+    classes = {"a": None, "b": "ARCHIVE", "c": None}
+    infos = [ObjectInfo(name, 7, "5", 1795314814.0, storage_class=each) for name, each in classes.items()]
+    assert found == Page(infos, ["d/"], "t")
     assert SERVICE.parse_page(page(kind="storage#objects")) == Page([], [], "")
 
 

@@ -30,12 +30,13 @@ def page(
     namespace: str = _NAMESPACE,
     more: str = "<IsTruncated>false</IsTruncated>",
     date: str = "2026-11-21T16:43:50.123Z",
+    storage_class: str = "STANDARD",
 ) -> bytes:
     """Return a page in S3's form, with fields that the driver does not read."""
     contents = "".join(
         f"<Contents><Key>{escape(key)}</Key><LastModified>{date}</LastModified><ETag>{escape(etag)}</ETag>"
         f"<ChecksumAlgorithm>CRC32C</ChecksumAlgorithm><Size>{size}</Size><Owner><ID>1</ID></Owner>"
-        "<StorageClass>STANDARD</StorageClass></Contents>"
+        f"<StorageClass>{storage_class}</StorageClass></Contents>"
         for key, size, etag in objects
     )
     prefixes = "".join(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" for name in directories)
@@ -52,18 +53,25 @@ def by_the_sdk(body: bytes) -> dict[str, Any]:
         name: parsed[name] for name in ("IsTruncated", "NextContinuationToken", "CommonPrefixes") if name in parsed
     }
     if "Contents" in parsed:
-        wanted = ("Key", "Size", "ETag", "LastModified")
-        found["Contents"] = [{name: one[name] for name in wanted} for one in parsed["Contents"]]
+        wanted = ("Key", "Size", "ETag", "LastModified", "StorageClass")
+        found["Contents"] = [
+            {name: one[name] for name in wanted if one[name] != "STANDARD"} for one in parsed["Contents"]
+        ]
     return found
 
 
-@given(PAGES, st.lists(KEYS, max_size=3).map(tuple), st.sampled_from([_NAMESPACE, ""]))
+@given(
+    PAGES,
+    st.lists(KEYS, max_size=3).map(tuple),
+    st.sampled_from([_NAMESPACE, ""]),
+    st.sampled_from(["STANDARD", "GLACIER", "STANDARD_IA"]),
+)
 def test_a_page_says_what_the_sdk_reads_in_it(
-    objects: list[tuple[str, int, str]], directories: tuple[str, ...], namespace: str
+    objects: list[tuple[str, int, str]], directories: tuple[str, ...], namespace: str, storage_class: str
 ) -> None:
-    """Keys, sizes, ETags, dates and directories, with the namespace and without it."""
+    """Keys, sizes, ETags, dates, classes and directories, with the namespace and without it."""
     more = "<IsTruncated>true</IsTruncated><NextContinuationToken>a+/=</NextContinuationToken>"
-    body = page(objects, directories=directories, namespace=namespace, more=more)
+    body = page(objects, directories=directories, namespace=namespace, more=more, storage_class=storage_class)
     assert parse_listing(body) == by_the_sdk(body)
 
 
@@ -81,7 +89,7 @@ def test_a_page_says_what_the_sdk_reads_in_it(
 )
 def test_whatever_xml_allows_means_what_it_means_to_the_sdk(changed: tuple[bytes, bytes]) -> None:
     """Most servers write objects in one plain way, which is parsed faster; other forms have the same result."""
-    body = page([("a", 1, '"e"'), ("z", 2, '"f"')], directories=("d/",)).replace(*changed)
+    body = page([("a", 1, '"e"'), ("z", 2, '"f"')], directories=("d/",), storage_class="GLACIER").replace(*changed)
     found = parse_listing(body)
     assert found == by_the_sdk(body)
     assert len(found["Contents"]) == 2

@@ -80,6 +80,9 @@ def test_the_storage_class_is_for_the_objects_of_segments_alone(bucket: str, ser
     with stored(bucket, Storing(storage_class="STANDARD_IA")) as store:
         for key in (*SEGMENT, VARIANT):
             store.put(key, b"segment", archived=True)
+        found = {info.key: info.storage_class for info in store.list()}
+        assert found == {**dict.fromkeys(EVERY_KIND), **dict.fromkeys((*SEGMENT, VARIANT), "STANDARD_IA")}
+        assert {key: store.head(key).storage_class for key in found} == found
     for key in (*SEGMENT, VARIANT):
         assert server.head_object(Bucket=bucket, Key=f"base/{key}")["StorageClass"] == "STANDARD_IA", key
     for key in SMALL:
