@@ -24,8 +24,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, Self
 
-from ts_common.errors import TieredStorageError
+from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.store.lifecycle import LifecycleRule
+from ts_common.store.protection import HiddenBytes, Lock, Protection, locks_held
 
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
@@ -285,6 +286,57 @@ class ObjectStore(ABC):
         Raises:
             AccessDenied: this identity may not read the rules.
         """
+        return None
+
+    def protection(self) -> Protection:
+        """Return the settings of the bucket that keep what is deleted.
+
+        Raises:
+            AccessDenied: this identity may not read them; the message names the permission.
+        """
+        return Protection(versioned=False, locks=False, default_retention=None)
+
+    def locked_until(self, key: str) -> Lock | None:
+        """Return the lock of an object, also one that has ended; None without a lock.
+
+        A store that refuses to delete a locked object reports that as a failure of the delete. S3 hides it instead, and
+        reports success: read the lock before the delete, if `Protection.locks` is true.
+
+        Raises:
+            AccessDenied: this identity may not read the lock; the message names the permission.
+            ObjectNotFound: the object does not exist, and the store has locks.
+        """
+        del key
+        return None
+
+    def locked(self, keys: Iterable[str], now: float) -> Mapping[str, Lock]:
+        """Return the locks that hold at a time, by key; eight are read at once. Missing objects have no lock.
+
+        Args:
+            keys: of the objects.
+            now: seconds since the epoch, by the store's clock.
+
+        Raises:
+            AccessDenied: as `locked_until`.
+        """
+        return locks_held(self._lock_if_present, keys, now)
+
+    def _lock_if_present(self, key: str) -> Lock | None:
+        try:
+            return self.locked_until(key)
+        except ObjectNotFound:
+            return None
+
+    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
+        """Count the noncurrent versions and delete markers of keys with a prefix, with a request for each thousand.
+
+        Returns:
+            The counts; None if the store does not list versions.
+
+        Raises:
+            AccessDenied: this identity may not list versions; the message names the permission.
+        """
+        del prefix
         return None
 
     def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:

@@ -46,11 +46,13 @@ from ts_common.store.contract import (
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
+from ts_common.store.protection import HiddenBytes, Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.s3.copies import copy_object
 from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
 from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.s3.matching import MatchingDeletes
+from ts_common.store.s3.protection import BucketProtection
 from ts_common.store.s3.shared_clients import SharedClients
 from ts_common.store.s3.writes import check_encrypted, storing_arguments
 from ts_common.store.validation import (
@@ -116,6 +118,7 @@ class S3Store(ObjectStore):
                 ) from error
         self._reads, self._writes = self._clients.reads, self._clients.writes
         self._matching = MatchingDeletes(self._reads, bucket, self._base, self.head)
+        self._protection = BucketProtection(self._reads, bucket, self._base, self.head)
 
     def check(self) -> None:
         """Send HeadBucket. If it is denied, list one object: that returns the reason, or succeeds below the prefix."""
@@ -341,6 +344,18 @@ class S3Store(ObjectStore):
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         """Send GetBucketLifecycleConfiguration; return None if the server does not support it."""
         return read_rules(self._reads, self._bucket, self._base)
+
+    def protection(self) -> Protection:
+        """Send GetBucketVersioning and GetObjectLockConfiguration."""
+        return self._protection.of_bucket()
+
+    def locked_until(self, key: str) -> Lock | None:
+        """Send HeadObject, and GetObjectRetention and GetObjectLegalHold for what its response does not show."""
+        return self._protection.lock_of(check_key(key))
+
+    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
+        """Send ListObjectVersions for each page; return None if the server does not support it."""
+        return self._protection.hidden_bytes(check_prefix(prefix))
 
     def close(self) -> None:
         """Wait for puts, and close the clients' connections unless other stores use them."""

@@ -41,6 +41,11 @@ NEEDED_PERMISSION = {
     "DeleteObject": "s3:DeleteObject, and s3:GetObject for its condition",
     "DeleteObjects": "s3:DeleteObject",
     "GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration on the bucket",
+    "GetBucketVersioning": "s3:GetBucketVersioning on the bucket",
+    "GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration on the bucket",
+    "GetObjectRetention": "s3:GetObjectRetention on the key",
+    "GetObjectLegalHold": "s3:GetObjectLegalHold on the key",
+    "ListObjectVersions": "s3:ListBucketVersions on the bucket",
 }
 
 GIVE_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or attach a role to this host"

@@ -14,6 +14,7 @@ from ts_common.store.contract import (
     ObjectStream,
 )
 from ts_common.store.lifecycle import LifecycleRule
+from ts_common.store.protection import HiddenBytes, Lock, Protection
 
 
 class WrappedStore(ObjectStore):
@@ -79,6 +80,18 @@ class WrappedStore(ObjectStore):
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         """Call the inner store."""
         return self._inner.lifecycle_rules()
+
+    def protection(self) -> Protection:
+        """Call the inner store."""
+        return self._inner.protection()
+
+    def locked_until(self, key: str) -> Lock | None:
+        """Call the inner store."""
+        return self._inner.locked_until(key)
+
+    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
+        """Call the inner store."""
+        return self._inner.hidden_bytes(prefix)
 
     def close(self) -> None:
         """Wait for asynchronous puts, then close the inner store."""

@@ -17,9 +17,12 @@ from ts_common.store.contract import (
 )
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.lifecycle import LifecycleRule
+from ts_common.store.protection import HiddenBytes, Lock, Protection
 from ts_common.store.wrappers.wrapped import WrappedStore
 
 RULE = LifecycleRule("r", "", "", frozenset(), "after 1 day", None)
+PROTECTION = Protection(versioned=True, locks=True, default_retention="1 day (COMPLIANCE)")
+LOCK = Lock(9, legal_hold=False, mode="COMPLIANCE")
 
 
 class Inner(FileStore):
@@ -43,6 +46,15 @@ class Inner(FileStore):
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         return (RULE,)
+
+    def protection(self) -> Protection:
+        return PROTECTION
+
+    def locked_until(self, key: str) -> Lock | None:
+        return LOCK if key == "d/a" else None
+
+    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
+        return HiddenBytes(len(prefix), 0, 0)
 
 
 @pytest.fixture
@@ -80,6 +92,10 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     assert [info.key for info in outer.list("d/", start_after="d/a")] == ["d/b"]
     assert list(outer.list_directories()) == ["d/", "e/"]
     assert outer.lifecycle_rules() == (RULE,)
+    assert outer.protection() == PROTECTION
+    assert outer.locked_until("d/a") == LOCK
+    assert outer.locked(["d/a", "d/b"], 8) == {"d/a": LOCK}
+    assert outer.hidden_bytes("d/") == HiddenBytes(2, 0, 0)
     assert outer.copy_if_absent("d/a", "c") == inner.head("c")
     assert outer.delete_matching({"d/b": inner.head("d/a").etag, "never": "e"}).kept == ("d/b",)
     outer.delete(["c", "d/a", "e/a"])

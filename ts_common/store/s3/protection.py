@@ -1,0 +1,182 @@
+"""Read what protects the objects of a bucket: versions, the default retention, and the lock of each object.
+
+S3 returns the lock of an object with HEAD, in headers. Without `s3:GetObjectRetention` or `s3:GetObjectLegalHold` it
+leaves the header out and answers 200 all the same, as for an object without a lock:
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html
+So a missing header proves nothing. GetObjectRetention and GetObjectLegalHold then answer what HEAD left out: the lock,
+"none", or that the permission is missing. A store without these two requests shows all locks with HEAD.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from botocore import exceptions as sdk
+
+from ts_common.errors import StoreUnavailable, TieredStorageError
+from ts_common.store.answers import size_of
+from ts_common.store.call import Call
+from ts_common.store.contract import ObjectInfo
+from ts_common.store.listing import Onward, below
+from ts_common.store.protection import HiddenBytes, Lock, Protection
+from ts_common.store.s3.errors import status_of, translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_ENABLED, _SUSPENDED = "Enabled", "Suspended"
+_ON = "ON"
+# AWS and MinIO answer the first for an object without a lock, Ceph and SeaweedFS the others.
+_NO_LOCK = {"NoSuchObjectLockConfiguration", "ObjectLockConfigurationNotFoundError", "NoSuchObjectLegalHold"}
+# The message of AWS's InvalidRequest for a bucket without object lock.
+_NO_LOCK_TEXT = re.compile(r"(?i)missing object ?lock").search
+_UNSUPPORTED = {"NotImplemented", "MethodNotAllowed", "XNotImplemented"}
+_UNSUPPORTED_STATUS = {405, 501}
+
+
+class BucketProtection:
+    """The protection of one bucket and of the objects below one prefix, for any threads.
+
+    Args:
+        client: of the SDK; it may repeat requests.
+        bucket: its name.
+        base: the prefix of all keys, empty or ending in `/`.
+        head: the driver's; it finds why a HEAD was rejected.
+    """
+
+    def __init__(self, client: "S3Client", bucket: str, base: str, head: Callable[[str], ObjectInfo]) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._base = base
+        self._head = head
+
+    def of_bucket(self) -> Protection:
+        """Send GetBucketVersioning and GetObjectLockConfiguration.
+
+        Raises:
+            AccessDenied: this identity may not read one of the two.
+        """
+        target, named = f"s3://{self._bucket}", {"Bucket": self._bucket}
+        versioning = self._answered(Call("GetBucketVersioning", target), self._client.get_bucket_versioning, named)
+        call = Call("GetObjectLockConfiguration", target)
+        lock = self._answered(call, self._client.get_object_lock_configuration, named)
+        with call.understood():
+            found = (lock or {}).get("ObjectLockConfiguration", {})
+            locks = found.get("ObjectLockEnabled") == _ENABLED
+            # A bucket with suspended versions keeps those that it has, and a delete hides the newest one.
+            versioned = locks or (versioning or {}).get("Status") in {_ENABLED, _SUSPENDED}
+            return Protection(versioned, locks, _default(found.get("Rule", {}).get("DefaultRetention", {})))
+
+    def lock_of(self, key: str) -> Lock | None:
+        """Send HeadObject, then the requests for what its response leaves out; None if the object is not locked.
+
+        Raises:
+            AccessDenied: this identity may not read the lock.
+            ObjectNotFound: the object does not exist.
+        """
+        call = self._call("HeadObject", key)
+        try:
+            with translated(call):
+                answer: Mapping[str, Any] = self._client.head_object(Bucket=self._bucket, Key=self._base + key)
+        except TieredStorageError:
+            self._head(key)  # raises the reason, which a response to HEAD does not have
+            raise
+        call.refuse_page(answer.get("ContentType"))
+        with call.understood():
+            mode, until = _retained(answer.get("ObjectLockMode"), answer.get("ObjectLockRetainUntilDate"))
+            hold = answer.get("ObjectLockLegalHoldStatus")
+        if until is None and hold != _ON:
+            mode, until = self._retention(key)
+        if hold is None:
+            hold = self._legal_hold(key)
+        return None if until is None and hold != _ON else Lock(until, hold == _ON, mode)
+
+    def hidden_bytes(self, prefix: str) -> HiddenBytes | None:
+        """Send ListObjectVersions for each page; None if the server does not support it.
+
+        Raises:
+            AccessDenied: this identity may not list versions.
+        """
+        call = self._call("ListObjectVersions", prefix)
+        asked, onward = self._base + prefix, Onward(call)
+        objects = size = markers = 0
+        following: dict[str, str] = {}
+        while True:
+            named = {"Bucket": self._bucket, "Prefix": asked, **following}
+            page = self._answered(call, self._client.list_object_versions, named)
+            if page is None:
+                return None
+            with call.understood():
+                earlier = [each for each in page.get("Versions", ()) if not each["IsLatest"]]
+                for each in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                    below(each["Key"], asked)
+                objects, size = objects + len(earlier), size + sum(size_of(str(each["Size"])) for each in earlier)
+                markers += len(page.get("DeleteMarkers", ()))
+            if not page.get("IsTruncated"):
+                return HiddenBytes(objects, size, markers)
+            names = {"KeyMarker": page.get("NextKeyMarker", ""), "VersionIdMarker": page.get("NextVersionIdMarker", "")}
+            at = {name: value for name, value in names.items() if value}
+            if not at.get("KeyMarker") or at == following:
+                raise StoreUnavailable(f"{call.operation} {call.target}: the page is truncated and names no other page")
+            if at["KeyMarker"] != following.get("KeyMarker"):  # one object can have more versions than a page
+                onward.advance(at["KeyMarker"])
+            following = at
+
+    def _retention(self, key: str) -> tuple[str, float | None]:
+        call = self._call("GetObjectRetention", key)
+        answer = self._answered(call, self._client.get_object_retention, self._named(key))
+        with call.understood():
+            found = (answer or {}).get("Retention", {})
+            return _retained(found.get("Mode"), found.get("RetainUntilDate"))
+
+    def _legal_hold(self, key: str) -> str | None:
+        call = self._call("GetObjectLegalHold", key)
+        answer = self._answered(call, self._client.get_object_legal_hold, self._named(key))
+        with call.understood():
+            hold: str | None = (answer or {}).get("LegalHold", {}).get("Status")
+            return hold
+
+    def _answered(self, call: Call, request: Any, arguments: Mapping[str, str]) -> Mapping[str, Any] | None:
+        """Return the response to a request; empty if there is no such configuration or lock, None if it is unsupported.
+
+        Raises:
+            TieredStorageError: any other error.
+        """
+        with translated(call):
+            try:
+                answer: Mapping[str, Any] = request(**arguments)
+            except sdk.ClientError as error:
+                code, message = (str(error.response.get("Error", {}).get(name, "")) for name in ("Code", "Message"))
+                if code in _NO_LOCK or (code == "InvalidRequest" and _NO_LOCK_TEXT(message)):
+                    return {}
+                if code in _UNSUPPORTED or status_of(error) in _UNSUPPORTED_STATUS:
+                    return None
+                raise
+        return answer
+
+    def _call(self, operation: str, key: str) -> Call:
+        return Call(operation, f"s3://{self._bucket}/{self._base}{key}")
+
+    def _named(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._base + key}
+
+
+def _retained(mode: object, until: Any) -> tuple[str, float | None]:
+    """Return mode and end of a retention; "" and None without one.
+
+    Raises:
+        ValueError: it has a mode and no date.
+    """
+    if until is not None:
+        return str(mode or ""), until.timestamp()
+    if mode is not None:
+        raise ValueError(f"a retention of mode {mode} without a date")
+    return "", None
+
+
+def _default(rule: Mapping[str, Any]) -> str | None:
+    """Return the default retention of a bucket as a text."""
+    for unit in ("Days", "Years"):
+        if count := rule.get(unit):
+            return f"{count} {unit.lower().removesuffix('s') if count == 1 else unit.lower()} ({rule.get('Mode')})"
+    return None
