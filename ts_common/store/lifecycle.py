@@ -3,7 +3,7 @@
 The form is that of S3's GetBucketLifecycleConfiguration:
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetBucketLifecycleConfiguration.html
 A rule applies to an object if its whole filter matches: a prefix of the key, tags, bounds of the size. Rules that
-remove old versions, delete markers or unfinished uploads do not affect readers and are ignored.
+remove delete markers or unfinished uploads affect no object and are ignored.
 """
 
 import re
@@ -18,7 +18,7 @@ _EXPIRES = ("Days", "Date")
 
 @dataclass(frozen=True, slots=True)
 class LifecycleRule:
-    """One enabled rule that removes or archives current objects.
+    """One enabled rule that removes or archives current objects, or removes earlier versions.
 
     Attributes:
         name: its id.
@@ -27,6 +27,8 @@ class LifecycleRule:
         tags: an object must have all of them.
         expires: when the rule removes an object: "after 30 days", "on 2030-01-01"; None if it removes none.
         archives: when the rule moves an object to an archive class: "to GLACIER after 90 days"; None if it moves none.
+        versions_days: days after which it removes every earlier version; None if it removes none, or keeps newer ones.
+        above: the rule applies to objects of more than so many bytes; -1 for objects of any size.
     """
 
     name: str
@@ -35,6 +37,18 @@ class LifecycleRule:
     tags: frozenset[tuple[str, str]]
     expires: str | None
     archives: str | None
+    versions_days: int | None = None
+    above: int = -1
+
+    def applies_below(self, prefix: str, tags: frozenset[tuple[str, str]]) -> bool:
+        """Return whether the rule can apply to an object whose key begins with `prefix`, relative to the store.
+
+        Args:
+            prefix: of keys.
+            tags: of these objects.
+        """
+        whole = self.base + prefix
+        return self.tags <= tags and (whole.startswith(self.prefix) or self.prefix.startswith(whole))
 
     def applies_to(self, cluster: str, bits: int, tags: frozenset[tuple[str, str]]) -> bool:
         """Return whether the rule can apply to an object of a cluster.
@@ -59,26 +73,37 @@ class LifecycleRule:
 
 
 def parse_rules(answer: Mapping[str, Any], base: str) -> tuple[LifecycleRule, ...]:
-    """Return the rules in a GetBucketLifecycleConfiguration response that remove or archive current objects."""
+    """Return the rules in a GetBucketLifecycleConfiguration response that affect objects or their versions."""
     found = []
     for number, rule in enumerate(answer.get("Rules", ()), start=1):
         if rule.get("Status") != "Enabled":
             continue
         expires = _expiration(rule.get("Expiration", {}))
         archives = _archiving(rule.get("Transitions", ()))
-        if expires is None and archives is None:
+        versions = _versions_days(rule.get("NoncurrentVersionExpiration", {}))
+        if expires is None and archives is None and versions is None:
             continue
         given = rule.get("Filter", {})
         given = {**given, **given.get("And", {})}
         tags = [*given.get("Tags", ()), *([given["Tag"]] if "Tag" in given else ())]
         prefix = given.get("Prefix") or rule.get("Prefix") or ""  # the second is the older form
         pairs = frozenset((tag["Key"], tag["Value"]) for tag in tags)
-        found.append(LifecycleRule(rule.get("ID") or f"number {number}", base, prefix, pairs, expires, archives))
+        above = given.get("ObjectSizeGreaterThan")
+        name = rule.get("ID") or f"number {number}"
+        found.append(
+            LifecycleRule(name, base, prefix, pairs, expires, archives, versions, -1 if above is None else int(above))
+        )
     return tuple(found)
 
 
 def _expiration(given: Mapping[str, Any]) -> str | None:
     return _when(given) if any(given.get(key) for key in _EXPIRES) else None
+
+
+def _versions_days(given: Mapping[str, Any]) -> int | None:
+    if given.get("NoncurrentDays") is None or given.get("NewerNoncurrentVersions"):
+        return None  # with the second, the rule keeps as many earlier versions for ever
+    return int(given["NoncurrentDays"])
 
 
 def _archiving(transitions: Any) -> str | None:

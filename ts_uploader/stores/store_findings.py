@@ -8,6 +8,7 @@ another entropy width too, and does a lifecycle rule of the bucket remove object
 import time
 
 from ts_common.archive.directories import entropy_widths
+from ts_common.archive.lifecycle_harm import harmful
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore
@@ -93,7 +94,7 @@ def _widths(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[F
 
 
 def _lifecycle(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
-    """Report rules of the bucket that remove objects of the cluster, or move them to an archive class."""
+    """Report rules of the bucket that would harm the cluster's objects."""
     try:
         rules = store.lifecycle_rules()
     except AccessDenied as denied:
@@ -101,22 +102,6 @@ def _lifecycle(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
         return [hint(endpoint.location, what, f"check the rules yourself, or allow this check to: {denied}")]
     if rules is None:
         return []
-    tags = frozenset(endpoint.options.storing.tags)
-    findings = []
-    for rule in rules:
-        if not rule.applies_to(keys.cluster, keys.entropy_bits, tags):
-            continue
-        if rule.expires is not None:
-            what = (
-                f"lifecycle rule {rule.name!r} (prefix {rule.prefix!r}) removes objects of the cluster {rule.expires}"
-            )
-            way = "remove the rule or narrow its filter: it also removes offset.wm and segments between others"
-            findings.append(error(endpoint.location, what, way))
-        if rule.archives is not None:
-            what = f"lifecycle rule {rule.name!r} (prefix {rule.prefix!r}) moves objects of the cluster {rule.archives}"
-            way = (
-                "neither readers nor the agent can read them before they are restored; use STANDARD_IA, GLACIER_IR or "
-                "INTELLIGENT_TIERING"
-            )
-            findings.append(warning(endpoint.location, what, way))
-    return findings or [ok(endpoint.location, "no lifecycle rule removes objects of the cluster")]
+    harms = harmful(rules, keys, frozenset(endpoint.options.storing.tags))
+    findings = [(error if each.is_error else warning)(endpoint.location, each.found, each.remedy) for each in harms]
+    return findings or [ok(endpoint.location, "no lifecycle rule harms objects of the cluster")]

@@ -81,7 +81,7 @@ def test_a_rule_names_when_it_removes_and_archives(
     [
         {"Expiration": {"Days": 1}, "Status": "Disabled"},
         {"Expiration": {"ExpiredObjectDeleteMarker": True}},
-        {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}},
+        {"NoncurrentVersionExpiration": {"NoncurrentDays": 1, "NewerNoncurrentVersions": 2}},
         {"NoncurrentVersionTransitions": [{"NoncurrentDays": 1, "StorageClass": "GLACIER"}]},
         {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}},
         {"Transitions": [{"Days": 9, "StorageClass": each} for each in ("GLACIER_IR", "INTELLIGENT_TIERING")]},
@@ -123,3 +123,21 @@ def test_a_rule_applies_only_to_objects_with_all_its_tags() -> None:
     assert known.applies_to("prod", 0, frozenset({("team", "data"), ("keep", "no"), ("more", "x")}))
     assert not known.applies_to("prod", 0, frozenset({("team", "data")}))
     assert not known.applies_to("prod", 0, frozenset({("team", "data"), ("keep", "yes")}))
+
+
+def test_what_a_rule_does_to_versions_and_to_small_objects_is_read() -> None:
+    """Days after which earlier versions end, and the least size of objects that the rule applies to."""
+    filtered = {"And": {"Prefix": "base/", "ObjectSizeGreaterThan": 131072}}
+    (rule,) = rules_of({"Filter": filtered, "NoncurrentVersionExpiration": {"NoncurrentDays": 30}})
+    assert (rule.versions_days, rule.above, rule.expires, rule.archives) == (30, 131072, None, None)
+    (rule,) = rules_of({"Expiration": {"Days": 30}})
+    assert (rule.versions_days, rule.above) == (None, -1)
+    below = [rule.applies_below(prefix, frozenset()) for prefix in ("", "a/")]
+    assert below == [True, True]
+    (rule,) = rules_of({"Expiration": {"Days": 30}, "Filter": {"Prefix": "base/a/b"}})
+    assert [rule.applies_below(prefix, frozenset()) for prefix in ("", "a/", "a/b/c", "b/")] == [
+        True,
+        True,
+        True,
+        False,
+    ]

@@ -64,7 +64,7 @@ def rule(name: str, what: Mapping[str, Any], **given: Any) -> dict[str, Any]:
 
 
 def test_lifecycle_rules_of_a_bucket_that_take_our_objects_are_errors(moto_server: MotoServer, bucket: str) -> None:
-    """Removal is an error, a move to an archive class a warning; rules for other prefixes and tags are ignored."""
+    """Removal is an error; an archive class, and versions that end early, are warnings; others' rules are ignored."""
     tags = {"Tags": [{"Key": "team", "Value": "data"}, {"Key": "keep", "Value": "no"}]}
     rules = [
         rule("mine-too", EXPIRES, Filter={"Prefix": "base/101/prod/payments-"}),
@@ -79,13 +79,15 @@ def test_lifecycle_rules_of_a_bucket_that_take_our_objects_are_errors(moto_serve
     ]
     with closing(moto_server.client()) as client:
         client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
-    first, second = worse(found(f"s3://{bucket}/base"))
+    first, second, third = worse(found(f"s3://{bucket}/base"))
     assert first.severity is Severity.ERROR
     assert "'mine-too'" in first.found
     assert "after 30 days" in first.found
     assert second.severity is Severity.WARNING
     assert "'frozen'" in second.found
     assert "to GLACIER after 90 days" in second.found
+    assert third.severity is Severity.WARNING
+    assert "'versions'" in third.found
     both = Storing(tags=(("team", "data"), ("keep", "no"), ("more", "x")))
     assert "'tagged'" in " ".join(each.found for each in worse(found(f"s3://{bucket}/base", both)))
 

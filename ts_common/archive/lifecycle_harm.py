@@ -1,0 +1,75 @@
+"""Lifecycle rules of a bucket that would harm an archive, and what to do about each. Pure.
+
+A bucket removes or moves objects by its own rules, without a trace in the archive: readers then meet a hole, or an
+object that must be restored before it can be read. Retention is the collector's: it moves `log.start` first.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.store.lifecycle import LifecycleRule
+
+# Damage that a weekly check finds can be repaired from an earlier version within another week.
+LEAST_VERSIONS_DAYS: Final = 14
+# All objects but segments and metadata caches are smaller, so that a rule for larger ones moves no commit.
+_LARGEST_MARK: Final = 128 << 10
+_READ_AT_ONCE: Final = "use STANDARD_IA, GLACIER_IR or INTELLIGENT_TIERING"
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """One effect of one rule.
+
+    Attributes:
+        rule: its id.
+        found: what the rule does, with its id and prefix.
+        remedy: what to do.
+        is_error: whether data is lost or the archive stops, and not only reads or repairs are hindered.
+    """
+
+    rule: str
+    found: str
+    remedy: str
+    is_error: bool
+
+
+def harmful(
+    rules: Iterable[LifecycleRule], keys: ClusterKeys, tags: frozenset[tuple[str, str]] = frozenset()
+) -> tuple[Harm, ...]:
+    """Return the harm that rules do to a cluster's objects, in the order of the rules.
+
+    Args:
+        rules: of the bucket.
+        keys: of the cluster.
+        tags: of the cluster's objects.
+    """
+    return tuple(harm for rule in rules for harm in _harm_of(rule, keys, tags))
+
+
+def _harm_of(rule: LifecycleRule, keys: ClusterKeys, tags: frozenset[tuple[str, str]]) -> Iterable[Harm]:
+    named = f"lifecycle rule {rule.name!r} (prefix {rule.prefix!r})"
+    topics = rule.applies_to(keys.cluster, keys.entropy_bits, tags)
+    cluster = rule.applies_below(keys.cluster_prefix, tags)
+    if not (topics or cluster):
+        return
+    objects = "objects of the cluster" if topics else f"objects below {keys.cluster_prefix}"
+    if rule.expires is not None:
+        holes = "it also removes offset.wm and segments between others, and tsctl gc applies retention"
+        state = "it removes the layout, holds, and plans and logs of tsctl gc"
+        remedy = f"remove the rule or narrow its filter: {holes if topics else state}"
+        yield Harm(rule.name, f"{named} removes {objects} {rule.expires}", remedy, is_error=True)
+    if rule.archives is not None:
+        marks = cluster or rule.above < _LARGEST_MARK
+        reads = "neither readers nor the agent can read them before they are restored"
+        only = "; it moves offset.wm and log.start too: at least set ObjectSizeGreaterThan to 131072" if marks else ""
+        remedy = f"{reads}; {_READ_AT_ONCE}{only}"
+        yield Harm(rule.name, f"{named} moves {objects} {rule.archives}", remedy, is_error=False)
+    if rule.versions_days is not None and rule.versions_days < LEAST_VERSIONS_DAYS:
+        days = f"{rule.versions_days} day{'' if rule.versions_days == 1 else 's'}"
+        remedy = (
+            f"keep them for at least {LEAST_VERSIONS_DAYS} days (30 in deploy/bucket/lifecycle.json): a damaged or "
+            "deleted object is repaired from its earlier version"
+        )
+        yield Harm(rule.name, f"{named} removes earlier versions of {objects} after {days}", remedy, is_error=False)
