@@ -1,7 +1,6 @@
 """Options of the command line that choose an archive (`ts_common.reading.archive_name`) and its topics.
 
-A topic argument is a name, or a regular expression over whole names if it contains a character that no topic name can
-have (`orders.*`, `(a.b)`).
+A topic argument is a name, or a regular expression over whole names (`ts_common.archive.topic_choice`).
 """
 
 import re
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ts_common.archive.directories import TopicDirectories, list_topics
+from ts_common.archive.topic_choice import topic_chooser
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.model import is_topic_name
 from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive, settled
 from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
 from ts_common.reading.topics import Topic, nothing_under, read_topics, some
@@ -230,16 +229,17 @@ def _checked_incarnation(text: str) -> str:
 
 
 def chooser(requested: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate that accepts the requested topics."""
-    names = {text for text in requested if is_topic_name(text)}
-    patterns = []
-    for text in requested:
-        if text not in names:
-            try:
-                patterns.append(re.compile(text))
-            except re.error as error:
-                raise ConfigurationError(SOURCE, [f"topic {text!r} is not a regular expression: {error}"]) from error
-    return lambda name: not requested or name in names or any(pattern.fullmatch(name) for pattern in patterns)
+    """Return a predicate that accepts the requested topics, as `topic_chooser`; without a request it accepts all.
+
+    Raises:
+        ConfigurationError: a text is neither a name nor a regular expression.
+    """
+    if not requested:
+        return lambda _: True
+    try:
+        return topic_chooser(requested)
+    except ValueError as error:
+        raise ConfigurationError(SOURCE, [str(error)]) from error
 
 
 def _only(topics: Sequence[HeldTopic], partitions: frozenset[int]) -> Iterator[HeldTopic]:

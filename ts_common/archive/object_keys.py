@@ -15,6 +15,8 @@
     ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of a broker's partitions
     ts-uploader~cluster~<cluster>/groups/<group, percent-encoded>.json the committed offsets of a consumer group
     ts-uploader~cluster~<cluster>/gc/<run>/...                         a plan of retention, and what was deleted
+    ts-uploader~cluster~<cluster>/holds/<name>.json                    a hold, which stops retention
+    ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` has the
@@ -44,6 +46,8 @@ LAYOUT_NAME = "layout.json"
 ENDS_DIRECTORY = "ends/"
 GROUPS_DIRECTORY = "groups/"
 GC_DIRECTORY = "gc/"
+HOLDS_DIRECTORY = "holds/"
+REMOVED_HOLDS_DIRECTORY = "removed/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
@@ -227,6 +231,24 @@ class ClusterKeys:
         """Return the group whose committed offsets have this key; None for any other key."""
         group = unquote(key.removeprefix(self.groups).removesuffix(".json"))
         return group if self.offsets_of(group) == key else None
+
+    @property
+    def holds(self) -> str:
+        """The common prefix of all holds, and of the traces of removed ones."""
+        return self.cluster_prefix + HOLDS_DIRECTORY
+
+    def hold(self, name: str) -> str:
+        """Return the key of a hold."""
+        return f"{self.holds}{name}.json"
+
+    @property
+    def removed_holds(self) -> str:
+        """The common prefix of the traces of removed holds."""
+        return self.holds + REMOVED_HOLDS_DIRECTORY
+
+    def removed_hold(self, name: str, time: int) -> str:
+        """Return the key of the trace of a hold that was removed at a time, in milliseconds since the epoch."""
+        return f"{self.removed_holds}{name}-{time}.json"
 
     def _prefix_of(self, partition: TopicPartition) -> str:
         bits = entropy(self.cluster, partition, self.entropy_bits)

@@ -1,0 +1,175 @@
+"""Holds in the archive: what is written is read, and what cannot be read is never an absent hold."""
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.made_archive import MadeArchive
+from ts_common.archive.holds import (
+    LONGEST_TEXT,
+    Hold,
+    Removal,
+    decode_hold,
+    decode_removal,
+    is_same_identity,
+    read_hold,
+    read_holds,
+    read_removals,
+)
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import CorruptData, NewerFormat
+
+HOLD = Hold("case-17", "audit 17", ("orders", "pay.*"), None, None, "a", 1_700_000_000_000, two_people=True)
+TEXT = (
+    b'{"version":1,"name":"case-17","topics":["orders","pay.*"],"prefix":null,"reason":"audit 17","until":null,'
+    b'"setBy":"a","time":1700000000000,"twoPeople":true,"purpose":"hold"}\n'
+)
+KEYS = ClusterKeys("prod")
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST_TEXT)
+_REASONS = _TEXTS.filter(lambda each: bool(each.strip()))
+_NUMBERS = st.integers(0, (1 << 63) - 1)
+HOLDS = st.builds(
+    Hold,
+    name=st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", fullmatch=True),
+    reason=_REASONS,
+    topics=st.lists(st.sampled_from(["orders", "a.b", "x.*", "(a|b)c+", "\u00e9.?"]), max_size=5).map(tuple),
+    prefix=st.sampled_from(["o", "orders-", "__"]),
+    until=st.none() | _NUMBERS,
+    set_by=_TEXTS,
+    time=_NUMBERS,
+    two_people=st.booleans(),
+    purpose=_TEXTS,
+)
+
+
+@given(HOLDS, _REASONS, st.none() | _TEXTS, _NUMBERS)
+def test_a_hold_and_its_trace_are_read_as_they_were_written(
+    hold: Hold, reason: str, removed_by: str | None, time: int
+) -> None:
+    """Every hold that can be made can be read: an unreadable one would stop retention of all topics."""
+    assert decode_hold(hold.encode(), hold.name, "k") == hold
+    removal = Removal(hold, removed_by, reason, time)
+    assert decode_removal(removal.encode(), hold.name, time, "k") == removal
+
+
+def test_a_hold_has_the_documented_content() -> None:
+    """The content is one line of JSON, and unknown fields are ignored."""
+    assert HOLD.encode() == TEXT
+    assert decode_hold(TEXT.replace(b"{", b'{"later":[1],', 1), "case-17", "k") == HOLD
+
+
+def test_a_hold_stops_its_topics_until_its_last_millisecond() -> None:
+    """Names, patterns over whole names and a prefix count; from `until` on it stops nothing, but still matches."""
+    hold = replace(HOLD, prefix="log-", until=1000)
+    assert [name for name in ("orders", "orders2", "pay", "repay", "log-", "log") if hold.stops(name, 999)] == [
+        "orders",
+        "pay",
+        "log-",
+    ]
+    assert not hold.stops("orders", 1000)
+    assert hold.matches("orders")
+    assert replace(hold, until=None).stops("orders", 1 << 62)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "a/b"},
+        {"name": ".a"},
+        {"name": "x" * 101},
+        {"name": ""},
+        {"name": "a\n"},
+        {"reason": " "},
+        {"reason": "\ud800"},
+        {"reason": "x" * (LONGEST_TEXT + 1)},
+        {"topics": ()},
+        {"topics": ("(",)},
+        {"topics": ("a",) * 1001},
+        {"prefix": ""},
+        {"prefix": "a*"},
+        {"until": -1},
+        {"until": 1 << 63},
+        {"set_by": None},
+    ],
+)
+def test_a_hold_that_no_reader_accepts_cannot_be_made(changed: dict[str, Any]) -> None:
+    """It would be written, and stop retention of all topics by being unreadable."""
+    with pytest.raises(ValueError, match=r".+"):
+        replace(HOLD, **changed)
+
+
+_DAMAGED = [
+    b"",
+    b"[]",
+    b"{}",
+    b"\xff\xfe",
+    TEXT[:-3],
+    TEXT.replace(b'"case-17"', b'"case-18"'),
+    TEXT.replace(b'["orders","pay.*"]', b'"orders"'),
+    TEXT.replace(b'"pay.*"', b'"pay("'),
+    TEXT.replace(b'"pay.*"', b"17"),
+    TEXT.replace(b"pay.*", b"x{99999999999999999999}"),
+    TEXT.replace(b'"until":null', b'"until":-1'),
+    TEXT.replace(b'"until":null', b'"until":"never"'),
+    TEXT.replace(b'"until":null', b'"until":1e999'),
+    TEXT.replace(b'"twoPeople":true', b'"twoPeople":1'),
+    TEXT.replace(b'"setBy":"a"', b'"setBy":null'),
+    TEXT.replace(b"audit 17", b"\\ud800"),
+    b"[" * 100_000,
+    TEXT.replace(b'["orders"', b'["' + b"(" * 900 + b'"'),
+]
+
+
+@pytest.mark.parametrize("data", _DAMAGED)
+def test_damaged_bytes_end_in_an_error_that_names_the_object(data: bytes) -> None:
+    """None of them is a hold of fewer topics."""
+    with pytest.raises(CorruptData, match="the/key"):
+        decode_hold(data, "case-17", "the/key")
+    with pytest.raises(CorruptData, match="the/key"):
+        decode_removal(b'{"hold":' + data + b',"removedBy":null,"reason":"r","time":5}', "case-17", 5, "the/key")
+
+
+@given(st.integers(0, len(TEXT) - 1), st.binary(max_size=3), st.integers(0, 4))
+def test_any_change_of_the_bytes_is_a_hold_or_damage(place: int, inserted: bytes, left_out: int) -> None:
+    """No other error leaves the decoder."""
+    data = TEXT[:place] + inserted + TEXT[place + left_out :]
+    with suppress(CorruptData, NewerFormat):
+        decode_hold(data, "case-17", "the/key")
+
+
+def test_an_object_that_is_no_hold_holds_everything(tmp_path: Path) -> None:
+    """Damaged holds, holds of a later release and foreign objects raise; the traces of removed holds do not."""
+    archive = MadeArchive(tmp_path)
+    store, key = archive.store, KEYS.hold("case-17")
+    assert read_holds(store, KEYS) == ()
+    store.put(key, TEXT)
+    store.put(KEYS.hold("a"), replace(HOLD, name="a").encode())
+    trace = Removal(replace(HOLD, name="a-5"), "b", "closed", 7)
+    store.put(KEYS.removed_hold("a-5", 7), trace.encode())
+    store.put(KEYS.removed_holds + "notes", b"x")
+    assert read_holds(store, KEYS) == (replace(HOLD, name="a"), HOLD)
+    assert read_hold(store, KEYS, "case-17") == (HOLD, store.head(key).etag)
+    assert read_removals(store, KEYS) == (trace,)
+    store.put(key, TEXT.replace(b'"version":1', b'"version":2'))
+    with pytest.raises(NewerFormat, match=key):
+        read_holds(store, KEYS)
+    store.delete([key])
+    for foreign in (KEYS.holds + "notes.txt", KEYS.holds + "case/17.json", KEYS.hold(".x")):
+        store.put(foreign, json.dumps({}).encode())
+        with pytest.raises(CorruptData, match="no retention removes anything"):
+            read_holds(store, KEYS)
+        store.delete([foreign])
+    assert read_hold(store, KEYS, "case-17") is None
+
+
+def test_identities_with_a_word_in_common_are_the_same() -> None:
+    """An access key can be of a user, and a user can have two."""
+    assert is_same_identity("AKIA1 arn:user/a", "AKIA2 arn:user/a")
+    assert is_same_identity("AKIA1", "AKIA1 arn:user/a")
+    assert not is_same_identity("AKIA1 arn:user/a", "AKIA3 arn:user/b")

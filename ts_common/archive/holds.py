@@ -1,0 +1,310 @@
+"""Holds: what retention must not remove, in `holds/<name>.json` below the cluster's prefix.
+
+::
+
+    <base prefix>/ts-uploader~cluster~<cluster>/holds/case-17.json
+    {"version":1,"name":"case-17","topics":["orders"],"prefix":null,"reason":"audit 17","until":null,
+     "setBy":"arn:aws:iam::111122223333:user/a","time":1700000000000,"twoPeople":true,"purpose":"hold"}
+
+    <base prefix>/ts-uploader~cluster~<cluster>/holds/removed/case-17-1700000500000.json
+    {"version":1,"hold":{...},"removedBy":"arn:aws:iam::111122223333:user/b","reason":"closed","time":1700000500000}
+
+An object is written if absent and never replaced. Every store of the archive has the same holds. A hold that one store
+lacks is still one, so a reader of several stores unites what it finds.
+
+Doubt deletes nothing: an object below `holds/` that this release cannot read is an error, and no absent hold.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.small_objects import get_small
+from ts_common.archive.topic_choice import topic_chooser
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.format_version import VERSION
+from ts_common.json_objects import decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.store.contract import ObjectStore
+
+LONGEST_TEXT: Final = 1000  # characters of a reason, a topic or a pattern
+MOST_TOPICS: Final = 1000
+LARGEST: Final = 16 << 20  # a thousand texts of a thousand characters, each escaped
+HELD: Final = "hold"  # the purpose of a hold that a person sets
+_WAY_OUT: Final = "; while it exists, no retention removes anything of this cluster; compare it with docs/holds.md"
+_SUFFIX: Final = ".json"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_TRACE: Final = re.compile(rf"(?P<name>{_NAME.pattern})-(?P<time>[0-9]{{1,19}})\.json", re.ASCII)
+_choosers: Final = lru_cache(256)(topic_chooser)  # a run of retention checks thousands of topics
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What retention must not remove, and why.
+
+    Attributes:
+        name: unique in the cluster: up to 100 letters, digits, `.`, `_` and `-`, without a dot at its start.
+        reason: one text, not empty.
+        topics: names of topics, and regular expressions over whole names.
+        prefix: of names of topics; None for no prefix.
+        until: milliseconds since the epoch; from then on it stops nothing. None: until it is removed.
+        set_by: who set it, as `ObjectStore.identity`; None if the store did not identify them.
+        time: milliseconds since the epoch: it was set.
+        two_people: whether only another identity may remove it.
+        purpose: `hold`, or the operation that set it.
+
+    Raises:
+        ValueError: a value is not valid, or it names no topic.
+    """
+
+    name: str
+    reason: str
+    topics: tuple[str, ...] = ()
+    prefix: str | None = None
+    until: int | None = None
+    set_by: str | None = None
+    time: int = 0
+    two_people: bool = False
+    purpose: str = HELD
+
+    def __post_init__(self) -> None:
+        check_hold_name(self.name)
+        for each in (self.reason, *self.topics, self.purpose, self.set_by or ""):
+            text(each, LONGEST_TEXT)
+        optional_number(self.until)
+        whole_number(self.time)
+        if not self.reason.strip():
+            raise ValueError("the reason is empty")
+        if self.prefix is not None and not _PREFIX.fullmatch(self.prefix):
+            raise ValueError(f"{self.prefix!r} is no beginning of a topic's name")
+        if not self.topics and self.prefix is None:
+            raise ValueError("it names no topic, no pattern and no prefix")
+        if len(self.topics) > MOST_TOPICS:
+            raise ValueError(f"{len(self.topics)} topics and patterns; at most {MOST_TOPICS} are expected")
+        if self.two_people and self.set_by is None:
+            raise ValueError("the rule of two people needs the identity that set the hold")
+        _choosers(self.topics)
+
+    def matches(self, topic: str) -> bool:
+        """Return whether it concerns a topic, expired or not."""
+        return (self.prefix is not None and topic.startswith(self.prefix)) or _choosers(self.topics)(topic)
+
+    def is_expired(self, now: int) -> bool:
+        """Return whether it stops nothing any more; `now` is in milliseconds since the epoch."""
+        return self.until is not None and now >= self.until
+
+    def stops(self, topic: str, now: int) -> bool:
+        """Return whether retention must not remove objects of a topic; `now` is in milliseconds since the epoch."""
+        return not self.is_expired(now) and self.matches(topic)
+
+    def has_terms_of(self, other: "Hold") -> bool:
+        """Return whether two holds differ only in who set them, and when."""
+        return self.terms == other.terms
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """All values but who set it, and when."""
+        topics = tuple(sorted(set(self.topics)))
+        return (self.name, self.reason, topics, self.prefix, self.until, self.two_people, self.purpose)
+
+    def encode(self) -> bytes:
+        """Return the content of the object: one line."""
+        return _line(_fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The trace of a hold that was removed.
+
+    Attributes:
+        hold: as it was.
+        removed_by: who removed it, as `ObjectStore.identity`; None if the store did not identify them.
+        reason: one text, not empty.
+        time: milliseconds since the epoch, just before the hold was deleted.
+
+    Raises:
+        ValueError: a value is not valid.
+    """
+
+    hold: Hold
+    removed_by: str | None
+    reason: str
+    time: int
+
+    def __post_init__(self) -> None:
+        for each in (self.reason, self.removed_by or ""):
+            text(each, LONGEST_TEXT)
+        whole_number(self.time)
+        if not self.reason.strip():
+            raise ValueError("the reason is empty")
+
+    def encode(self) -> bytes:
+        """Return the content of the object: one line."""
+        return _line(
+            {
+                "version": VERSION,
+                "hold": _fields(self.hold),
+                "removedBy": self.removed_by,
+                "reason": self.reason,
+                "time": self.time,
+            }
+        )
+
+
+def check_hold_name(name: str) -> str:
+    """Return the name of a hold, which is a part of a key.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a hold: up to 100 letters, digits, '.', '_' and '-' are expected")
+    return name
+
+
+def is_same_identity(one: str, other: str) -> bool:
+    """Return whether two identities, as `ObjectStore.identity` returns them, have a word in common."""
+    return not set(one.split()).isdisjoint(other.split())
+
+
+def decode_hold(data: bytes, name: str, key: str) -> Hold:
+    """Parse the content of `holds/<name>.json`; unknown fields are ignored.
+
+    Args:
+        data: the content.
+        name: in its key.
+        key: for messages.
+
+    Raises:
+        CorruptData: the content is not that of such an object, or has another name.
+        NewerFormat: a later release wrote it.
+    """
+    fields = parse_fields(data, key, "a hold", LARGEST, way_out=_WAY_OUT)
+    with decoding(key, "a hold", data, _WAY_OUT):
+        return _hold(fields, name)
+
+
+def decode_removal(data: bytes, name: str, time: int, key: str) -> Removal:
+    """Parse the content of `holds/removed/<name>-<time>.json`; unknown fields are ignored.
+
+    Raises:
+        CorruptData, NewerFormat: as `decode_hold`.
+    """
+    expected = "the trace of a removed hold"
+    fields = parse_fields(data, key, expected, LARGEST)
+    with decoding(key, expected, data):
+        found = Removal(
+            _hold(fields["hold"], name),
+            _optional_text(fields["removedBy"]),
+            text(fields["reason"], LONGEST_TEXT),
+            whole_number(fields["time"]),
+        )
+        if found.time != time:
+            raise ValueError(f"time {found.time}; {time} is expected")
+        return found
+
+
+def read_hold(store: ObjectStore, keys: ClusterKeys, name: str) -> tuple[Hold, str] | None:
+    """Return a hold and the ETag of its object; None if the store has no hold of this name.
+
+    Raises:
+        CorruptData, NewerFormat: as `decode_hold`.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    key = keys.hold(check_hold_name(name))
+    try:
+        data, info = get_small(store, key, LARGEST)
+    except ObjectNotFound:
+        return None
+    return decode_hold(data, name, key), info.etag
+
+
+def read_holds(store: ObjectStore, keys: ClusterKeys) -> tuple[Hold, ...]:
+    """Return all holds of a cluster in one store by name, expired ones too.
+
+    Raises:
+        CorruptData: an object below `holds/` is damaged, or is no hold. Everything is held then.
+        NewerFormat: a later release wrote one of them, with the same consequence.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    found = []
+    for key in _listed(store, keys.holds):
+        if key.startswith(keys.removed_holds):
+            continue
+        name = key.removeprefix(keys.holds).removesuffix(_SUFFIX)
+        if not _NAME.fullmatch(name) or key != keys.hold(name):
+            raise CorruptData(f"{key}: it is below {keys.holds} and has no name of a hold{_WAY_OUT}")
+        if (one := read_hold(store, keys, name)) is not None:  # None: it was removed since
+            found.append(one[0])
+    return tuple(found)
+
+
+def read_removals(store: ObjectStore, keys: ClusterKeys) -> tuple[Removal, ...]:
+    """Return the traces of removed holds of a cluster in one store by name; other names are ignored.
+
+    Raises:
+        CorruptData, NewerFormat: as `decode_removal`.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    found = []
+    for key in _listed(store, keys.removed_holds):
+        match = _TRACE.fullmatch(key.removeprefix(keys.removed_holds))
+        if match is None:
+            continue
+        data, _ = get_small(store, key, LARGEST)
+        found.append(decode_removal(data, match["name"], int(match["time"]), key))
+    return tuple(found)
+
+
+def _listed(store: ObjectStore, prefix: str) -> Iterator[str]:
+    return (info.key for info in store.list(prefix))
+
+
+def _hold(fields: Mapping[str, Any], name: str) -> Hold:
+    found = Hold(
+        name=text(fields["name"], LONGEST_TEXT),
+        reason=text(fields["reason"], LONGEST_TEXT),
+        topics=tuple(text(each, LONGEST_TEXT) for each in rows(fields["topics"])),
+        prefix=_optional_text(fields["prefix"]),
+        until=optional_number(fields["until"]),
+        set_by=_optional_text(fields["setBy"]),
+        time=whole_number(fields["time"]),
+        two_people=_boolean(fields["twoPeople"]),
+        purpose=text(fields["purpose"], LONGEST_TEXT),
+    )
+    if found.name != name:
+        raise ValueError(f"name {found.name!r}; {name!r} is expected")
+    return found
+
+
+def _fields(hold: Hold) -> dict[str, object]:
+    return {
+        "version": VERSION,
+        "name": hold.name,
+        "topics": list(hold.topics),
+        "prefix": hold.prefix,
+        "reason": hold.reason,
+        "until": hold.until,
+        "setBy": hold.set_by,
+        "time": hold.time,
+        "twoPeople": hold.two_people,
+        "purpose": hold.purpose,
+    }
+
+
+def _line(fields: Mapping[str, object]) -> bytes:
+    return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else text(value, LONGEST_TEXT)
+
+
+def _boolean(value: object) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
