@@ -165,6 +165,17 @@ class ObjectStore(ABC):
             AccessDenied: it exists, and denies access to this identity.
         """
 
+    def identity(self) -> str | None:
+        """Return whose requests the store receives: words with a space between them; each names them alone.
+
+        Two identities with a common word count as the same person or program. None: the credentials name their owner
+        for a session only, or the driver cannot read a name.
+
+        Raises:
+            AccessDenied: there are no credentials, or a role cannot be assumed.
+        """
+        return None
+
     @abstractmethod
     def put(
         self,

@@ -22,7 +22,7 @@ from email.utils import formatdate
 from urllib.parse import parse_qsl, urlsplit
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.azure.tokens import entra_tokens
+from ts_common.store.azure.tokens import entra_tokens, object_of
 from ts_common.store.http.client import Request
 
 API_VERSION = "2023-11-03"
@@ -67,6 +67,24 @@ class Account:
     def source(self, url: str) -> str:
         """Return the URL of a blob of this account as the source of a copy: a SAS applies to the source too."""
         return f"{url}?{self.sas}" if self.key is None and self.sas else url
+
+    def identity(self) -> str | None:
+        """Return whose credentials these are, as `ObjectStore.identity`.
+
+        A key is of all who have it. A SAS is of the user or the stored policy that it names, else it is named by a hash
+        of its signature. A token is of the object that Microsoft Entra gave it to.
+
+        Raises:
+            AccessDenied, StoreUnavailable: as the source of tokens.
+        """
+        if self.key is not None:
+            return f"{self.name}/key"
+        if self.sas:
+            fields = dict(parse_qsl(self.sas))
+            digest = hashlib.sha256(fields.get("sig", "").encode()).hexdigest()[:16]
+            named = (f"{field}:{fields[field]}" for field in ("skoid", "si") if fields.get(field))
+            return f"{self.name}/{next(named, f'sig:{digest}')}".replace(" ", "+")
+        return None if self.token is None else object_of(self.token())
 
     def authorize(self, request: Request) -> Request:
         """Return the request with credentials.

@@ -138,6 +138,10 @@ class AzureService(Service):
         """Sign with the account's key, or add a SAS or a token."""
         return self._account.authorize(request)
 
+    def identity(self) -> str | None:
+        """Return that of the account's credentials."""
+        return self._account.identity()
+
     def check(self) -> Request:
         """List one blob: no SAS of a container allows Get Container Properties."""
         return self._request("GET", f"{self._url}?restype=container&comp=list&maxresults=1")

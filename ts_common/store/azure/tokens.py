@@ -6,6 +6,7 @@ unavailable or denied it. If no credential did, but the environment or the host 
 host's metadata server) is unavailable.
 """
 
+import base64
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -13,7 +14,8 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from ts_common.errors import AccessDenied, ConfigurationError, StoreUnavailable
+from ts_common.errors import AccessDenied, ConfigurationError, CorruptData, NewerFormat, StoreUnavailable
+from ts_common.json_objects import parse_fields, text
 
 _SCOPE = "https://storage.azure.com/.default"
 # https://learn.microsoft.com/python/api/overview/azure/identity-readme#environment-variables and those that hosts set
@@ -75,6 +77,24 @@ def entra_tokens(name: str, give: str) -> Callable[[], str]:
         return found
 
     return token
+
+
+def object_of(token: str) -> str | None:
+    """Return `entra:` and the id of the object (user, service principal) that a token was given to; None without one.
+
+    The service checks the signature of the token; here it is only read.
+
+    https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = parse_fields(base64.urlsafe_b64decode(parts[1] + "=="), "a token", "the claims of a token", 1 << 20)
+        found = text(claims["oid"])
+    except (CorruptData, NewerFormat, LookupError, ValueError):
+        return None
+    return f"entra:{found}" if found.isprintable() and " " not in found else None
 
 
 def _record_errors(credential: Any, raised: threading.local) -> None:

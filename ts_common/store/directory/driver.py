@@ -22,6 +22,7 @@ be one.
 import errno
 import io
 import os
+import pwd
 import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -110,6 +111,13 @@ class FileStore(ObjectStore):
             self._require_root()
             if not os.access(self._root, os.R_OK | os.X_OK, effective_ids=True):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._root))
+
+    def identity(self) -> str | None:
+        """Return the user of the process, by name and number."""
+        user = os.geteuid()
+        with suppress(KeyError):  # a container's user can have no name
+            return f"{pwd.getpwuid(user).pw_name} uid:{user}"
+        return f"uid:{user}"
 
     def put(
         self,

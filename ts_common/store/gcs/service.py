@@ -101,6 +101,7 @@ class GcsService(Service):
         bucket: its name.
         endpoint: URL of the service, without a slash at its end.
         token: returns a valid token; None sends requests without one.
+        account: returns the e-mail of the token's account, None without one.
     """
 
     operations = _OPERATIONS
@@ -110,11 +111,22 @@ class GcsService(Service):
     credentials = "the account of the token"
     check_bucket = "the bucket does not exist: check its name"
 
-    def __init__(self, bucket: str, endpoint: str, token: Callable[[], str] | None) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        endpoint: str,
+        token: Callable[[], str] | None,
+        account: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self.bucket_url = f"gs://{bucket}"
         self.base_url = endpoint
         self._bucket = bucket
         self._token = token
+        self._account = account
+
+    def identity(self) -> str | None:
+        """Return the e-mail of the token's account."""
+        return self._account()
 
     def authorize(self, request: Request) -> Request:
         """Add the token."""
@@ -258,7 +270,8 @@ def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
     emulator = environment.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
     if emulator:
         return GcsService(bucket, emulator if "://" in emulator else f"http://{emulator}", None)
-    return GcsService(bucket, _PUBLIC, default_tokens(bucket))
+    tokens = default_tokens(bucket)
+    return GcsService(bucket, _PUBLIC, tokens, tokens.account)
 
 
 def _listed(found: Mapping[str, Any]) -> ObjectInfo:

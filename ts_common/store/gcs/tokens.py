@@ -5,7 +5,6 @@ unavailable if the cause is an error of transport, or if the error is marked as 
 """
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from urllib3.exceptions import HTTPError
@@ -23,8 +22,54 @@ _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 _SECONDS = 120.0  # the timeout of google-auth's own transports
 
 
-def default_tokens(bucket: str) -> Callable[[], str]:
-    """Return a function that returns a valid token.
+class Tokens:
+    """Returns a valid token at each call, on any thread.
+
+    Args:
+        credentials: of google-auth.
+        transport: sends google-auth's requests.
+    """
+
+    def __init__(self, credentials: Any, transport: Any) -> None:
+        self._credentials = credentials
+        self._transport = transport
+        self._lock = threading.Lock()  # guards the credentials, which any thread may renew
+
+    def __call__(self) -> str:
+        """Return a valid token.
+
+        Raises:
+            AccessDenied: it was denied.
+            StoreUnavailable: the source of tokens does not respond at this moment.
+        """
+        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - an extra
+
+        with self._lock:
+            if not self._credentials.valid:
+                try:
+                    self._credentials.refresh(self._transport)
+                except GoogleAuthError as error:
+                    if _may_pass(error):
+                        raise _unavailable(error) from error
+                    raise AccessDenied(f"no token for {SOURCE}: {error}; allow this identity, or {GIVE}") from error
+                except UNFORESEEN as error:  # google-auth does not check responses
+                    raise StoreUnavailable(f"no token for {SOURCE}: the response contains none: {error!r}") from error
+            found = str(self._credentials.token)
+            if not (found.isascii() and found.isprintable()):
+                self._credentials.token = None  # otherwise it would be valid for an hour
+                raise StoreUnavailable(f"no token for {SOURCE}: the response contains an invalid one")
+            return found
+
+    def account(self) -> str | None:
+        """Return the e-mail of the account; None if the credentials have none. It raises as a call."""
+        self()  # the account of a machine has its e-mail after the first token
+        names = (getattr(self._credentials, name, None) for name in ("service_account_email", "account"))
+        email = next((name for name in names if isinstance(name, str) and "@" in name), None)
+        return None if email is None or not email.isprintable() or " " in email else email
+
+
+def default_tokens(bucket: str) -> Tokens:
+    """Return the source of tokens.
 
     Args:
         bucket: for messages.
@@ -60,26 +105,7 @@ def default_tokens(bucket: str) -> Callable[[], str]:
         if _may_pass(error):
             raise _unavailable(error) from error
         raise ConfigurationError(SOURCE, [f"gs://{bucket}: no credentials: {error}; {GIVE}"]) from error
-    lock = threading.Lock()  # guards the credentials, which any thread may renew
-
-    def token() -> str:
-        with lock:
-            if not credentials.valid:
-                try:
-                    credentials.refresh(transport)  # type: ignore[no-untyped-call]
-                except GoogleAuthError as error:
-                    if _may_pass(error):
-                        raise _unavailable(error) from error
-                    raise AccessDenied(f"no token for {SOURCE}: {error}; allow this identity, or {GIVE}") from error
-                except UNFORESEEN as error:  # google-auth does not check responses
-                    raise StoreUnavailable(f"no token for {SOURCE}: the response contains none: {error!r}") from error
-            found = str(credentials.token)
-            if not (found.isascii() and found.isprintable()):
-                credentials.token = None  # otherwise it would be valid for an hour
-                raise StoreUnavailable(f"no token for {SOURCE}: the response contains an invalid one")
-            return found
-
-    return token
+    return Tokens(credentials, transport)
 
 
 def _unavailable(error: Exception) -> TieredStorageError:

@@ -112,9 +112,14 @@ class WebHdfsStore(ObjectStore):
         self._root = f"/{root}"
         self._allowance = allowance
         user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._user = user
         self._namenode = NameNode(url, user, timeout_seconds, max(_READ_CONNECTIONS, threads))
         # Directories that were searched for files of killed writers. It only grows; a race searches twice.
         self._tidied: set[str] = set()
+
+    def identity(self) -> str | None:
+        """Return the user of each request. A NameNode without Kerberos does not check it."""
+        return f"user:{self._user}"
 
     def check(self) -> None:
         """Check that the root is a directory."""

@@ -105,6 +105,10 @@ class HttpStore(ObjectStore):
             self._service.parse_page(answer)
         self._bucket_seen = True
 
+    def identity(self) -> str | None:
+        """Return that of the service's credentials."""
+        return self._service.identity()
+
     def put(
         self,
         key: str,

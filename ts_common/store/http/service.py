@@ -131,6 +131,10 @@ class Service(ABC):
     def authorize(self, request: Request) -> Request:
         """Return the request with credentials; see `ts_common.store.http.client.Authorize`."""
 
+    def identity(self) -> str | None:
+        """Return whose credentials these are, as `ObjectStore.identity`."""
+        return None
+
     @abstractmethod
     def check(self) -> Request:
         """Return a request that succeeds if the bucket exists and can be read."""

@@ -68,10 +68,7 @@ def open_clients(
         ConfigurationError: a file that `connection` names does not exist.
     """
     _check_files(connection)
-    parts = _session(connection)
-    if connection.role_arn is not None:
-        assume_role(parts, _session(connection), connection.role_arn, connection)
-    _find_credentials(parts)
+    parts = acting_session(connection)
     session = boto3.session.Session(botocore_session=parts)
     paths = parts.get_component("data_loader").search_paths
     paths[:] = dict.fromkeys(paths)  # boto3 adds its own path for each session
@@ -119,6 +116,19 @@ def open_clients(
 
     writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))
     return bound(reads), bound(writes)
+
+
+def acting_session(connection: Connection) -> botocore.session.Session:
+    """Return a session of the SDK with the credentials of the clients, of a role for example.
+
+    Raises:
+        MetadataRetrievalError, BotoCoreError: as `_find_credentials`.
+    """
+    session = _session(connection)
+    if connection.role_arn is not None:
+        assume_role(session, _session(connection), connection.role_arn, connection)
+    _find_credentials(session)
+    return session
 
 
 def _session(connection: Connection) -> botocore.session.Session:

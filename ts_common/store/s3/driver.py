@@ -50,6 +50,7 @@ from ts_common.store.protection import HiddenBytes, Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.s3.copies import copy_object
 from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
+from ts_common.store.s3.identity import identity_of
 from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.s3.matching import MatchingDeletes
 from ts_common.store.s3.protection import BucketProtection
@@ -104,7 +105,7 @@ class S3Store(ObjectStore):
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"), async_threads=threads)
         self._bucket = bucket
         self._base = f"{prefix}/" if prefix else ""
-        self._storing = options.storing
+        self._connection, self._storing = options.connection, options.storing
         # Checked once: no bucket is removed while it is used, and each 404 would otherwise cost two requests.
         self._bucket_seen = False
         with translated(Call("CreateClient", self.location)):
@@ -130,6 +131,11 @@ class S3Store(ObjectStore):
             with translated(self._call("ListObjectsV2", "")):
                 self._reads.list_objects_v2(Bucket=self._bucket, Prefix=self._base, MaxKeys=1)
             self._bucket_seen = True
+
+    def identity(self) -> str | None:
+        """Return the access key, unless it is temporary, and the ARN of the caller, if STS is reached."""
+        with translated(Call("GetCallerIdentity", self.location)):
+            return identity_of(self._connection, self._reads.meta.endpoint_url)
 
     def _head_bucket(self) -> None:
         """Send HeadBucket."""

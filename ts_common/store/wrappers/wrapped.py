@@ -33,6 +33,10 @@ class WrappedStore(ObjectStore):
         """Call the inner store."""
         self._inner.check()
 
+    def identity(self) -> str | None:
+        """Call the inner store."""
+        return self._inner.identity()
+
     def put(
         self,
         key: str,

@@ -109,3 +109,17 @@ def test_a_sas_of_the_container_is_enough(azure: AzuriteServer, monkeypatch: pyt
 
 def raises(expected: type[Exception] | None) -> AbstractContextManager[object]:
     return nullcontext() if expected is None else pytest.raises(expected)
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({"AZURE_STORAGE_KEY": KEY}, "acc/key"),
+        ({"AZURE_STORAGE_SAS_TOKEN": "sv=1&skoid=0a-1&sig=s%2Bs"}, "acc/skoid:0a-1"),
+        ({"AZURE_STORAGE_SAS_TOKEN": "si=my+policy&sig=s%2Bs"}, "acc/si:my+policy"),
+        ({"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=s%2Bs"}, "acc/sig:b8919ad1fc22c6da"),
+    ],
+)
+def test_credentials_name_whose_they_are(environment: dict[str, str], found: str) -> None:
+    """All who have the key are one identity; a SAS is of its user, its policy, or only itself."""
+    assert account_of({"AZURE_STORAGE_ACCOUNT": "acc", **environment}).identity() == found

@@ -1,5 +1,6 @@
 """Tokens of Microsoft Entra: their sources, and which failures are denials."""
 
+import base64
 import json
 import sys
 import time
@@ -20,7 +21,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.azure.account import account_of
-from ts_common.store.azure.tokens import _is_configured
+from ts_common.store.azure.tokens import _is_configured, object_of
 from ts_common.store.factory import open_store
 from ts_local.stores.azurite import ACCOUNT
 
@@ -161,3 +162,21 @@ def test_without_azure_identity_the_way_out_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'ts-uploader\[azure\]'"):
         account_of({"AZURE_STORAGE_ACCOUNT": "acc"})
+
+
+def test_a_token_names_the_object_that_it_was_given_to() -> None:
+    """A user and a service principal have an id; a token without one, or that is no JWT, gives no identity."""
+
+    def token(claims: bytes) -> str:
+        return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.sig"
+
+    assert object_of(token(b'{"oid":"0a-1","upn":"anna"}')) == "entra:0a-1"
+    for other in (
+        token(b'{"upn":"anna"}'),
+        token(b'{"oid":7}'),
+        token(b'{"oid":"a b"}'),
+        token(b"\xff"),
+        "t0ken",
+        "a.*.b",
+    ):
+        assert object_of(other) is None

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import pwd
 import tempfile
 import threading
 import time
@@ -452,3 +453,12 @@ def test_no_key_leads_out_of_the_root(store: ObjectStore, outside: Path, key: st
         with pytest.raises(OperatorError, match="not a key"):
             ask()
     assert names(outside) == {"a"}
+
+
+def test_the_user_of_the_process_is_the_identity(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a name of the environment. A user without a name has its number."""
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    assert store.identity() == f"{name} uid:{os.geteuid()}"
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000_000)
+    assert store.identity() == "uid:4000000000"

@@ -102,6 +102,13 @@ def test_u14_a_metadata_server_that_is_away_is_no_refusal(machine: FakeServer, a
         store.check()
 
 
+def test_a_token_names_its_service_account(token_server: FakeServer) -> None:
+    """The e-mail of a service account's file."""
+    token_server.answers = [TOKEN]
+    with HttpStore(gcs_service("bucket", {})) as store:
+        assert store.identity() == "me@project"
+
+
 def test_a_machine_without_a_service_account_is_told_what_to_give_it(machine: FakeServer) -> None:
     """The metadata server answers that it has none, so a retry would not help."""
     store = HttpStore(gcs_service("bucket", {}))

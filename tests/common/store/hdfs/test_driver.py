@@ -230,3 +230,10 @@ def test_files_of_the_driver_are_never_listed_and_old_ones_go(
     with again() as store:
         store.put("t-0/c", b"x")
         assert {each.name for each in namenode.listed(path)} == {"a", "b", "c"}
+
+
+def test_the_user_of_the_requests_is_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the NameNode sees it."""
+    monkeypatch.setenv("HADOOP_USER_NAME", "anna")
+    with open_store("webhdfs://127.0.0.1:1/archive") as store:
+        assert store.identity() == "user:anna"

@@ -87,6 +87,7 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     for key in ("d/a", "d/b", "e/a"):
         inner.put(key, b"content")
     assert outer.location == inner.location
+    assert outer.identity() == inner.identity() is not None
     assert outer.get("d/a", ByteRange(2, 4)) == (b"nt", inner.head("d/a"))
     assert outer.head("d/a") == inner.head("d/a")
     assert [info.key for info in outer.list("d/", start_after="d/a")] == ["d/b"]
