@@ -27,7 +27,7 @@ def read_log_start(store: ObjectStore, keys: PartitionKeys) -> tuple[LogStart, O
         raise LeftOut(str(error)) from error
 
 
-def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int) -> LogStart:
+def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int, *, is_over: bool = False) -> LogStart:
     """Move `log.start` up, and return what it has afterwards; it is never moved down.
 
     `log.start` is read first, the commit second. The write is on the ETag that was read. If the commit went back below
@@ -37,6 +37,7 @@ def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int) -> LogS
         store: of the partition.
         keys: of the partition.
         target: an offset.
+        is_over: whether the incarnation is over, so that no transaction of it is open any more.
 
     Raises:
         LeftOut: the lineages differ, the target is above the next offset or an open transaction, or another process
@@ -46,11 +47,11 @@ def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int) -> LogS
     before, info = read_log_start(store, keys)
     if before.offset >= target:
         return before
-    _check(store, keys, before, target)
+    _check(store, keys, before, target, is_over=is_over)
     after = LogStart(target, before.lineage)
     written = _write(store, keys, after, info.etag)
     try:
-        _check(store, keys, after, target)
+        _check(store, keys, after, target, is_over=is_over)
     except LeftOut:
         _write(store, keys, before, written)
         raise
@@ -71,14 +72,15 @@ def lower_log_start(store: ObjectStore, keys: PartitionKeys, expected: LogStart,
     return True
 
 
-def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target: int) -> None:
+def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target: int, *, is_over: bool) -> None:
     try:
         commit, _ = read_commit(store, keys)
     except (CorruptData, NewerFormat) as error:
         raise LeftOut(str(error)) from error
     if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
         raise LeftOut("the commit has another lineage than log.start; the leader's agent writes log.start next")
-    stable = commit.next_offset if commit.last_stable_offset is None else commit.last_stable_offset
+    stable = None if is_over else commit.last_stable_offset
+    stable = commit.next_offset if stable is None else stable
     if target > min(commit.next_offset, stable):
         raise LeftOut(f"the commit went back: the archive ends at {commit.next_offset}, below {target}")
 

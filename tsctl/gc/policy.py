@@ -47,6 +47,7 @@ from ts_common.config.file_values import LIST, Milliseconds, Share, Size, check_
 from ts_common.config.yaml_files import read_yaml, validate
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
+from ts_common.wording import counted
 from tsctl.archive import chooser
 from tsctl.gc.due import Rule
 
@@ -223,6 +224,22 @@ class Fuse(BaseModel):
         validate_default=True,
         description="Share of the bytes that the run's topics have in the store; 100% for no bound.",
     )
+
+    def blown(self, objects: int, size: int, whole: int | None = None) -> str | None:
+        """Return which bound a number of objects exceeds, as a sentence's end; None if it exceeds no bound.
+
+        Args:
+            objects: number of objects.
+            size: bytes of these objects.
+            whole: bytes of all segments; None if unknown.
+        """
+        if self.objects is not None and objects > self.objects:
+            return f"{counted(objects, 'object')} are due, and fuse.objects is {self.objects:,}"
+        if self.bytes is not None and size > self.bytes:
+            return f"{size:,} bytes are due, and fuse.bytes is {self.bytes:,}"
+        if self.share is not None and whole and size > self.share * whole:
+            return f"{size / whole:.0%} of the bytes are due, and fuse.share is {self.share:.0%}"
+        return None
 
 
 class OwnObjects(BaseModel):

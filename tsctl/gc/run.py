@@ -16,9 +16,9 @@ from ts_common.errors import CorruptData, QueryError
 from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.deletion import Deleted, Locked, delete_planned, void_plan
-from tsctl.gc.fuse import Fuse
 from tsctl.gc.lives import read_lives
 from tsctl.gc.planning import Planned, make_plan, new_run
+from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import Retention, Skipped
 from tsctl.gc.survey import Survey, survey
 

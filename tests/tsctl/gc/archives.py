@@ -13,12 +13,13 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from tsctl.gc.due import Rule
-from tsctl.gc.fuse import Fuse
+from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import LeftOut
 from tsctl.gc.run import Settings
 
 GRACE = 3_600_000
-SETTINGS = Settings(GRACE, Fuse(), {"rules": []})
+NO_FUSE = Fuse.model_validate({"share": "100%"})
+SETTINGS = Settings(GRACE, NO_FUSE, {"rules": []})
 
 
 @dataclass

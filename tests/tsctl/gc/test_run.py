@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from ts_common.archive.lineage import Lineage
 from ts_common.errors import QueryError
 from tsctl.gc.deletion import Outcome, delete_planned
 from tsctl.gc.due import Rule
-from tsctl.gc.fuse import Fuse
+from tsctl.gc.policy import Fuse
 from tsctl.gc.run import RunResult, Settings, run_once
 from tsctl.gc.undo import choose_undone, undo
 
@@ -105,11 +106,11 @@ def test_a_hold_stops_both_phases(archive: MadeArchive, between: str) -> None:
     assert start_of(archive) == (70 if between == "deletion" else 0)
 
 
-@pytest.mark.parametrize("fuse", [Fuse(objects=20), Fuse(bytes=100), Fuse(share=0.5)], ids=str)
-def test_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fuse: Fuse) -> None:
+@pytest.mark.parametrize("fuse", [{"objects": 20, "share": "100%"}, {"bytes": 100, "share": "100%"}, {}], ids=str)
+def test_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fuse: dict[str, Any]) -> None:
     """G05: a policy with a mistake hides and deletes nothing."""
     size = ship(archive, "t", 0, 100)
-    found = run(archive, keep_last(3, size), settings=Settings(GRACE, fuse, {}))
+    found = run(archive, keep_last(3, size), settings=Settings(GRACE, Fuse.model_validate(fuse), {}))
     assert found.fuse is not None
     assert (start_of(archive), bases(archive)) == (0, list(range(0, 100, 10)))
 

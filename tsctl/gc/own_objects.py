@@ -1,0 +1,50 @@
+"""Objects that retention, repair and agents' checks write themselves: they are deleted by their own ages."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ts_common.archive.gc_plans import RunObjects, list_runs
+from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
+from tsctl.gc.policy import OwnObjects
+
+_LOG: Final = "log-"
+
+
+def old_objects(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int) -> Iterator[ObjectInfo]:
+    """Yield the objects that are older than their age. The newest plan stays: a lost `log.start` is written by it.
+
+    Args:
+        store: of the cluster.
+        keys: its keys.
+        own: the ages.
+        now: milliseconds since the epoch, by the clock of the store.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    runs = list_runs(store, keys)
+    newest = next((run.run for run in reversed(runs) if run.planned is not None), None)
+    for run in runs:
+        if not run.is_pending:
+            yield from _of_run(run, own, now, is_newest=run.run == newest)
+    for prefix, age in ((keys.repairs, own.repairs), (PROBE_NAME, own.probes)):
+        yield from (info for info in store.list(prefix) if _is_older(info, age, now))
+
+
+def delete_old(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int) -> DeleteOutcome:
+    """Delete these objects; raise as `old_objects`."""
+    return store.delete_matching({info.key: info.etag for info in old_objects(store, keys, own, now)})
+
+
+def _of_run(run: RunObjects, own: OwnObjects, now: int, *, is_newest: bool) -> Iterator[ObjectInfo]:
+    for info in run.objects:
+        if info.key.removeprefix(run.directory).startswith(_LOG):
+            if _is_older(info, own.deletion_log, now):
+                yield info
+        elif not is_newest and _is_older(info, own.plans, now):
+            yield info
+
+
+def _is_older(info: ObjectInfo, age: int, now: int) -> bool:
+    return now - info.modified * 1000 >= age
