@@ -283,6 +283,6 @@ def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | Forei
     return decode_commit(data, keys.commit), info.etag
 
 
-def _plain_first(listed: tuple[SegmentName, str, ObjectInfo]) -> tuple[int, int, int]:
+def _plain_first(listed: tuple[SegmentName, str, ObjectInfo]) -> tuple[int, int, int, int]:
     name = listed[0]
-    return name.base, -2 if name.epoch is None else name.epoch, name.crc32c or 0
+    return name.base, -2 if name.epoch is None else name.epoch, name.crc32c or 0, name.repair or 0

@@ -7,11 +7,12 @@ r"""Cache objects: the metadata of many consecutive segments in one object, to s
         {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
 
 An entry has the listed properties of a `.log` object (stem, size, ETag) and its metadata (end, epochs, records,
-greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping, control records; the
-last two only if known). A cache object is
-no list of what exists: the listing is the catalog.
+greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping, control records,
+name of the damaged object that it replaces; the last three only if there are any). A cache object is no list of what
+exists: the listing is the catalog.
 
-A `.log` never changes, so an entry never becomes stale. Readers ignore an entry whose stem, size or ETag differs from
+A `.log` never changes, so an entry never becomes stale. A repair adds the objects that it put
+(`ts_common.archive.cache_rewriting`). Readers ignore an entry whose stem, size or ETag differs from
 the listed object's. They also ignore a cache object that is damaged or belongs to another partition. They then read the
 metadata of the `.log` objects, which needs more time and gives the same rows.
 
@@ -29,7 +30,7 @@ from typing import Any
 from awscrt.checksums import crc32c
 
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
-from ts_common.archive.segment_metadata import MAX_EPOCHS, SegmentMetadata, TxnIndexState
+from ts_common.archive.segment_metadata import MAX_EPOCHS, SegmentMetadata, TxnIndexState, segment_stem
 from ts_common.json_objects import (
     MAX_INT64,
     MAX_UINT32,
@@ -155,11 +156,11 @@ def _fields(metadata: SegmentMetadata | None) -> tuple[object, ...]:
         metadata.txnindex,
         metadata.corruptions,
         metadata.timeindex,
-        *_without_trailing_none(metadata.shipped, metadata.control),
+        *_without_trailing_none(metadata.shipped, metadata.control, metadata.replaces),
     )
 
 
-def _without_trailing_none(*fields: int | None) -> list[int | None]:
+def _without_trailing_none(*fields: int | str | None) -> list[int | str | None]:
     """Return fields that later releases added, as an earlier release wrote the entry if it lacks them."""
     kept = list(fields)
     while kept and kept[-1] is None:
@@ -171,7 +172,7 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
     """Return the metadata in an entry; None if it has no metadata, or has that of a later version."""
     try:
         _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *later = row
-        shipped, control = (*later, None, None)[: max(len(later), 2)]
+        shipped, control, replaces = (*later, None, None, None)[: max(len(later), 3)]
         if len(epochs) > MAX_EPOCHS:  # no agent writes so many; each costs a reader time
             return None
         return SegmentMetadata(
@@ -187,6 +188,7 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
             optional_number(timeindex, 0, MAX_UINT32),
             optional_number(shipped),
             optional_number(control),
+            replaces=None if replaces is None else segment_stem(replaces),
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -5,6 +5,7 @@
     <bits>/<cluster>/<topic>-<partition>/00000000000000000100.log              a segment
     <bits>/<cluster>/<topic>-<partition>/00000000000000000100.index            (.timeindex .txnindex)
     <bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.log  a variant of it
+    <bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.r1.log  the repair of a variant
     <bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
     <bits>/<cluster>/<topic>-<partition>/log.start
     <bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
@@ -17,6 +18,7 @@
     ts-uploader~cluster~<cluster>/gc/<run>/...                         a plan of retention, and what was deleted
     ts-uploader~cluster~<cluster>/holds/<name>.json                    a hold, which stops retention
     ts-uploader~cluster~<cluster>/holds/removed/<name>-<time>.json     a hold that was removed
+    ts-uploader~cluster~<cluster>/repairs/<id>.json                    a request to repair; <id>.done.json its answer
     ts-uploader~probe                                                  the probe object, written at an agent's start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` has the
@@ -48,14 +50,20 @@ GROUPS_DIRECTORY = "groups/"
 GC_DIRECTORY = "gc/"
 HOLDS_DIRECTORY = "holds/"
 REMOVED_HOLDS_DIRECTORY = "removed/"
+REPAIRS_DIRECTORY = "repairs/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
+OFFSET_DIGITS = 20
 MAX_ENTROPY_BITS = 128  # the length of MD5
+MAX_REPAIRS = 9999  # four digits in a name
 _MAX_OFFSET = (1 << 63) - 1
+_BELOW_EPOCHS = -2  # of the plain name; magic 0 and 1 have the epoch -1
 
 _SEGMENT_FILE = re.compile(
-    r"(?P<base>[0-9]{20})(?:\.e(?P<epoch>-1|0|[1-9][0-9]{0,9})\.(?P<crc>[0-9a-f]{8}))?(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
+    r"(?P<base>[0-9]{20})"
+    r"(?:\.e(?P<epoch>-1|0|[1-9][0-9]{0,9})\.(?P<crc>[0-9a-f]{8})(?:\.r(?P<repair>[1-9][0-9]{0,3}))?)?"
+    r"(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
 )
 
 
@@ -82,37 +90,51 @@ def encoded_group(group: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """A segment's name in the store: its base offset and, for a variant, its epoch and CRC-32C.
+    """A segment's name in the store: its base offset and, for a variant, its epoch, CRC-32C and number of the repair.
 
     Attributes:
         base: base offset.
         epoch: leader epoch of the agent that shipped it, never of its batches; None for the plain name.
         crc32c: CRC-32C of the whole `.log`; None for the plain name.
+        repair: from 1 to `MAX_REPAIRS`, where a damaged object has the same epoch and CRC-32C in its name; else None.
     """
 
     base: int
     epoch: int | None = None
     crc32c: int | None = None
+    repair: int | None = None
 
     @property
     def stem(self) -> str:
         """The name without a suffix, which is common to the four objects."""
         plain = f"{self.base:020d}"
-        return plain if self.epoch is None else f"{plain}.e{self.epoch}.{self.crc32c:08x}"
+        if self.epoch is None:
+            return plain
+        repaired = "" if self.repair is None else f".r{self.repair}"
+        return f"{plain}.e{self.epoch}.{self.crc32c:08x}{repaired}"
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of copies that are equally good, readers use the one with the greatest: the later name of the same records.
+
+        A repair is above all names without one, and a variant above the plain name.
+        """
+        return self.repair or 0, _BELOW_EPOCHS if self.epoch is None else self.epoch
 
     @classmethod
     def parse(cls, file_name: str) -> tuple[Self, str] | None:
         """Return the name and suffix in a segment object's file name; None for any other name.
 
         >>> SegmentName.parse("00000000000000000100.log")
-        (SegmentName(base=100, epoch=None, crc32c=None), '.log')
+        (SegmentName(base=100, epoch=None, crc32c=None, repair=None), '.log')
         """
         match = _SEGMENT_FILE.fullmatch(file_name)
         if match is None or int(match["base"]) > _MAX_OFFSET:
             return None
         if match["epoch"] is None:
             return cls(int(match["base"])), match["suffix"]
-        return cls(int(match["base"]), int(match["epoch"]), int(match["crc"], 16)), match["suffix"]
+        repair = None if match["repair"] is None else int(match["repair"])
+        return cls(int(match["base"]), int(match["epoch"]), int(match["crc"], 16), repair), match["suffix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +244,11 @@ class ClusterKeys:
     def gc_runs(self) -> str:
         """The common prefix of the runs of `tsctl gc`."""
         return self.cluster_prefix + GC_DIRECTORY
+
+    @property
+    def repairs(self) -> str:
+        """The common prefix of requests to repair and of their answers."""
+        return self.cluster_prefix + REPAIRS_DIRECTORY
 
     def offsets_of(self, group: str) -> str:
         """Return the key of a group's committed offsets."""

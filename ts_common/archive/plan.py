@@ -3,6 +3,10 @@
 Two leaders can roll their segments at different offsets, so copies overlap. One can be compacted further than the
 other. The view is their union (reading rules 2 and 5). If one copy has every offset of a range, it is read alone.
 Otherwise all copies of the range are read and merged. A range that no copy covers is a hole.
+
+A repair leaves the damaged object where it is, and puts good copies next to it that name it (`ts-replaces`). A copy
+that another one names is read only where no other copy is. Names of objects alone cannot give this order: the leader's
+segments may begin elsewhere than the damaged one, reach less far, or lack records that compaction removed since.
 """
 
 from bisect import bisect_left, bisect_right
@@ -81,10 +85,11 @@ def unite(
             plan += _holes(position, following, gaps)
             position = following
             continue
+        active = _unreplaced(active)
         dense = [entry for entry in active if entry.copy.dense]
         if dense:
-            best = max(dense, key=lambda entry: entry.end)
-            stop = best.end
+            best = max(dense, key=lambda entry: (entry.end, entry.copy.segment.name.rank))
+            stop = min(best.end, following) if best.replaced else best.end
             chosen: tuple[SegmentCopy, ...] = (best.copy,)
         else:
             stop = min(*(entry.end for entry in active), following)
@@ -111,30 +116,47 @@ def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs
     work = _Work(copies)
     for part in plan:
         own = {copy.key for copy in part.copies}
+        others = [entry for entry in (*alive.at(part.start), *alive.below(part.end)) if entry.copy.key not in own]
+        others.sort(key=attrgetter("replaced"))
         spares = tuple(
-            ReadRange(max(entry.start, part.start), min(entry.end, part.end), (entry.copy,))
-            for entry in (*alive.at(part.start), *alive.below(part.end))
-            if entry.copy.key not in own
+            ReadRange(max(entry.start, part.start), min(entry.end, part.end), (entry.copy,)) for entry in others
         )
         work.add(len(spares))
         yield replace(part, spares=spares)
 
 
+def replaced_by(copies: Iterable[SegmentCopy]) -> frozenset[str]:
+    """Return the stems that any of these copies replaces."""
+    return frozenset(copy.metadata.replaces for copy in copies if copy.metadata.replaces is not None)
+
+
 class _Entry(NamedTuple):
-    """A copy and the offsets `[start, end)` of its live part."""
+    """A copy, the offsets `[start, end)` of its live part, and whether another copy replaces it."""
 
     copy: SegmentCopy
     start: int
     end: int
+    replaced: bool = False
+
+
+def _unreplaced(entries: list[_Entry]) -> list[_Entry]:
+    """Return the entries that no copy replaces; all if there is no such entry."""
+    return [entry for entry in entries if not entry.replaced] or entries
 
 
 class _Alive:
     """The living copies of a partition along its offsets."""
 
     def __init__(self, copies: Sequence[SegmentCopy], epochs: EpochHistory) -> None:
+        replaced = replaced_by(copies)
         self._entries = sorted(
             (
-                _Entry(copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end))
+                _Entry(
+                    copy,
+                    copy.base,
+                    epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end),
+                    bool(replaced) and copy.segment.name.stem in replaced,
+                )
                 for copy in copies
             ),
             key=attrgetter("start"),

@@ -18,6 +18,7 @@ it. Values are ASCII.
 `ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers confirm all of it
 `ts-corrupt`          number of places that are not a whole batch; absent if 0
 `ts-shipped`          when the agent shipped it, ms since the epoch by its clock; absent in older archives
+`ts-replaces`         name of a damaged object without `.log`, whose offsets readers read elsewhere; absent without one
 `ts-version`          version of these fields (see `ts_common.format_version`); absent in version 1
 ====================  =================================================================================
 """
@@ -27,6 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ts_common.archive.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.format_version import check_version
 from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, decoding, shown, whole_number
 
@@ -61,6 +63,7 @@ class SegmentMetadata:
             an object's last modification.
         control: number of control records among `records`; None if unknown.
         last_epoch: the last pair of `epochs` that are too many; else None.
+        replaces: stem of the damaged object of the same partition that this one repairs; None without one.
         rebuilt: whether a reader rebuilt the metadata from the segment; the `.txnindex` is then unchecked.
     """
 
@@ -77,6 +80,7 @@ class SegmentMetadata:
     shipped: int | None = None
     control: int | None = None
     last_epoch: tuple[int, int] | None = None
+    replaces: str | None = None
 
     def encode(self) -> dict[str, str]:
         """Return the fields of the object's metadata, by name."""
@@ -93,6 +97,7 @@ class SegmentMetadata:
             ("ts-time-min", self.time_min),
             ("ts-corrupt", self.corruptions or None),
             ("ts-shipped", self.shipped),
+            ("ts-replaces", self.replaces),
         ):
             if value is not None:
                 fields[name] = str(value)
@@ -132,7 +137,20 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
             shipped=_optional(fields, "ts-shipped"),
             control=_optional(fields, "ts-control"),
             last_epoch=_epoch(fields["ts-last-epoch"]) if "ts-last-epoch" in fields else None,
+            replaces=segment_stem(fields["ts-replaces"]) if "ts-replaces" in fields else None,
         )
+
+
+def segment_stem(text: str) -> str:
+    """Return the name of a segment without a suffix.
+
+    Raises:
+        ValueError: no segment can have this name.
+    """
+    parsed = SegmentName.parse(text + LOG_SUFFIX)
+    if parsed is None or parsed[0].stem != text:
+        raise ValueError(f"{shown(text)} is no segment's name")
+    return text
 
 
 def known_crc32c(metadata: SegmentMetadata) -> int | None:

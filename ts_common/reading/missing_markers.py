@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.plan import ReadRange
+from ts_common.archive.plan import ReadRange, replaced_by
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.view import PartitionView
 from ts_common.reading.transactional_batches import read_transactional
@@ -50,6 +50,7 @@ class _Living:
     copy: SegmentCopy
     start: int
     end: int
+    replaced: bool
 
 
 def may_be_lost(copies: Sequence[SegmentCopy]) -> bool:
@@ -73,8 +74,14 @@ def hidden_batches(
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
+    replaced = replaced_by(view.copies)
     living = [
-        _Living(copy, copy.base, view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end))
+        _Living(
+            copy,
+            copy.base,
+            view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end),
+            copy.segment.name.stem in replaced,
+        )
         for copy in view.copies
     ]
     in_time = sorted((entry.start, entry.end) for entry in living if not _is_late(entry.copy))
@@ -103,7 +110,8 @@ def _pieces(living: Sequence[_Living], start: int, end: int) -> Iterator[tuple[i
     bounds |= {bound for entry in living for bound in (entry.start, entry.end) if start < bound < end}
     ordered = sorted(bounds)
     for low, high in pairwise(ordered):
-        over = [entry for entry in living if entry.start <= low and entry.end >= high]
+        covering = [entry for entry in living if entry.start <= low and entry.end >= high]
+        over = [entry for entry in covering if not entry.replaced] or covering
         reached = max((entry.end for entry in over), default=high)
         yield low, high, [entry.copy for entry in over if entry.end == reached]
 

@@ -25,7 +25,7 @@ from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
-from ts_common.archive.object_keys import LOG_SUFFIX
+from ts_common.archive.object_keys import LOG_SUFFIX, OFFSET_DIGITS
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView, open_view
@@ -294,7 +294,7 @@ def file_of(copy: SegmentCopy) -> Path:
     """Return the path of a segment's `.log`; Kafka's tools parse the base offset in its name."""
     name = copy.segment.name
     file = Path(f"{name.base:020d}{LOG_SUFFIX}")
-    return file if name.epoch is None else Path(f"e{name.epoch}.{name.crc32c:08x}") / file
+    return file if name.epoch is None else Path(name.stem[OFFSET_DIGITS + 1 :]) / file
 
 
 def _refuse(directory: Path, wanted: Sequence[Fetched]) -> None:

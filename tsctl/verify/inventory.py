@@ -21,6 +21,7 @@ from ts_common.archive.object_keys import (
     INCARNATIONS_NAME,
     LOG_START_NAME,
     LOG_SUFFIX,
+    OFFSET_DIGITS,
     ClusterKeys,
     PartitionKeys,
     SegmentName,
@@ -156,7 +157,8 @@ class _Notes:
 
     def __init__(self, keys: PartitionKeys) -> None:
         self._prefix = keys.prefix
-        self._last = ""  # the stem of the latest `.log`; a listing has the four objects of a stem together
+        # Of the latest base, the stems with a `.log`: the names of a repair can be between those of another stem.
+        self._base, self._logs = "", set[str]()
         self.modified: dict[str, float] = {}
         self.indexes: dict[str, str] = {}  # by stem, of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
@@ -173,10 +175,13 @@ class _Notes:
         if kind == "segment":
             stem, _, suffix = name.rpartition(".")
             self.modified[stem] = max(info.modified, self.modified.get(stem, 0.0))
+            if name[:OFFSET_DIGITS] != self._base:
+                self._base = name[:OFFSET_DIGITS]
+                self._logs.clear()
             if f".{suffix}" == LOG_SUFFIX:
                 self.indexes.pop(stem, None)
-                self._last = stem
-            elif stem != self._last:
+                self._logs.add(stem)
+            elif stem not in self._logs:
                 self.indexes.setdefault(stem, info.key)
         elif kind == "foreign" and len(self.foreign_keys) < FOREIGN_KEYS_LISTED:
             self.foreign_keys.append(info.key)

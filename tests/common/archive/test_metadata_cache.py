@@ -35,6 +35,7 @@ METADATA = st.builds(
     corruptions=st.integers(0, 1000),
     timeindex=st.none() | CRCS,
     shipped=st.none() | OFFSETS,
+    replaces=st.none() | st.just("00000000000000000007.e3.000000ab.r2"),
     control=st.none() | OFFSETS,
 )
 ENTRIES = st.lists(

@@ -46,15 +46,21 @@ def test_a_later_incarnation_keeps_the_entropy_bits_of_the_plain_name() -> None:
     assert cluster.incarnations("my-topic") == "11111/my-cluster/my-topic/incarnations.json"
 
 
-@pytest.mark.parametrize("name", [SegmentName(0), SegmentName(7, 3, 0xAB), SegmentName(2**63 - 1, 0, 0xFFFFFFFF)])
+@pytest.mark.parametrize(
+    "name",
+    [SegmentName(0), SegmentName(7, 3, 0xAB), SegmentName(2**63 - 1, 0, 0xFFFFFFFF), SegmentName(7, 3, 0xAB, 12)],
+)
 def test_a_segment_name_reads_back(name: SegmentName) -> None:
-    """Plain names and variants are read back from a key."""
+    """Plain names, variants and repairs are read back from a key."""
     assert SegmentName.parse(name.stem + ".log") == (name, ".log")
 
 
 @pytest.mark.parametrize(
     "file_name",
-    ["offset.wm", "100.log", "0" * 20 + ".snapshot", "0" * 20 + ".log.deleted", "0" * 20 + ".e007.000000ab.log"],
+    ["offset.wm", "100.log", "0" * 20 + ".snapshot", "0" * 20 + ".log.deleted", "0" * 20 + ".e007.000000ab.log"]
+    + [
+        "0" * 20 + name for name in (".r1.log", ".e7.000000ab.r0.log", ".e7.000000ab.r01.log", ".e7.000000ab.r1.r2.log")
+    ],
 )
 def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
     """Objects with other names in the directory are ignored."""

@@ -17,10 +17,21 @@ from ts_common.model import TopicPartition
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 
 
-def copy(base: int, end: int, *, records: int | None = None, epoch: int = 0, crc: int = 0) -> SegmentCopy:
+def copy(
+    base: int,
+    end: int,
+    *,
+    records: int | None = None,
+    epoch: int = 0,
+    crc: int = 0,
+    repair: int | None = None,
+    replaces: str | None = None,
+) -> SegmentCopy:
     """Return a copy of `[base, end)`; dense unless `records` is lower."""
-    metadata = SegmentMetadata(end, ((epoch, base),), end - base if records is None else records, 1, 1, crc)
-    name = SegmentName(base, epoch, crc) if crc else SegmentName(base)
+    metadata = SegmentMetadata(
+        end, ((epoch, base),), end - base if records is None else records, 1, 1, crc, replaces=replaces
+    )
+    name = SegmentName(base, epoch, crc, repair) if crc else SegmentName(base)
     return SegmentCopy(KEYS, StoredSegment(name, 1, frozenset()), metadata)
 
 
@@ -80,6 +91,58 @@ def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
             assert step.copies[0].dense or {c.key for c in step.copies} == covering
         position = step.end
     assert position == end
+
+
+def test_of_equal_copies_the_later_name_is_read() -> None:
+    """A variant is put because the plain name has other bytes, and a repair because the variant has."""
+    copies = [copy(0, 100, crc=9), copy(0, 100), copy(0, 100, crc=9, repair=2), copy(0, 100, crc=9, repair=1)]
+    for count, expected in ((4, 2), (3, 2), (2, None)):
+        (step,) = unite(copies[:count], EpochHistory(), 0, 100)
+        assert isinstance(step, ReadRange)
+        assert step.copies[0].segment.name == SegmentName(0, 0, 9, expected)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.booleans()), max_size=8),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.booleans(), st.integers(0, 7)), max_size=6),
+)
+def test_a_replaced_copy_is_read_only_where_no_other_copy_is(
+    segments: list[tuple[int, int, bool]], repairs: list[tuple[int, int, bool, int]]
+) -> None:
+    """The leader's segments begin and end elsewhere than the damaged one, and compaction may have removed records."""
+    first = [
+        copy(base, base + size, records=size if dense else size - 1, crc=n + 1)
+        for n, (base, size, dense) in enumerate(segments)
+    ]
+    named = [each.segment.name.stem for each in first]
+    copies = first + [
+        copy(
+            base,
+            base + size,
+            records=size if dense else size - 1,
+            crc=n + 100,
+            replaces=named[of] if of < len(named) else None,
+        )
+        for n, (base, size, dense, of) in enumerate(repairs)
+    ]
+    replaced = {each.metadata.replaces for each in copies}
+    position = 0
+    for step in with_spares(
+        (part for part in unite(copies, EpochHistory(), 0, 60) if isinstance(part, ReadRange)), copies, EpochHistory()
+    ):
+        assert step.start >= position
+        position = step.end
+        covering = [each for each in copies if each.base <= step.start and each.end > step.start]
+        whole = [each for each in covering if each.segment.name.stem not in replaced]
+        bad = {each.segment.name.stem for each in step.copies} & replaced
+        assert not (whole and bad)
+        if bad:
+            assert all(each.base >= step.end for each in copies if each.base > step.start)
+        ranks = [spare.copies[0].segment.name.stem in replaced for spare in step.spares]
+        assert ranks == sorted(ranks)
+        assert {each.key for each in covering} <= {
+            one.key for one in (*step.copies, *(copy for spare in step.spares for copy in spare.copies))
+        }
 
 
 def test_r15_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:

@@ -22,6 +22,7 @@ FIELDS = {"ts-end": "10", "ts-crc32c": "0000abcd"}
         corruptions=st.integers(0, 99),
         timeindex=st.none() | st.integers(0, 2**32 - 1),
         shipped=st.none() | st.integers(0, 2**43),
+        replaces=st.none() | st.just("00000000000000000007.e3.000000ab.r2"),
         control=st.none() | OFFSETS,
     )
 )
