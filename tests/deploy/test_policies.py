@@ -21,13 +21,14 @@ from tests.docs.commands import blocks, commands
 from tests.spark.archives import Archive
 from tests.tsctl.running import PROGRAM
 from ts_common.archive.group_offsets import Committed
-from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, ClusterKeys, PartitionKeys, SegmentName
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
+from ts_common.store.protection import Protection
 from ts_endpoint.cli import run as run_endpoint
 from ts_endpoint.groups.offsets import Unwritten
 from ts_endpoint.groups.offsets_store import OffsetsStore
@@ -38,6 +39,7 @@ from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check
 from tsctl.cli import run as run_tsctl
 from tsctl.exit_codes import ExitCode
+from tsctl.gc.checks import PROBE_PREFIX, Verdict, run_checks
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 POLICIES = sorted(path.stem for path in (DEPLOY / "iam").glob("*.json"))
@@ -45,6 +47,7 @@ POLICIES = sorted(path.stem for path in (DEPLOY / "iam").glob("*.json"))
 BUCKET = "example-archive"
 LOCATION = f"s3://{BUCKET}/base/prefix"
 KEYS = ClusterKeys("prod", 5)
+OLD_LIVES = "collector-old-lives"
 # AWS requires s3:ListBucket for it, and has no such action.
 _HEAD_BUCKET = json.dumps(
     {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
@@ -93,8 +96,12 @@ def users(aws: MotoServer) -> dict[str, dict[str, str]]:
     with closing(aws.client("iam")) as iam:
         for name in POLICIES:
             iam.create_user(UserName=name)
-            iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=document(f"iam/{name}.json"))
+            # moto reads a resource as a regular expression whose `*` is `.*`; it has no `?`.
+            allowed = document(f"iam/{name}.json").replace("?", ".")
+            iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=allowed)
             iam.put_user_policy(UserName=name, PolicyName="moto", PolicyDocument=_HEAD_BUCKET)
+            if name == OLD_LIVES:  # it is added to the other one
+                iam.put_user_policy(UserName=name, PolicyName="q", PolicyDocument=document("iam/collector.json"))
             key = iam.create_access_key(UserName=name)["AccessKey"]
             found[name] = {
                 **aws.environment(),
@@ -188,27 +195,83 @@ def test_a_reader_may_read_all_of_it_and_change_nothing(store_as: As, capfd: pyt
     assert not removed(commit)
 
 
-def test_a_collector_may_remove_segments_and_not_the_commit(store_as: As) -> None:
-    """It may also move `log.start`, but not touch the list of incarnations, or put any other object."""
+def collected_archive(store_as: As, topic: str) -> PartitionKeys:
+    """Write an archive with every kind of object that a run deletes or keeps, as an uploader; return its keys."""
     store_as("uploader")
-    archive = archive_of_one_topic()
-    archive.put_incarnations("clicks", "an-id")
-    keys, incarnations = archive.partition("clicks"), archive.keys.incarnations("clicks")
-    archive.store.close()
+    archive = archive_of_one_topic(topic)
+    archive.put_incarnations(topic, "an-id")
+    keys = archive.partition(topic)
+    with closing(archive.store) as store:
+        for key in (keys.gap(1, 2), keys.cache_object(0), f"{keys.prefix}{FORMER_CACHE_DIRECTORY}0.json"):
+            store.put(key, b"{}")
+    return keys
+
+
+def test_a_collector_may_do_each_request_of_a_run_and_no_other(store_as: As) -> None:
+    """Listing, reads, log.start, plan and log, conditional deletes; no commit, no segment, no list of incarnations."""
+    keys = collected_archive(store_as, "collected")
+    incarnations, plan = KEYS.incarnations("collected"), f"{KEYS.gc_runs}20260101T000000Z/plan.json"
     store = store_as("collector")
+    listed = {info.key: info.etag for info in store.list(keys.prefix)}
+    assert store.get(keys.commit)[0]
+    assert store.protection() == Protection(versioned=True, locks=False, default_retention=None)
+    assert store.lifecycle_rules()
     store.put(keys.log_start, b"1\n", condition=IfMatch(store.head(keys.log_start).etag))
-    segment = [keys.segment(SegmentName(0), suffix) for suffix in (".log", ".index", ".timeindex")]
-    etags = {key: store.head(key).etag for key in segment}
-    assert store.delete_matching(etags) == DeleteOutcome(tuple(segment), (), {})
-    commit = store.head(keys.commit).etag
-    assert isinstance(store.delete_matching({keys.commit: commit}).failed[keys.commit], AccessDenied)
-    assert removed(keys.cache_object(0))
-    assert removed(keys.gap(1, 2))
-    assert [info.key for info in store.list(keys.segment(SegmentName(0), ""))] == []
-    assert not any(removed(key) for key in (keys.commit, keys.log_start, incarnations))
-    for key in (keys.commit, keys.segment(SegmentName(9)), incarnations):
+    etag = store.put(plan, b"{}", condition=IfAbsent()).etag
+    kept = {keys.commit, keys.log_start}
+    etags = {key: etag for key, etag in listed.items() if key not in kept}
+    assert len(etags) == 9
+    assert store.delete_matching(etags) == DeleteOutcome(tuple(etags), (), {})
+    assert store.delete_matching({plan: etag}) == DeleteOutcome((plan,), (), {})
+    assert [info.key for info in store.list(keys.prefix)] == sorted(kept)
+    for key in (keys.commit, keys.log_start, incarnations):
+        outcome = store.delete_matching({key: store.head(key).etag})
+        assert isinstance(outcome.failed[key], AccessDenied)
+        assert not removed(key)
+    hold, layout = f"{KEYS.cluster_prefix}holds/legal.json", KEYS.layout
+    for key in (keys.commit, keys.segment(SegmentName(9)), keys.gap(7, 9), incarnations, hold, layout):
         with pytest.raises(AccessDenied):
             store.put(key, b"x")
+    with pytest.raises(AccessDenied):
+        store.hidden_bytes()
+
+
+def test_a_collector_may_remove_no_version_and_no_lock(store_as: As) -> None:
+    """Not even one that it deleted: an operator can put everything back."""
+    keys = collected_archive(store_as, "versions")
+    segment = keys.segment(SegmentName(0))
+    store = store_as("restorer")
+    with closing(boto3.Session().client("s3")) as s3:
+        (version,) = s3.list_object_versions(Bucket=BUCKET, Prefix=f"base/prefix/{segment}")["Versions"]
+    store = store_as("collector")
+    assert store.delete_matching({segment: store.head(segment).etag}).removed == (segment,)
+    with closing(boto3.Session().client("s3")) as s3, pytest.raises(ClientError, match="AccessDenied"):
+        s3.delete_object(Bucket=BUCKET, Key=f"base/prefix/{segment}", VersionId=version["VersionId"])
+
+
+def test_the_checks_of_a_collector_find_nothing(store_as: As) -> None:
+    """`tsctl gc check` proves each right, and that commits and segments are out of reach; others' lack rights."""
+    checks = run_checks(store_as("collector"), KEYS)
+    assert [each for each in checks if each.verdict is not Verdict.OK] == []
+    assert len([each for each in checks if each.name == "rights"]) == 2
+    assert list(store_as("collector").list(PROBE_PREFIX)) == []
+    texts = {each.text for each in run_checks(store_as("uploader"), KEYS) if each.name == "conditional delete"}
+    assert [f"not tried: this identity may not delete {PROBE_PREFIX}" in text for text in texts] == [True]
+
+
+def test_marks_of_a_life_that_is_over_need_a_policy_that_names_it(store_as: As) -> None:
+    """With collector-old-lives.json too, the collector deletes those marks; those of the living topics stay denied."""
+    over, later = (f"example-topic{end}" for end in ("", "~AAAAAAAAAAAAAAAAAAAAAA"))
+    living = ("example-topic-eu", "example-topic~BBBBBBBBBBBBBBBBBBBBBB", "clicks")
+    partition = TopicPartition("example-topic", 0)
+    marks = {
+        directory: [f"1/prod/{directory}-{partition.partition}/{name}" for name in ("offset.wm", "log.start")]
+        for directory in (over, later, *living)
+    }
+    for user, may in (("collector", set[str]()), (OLD_LIVES, {over, later})):
+        store_as(user)
+        for directory, keys in marks.items():
+            assert [removed(key) for key in keys] == [directory in may] * 2
 
 
 class Aws:
@@ -352,7 +415,17 @@ def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
 
 def test_no_policy_allows_more_than_it_names() -> None:
     """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
-    known = ("collector", "endpoint", "reader", "reader-kms", "restorer", "tables", "uploader", "uploader-kms")
+    known = (
+        "collector",
+        "collector-old-lives",
+        "endpoint",
+        "reader",
+        "reader-kms",
+        "restorer",
+        "tables",
+        "uploader",
+        "uploader-kms",
+    )
     assert tuple(POLICIES) == known
     for name in POLICIES:
         for statement in json.loads(document(f"iam/{name}.json"))["Statement"]:
@@ -361,7 +434,9 @@ def test_no_policy_allows_more_than_it_names() -> None:
             assert statement["Resource"] != "*"
             if statement["Effect"] == "Allow" and any("Delete" in action for action in actions):
                 assert (name, statement["Sid"]) in {
+                    ("collector", "KeepPlansAndLogs"),
                     ("collector", "RemoveWhatExpired"),
+                    ("collector-old-lives", "RemoveMarksOfLivesThatAreOver"),
                     ("endpoint", "KeepOffsetsOfGroups"),
                     ("tables", "KeepClaimsOfTables"),
                     ("restorer", "RemoveDeleteMarkers"),

@@ -291,6 +291,14 @@ class ObjectStore(ABC):
             ValueError: an ETag is empty, `*` or not printable ASCII, or a key is invalid; nothing was removed.
         """
 
+    def enforces_deletes(self) -> bool | None:
+        """Return whether the store itself compares the ETags of conditional deletes, and not a HEAD before each.
+
+        Without that, an object that is overwritten between the two requests is lost. None until a conditional delete
+        has removed an object of a store that can lack it.
+        """
+        return True
+
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         """Return the rules of the store that remove or move objects; None if it does not support such rules.
 

@@ -7,6 +7,7 @@ behind a delete marker, and the bytes stay. A program that deletes therefore rea
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
@@ -47,6 +48,15 @@ class Lock:
         """Return whether the object is locked at a time, in seconds since the epoch."""
         return self.legal_hold or (self.until is not None and self.until > now)
 
+    @property
+    def reason(self) -> str:
+        """Why the object stays, such as "retained until 2030-01-01 00:00:00 UTC (COMPLIANCE), legal hold"."""
+        parts = []
+        if self.until is not None:
+            mode = f" ({self.mode})" if self.mode else ""
+            parts.append(f"retained until {_utc(self.until)}{mode}")
+        return ", ".join([*parts, *(["legal hold"] if self.legal_hold else [])])
+
 
 @dataclass(frozen=True, slots=True)
 class HiddenBytes:
@@ -61,6 +71,14 @@ class HiddenBytes:
     objects: int
     bytes: int
     markers: int
+
+
+def _utc(seconds: float) -> str:
+    """Return a time; one beyond the calendar as seconds, because a store can retain an object for ever."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError):
+        return f"{seconds:.0f} s since the epoch"
 
 
 def locks_held(lock_of: Callable[[str], Lock | None], keys: Iterable[str], now: float) -> dict[str, Lock]:

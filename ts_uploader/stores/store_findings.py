@@ -11,6 +11,7 @@ from ts_common.archive.directories import entropy_widths
 from ts_common.archive.lifecycle_harm import harmful
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied, OutcomeUnknown, StoreUnavailable
+from ts_common.store.clock import REPORTED_SKEW_SECONDS, skew_between
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import Scheme
 from ts_common.store.options import Endpoint
@@ -19,8 +20,6 @@ from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.stores.store_check import PROBE
 
 DELETED_PROBE_NAME = f"{PROBE_NAME}-deleted"  # no agent reads it, so a check does not affect an agent that starts
-_DATE_SECONDS = 1.0  # precision of the header
-_REPORTED_SKEW_SECONDS = 30.0
 _EXPERIMENTAL = (f"{Scheme.WEBHDFS}://", f"{Scheme.SWEBHDFS}://")
 
 
@@ -73,11 +72,11 @@ def _put_and_delete(store: ObjectStore, endpoint: Endpoint) -> list[Finding]:
 
 def _clock(before: float, stored_at: float, after: float, endpoint: Endpoint) -> Finding:
     """Compare this host's clock before and after a put with the store's, from the response's header Date."""
-    skew = max(0.0, stored_at - after, before - stored_at - _DATE_SECONDS)
-    if skew < _REPORTED_SKEW_SECONDS:
+    skew = skew_between(before, stored_at, after)
+    if abs(skew) < REPORTED_SKEW_SECONDS:
         return ok(endpoint.location, "its clock and this host's agree")
-    side = "behind" if stored_at > after else "ahead of"
-    what = f"this host's clock is {skew:.0f} s {side} the store's"
+    side = "ahead of" if skew > 0 else "behind"
+    what = f"this host's clock is {abs(skew):.0f} s {side} the store's"
     return warning(endpoint.location, what, "set this host's clock (NTP): S3 rejects requests from 15 minutes on")
 
 

@@ -24,6 +24,20 @@ def test_a_lock_holds_until_its_date_or_while_it_is_a_legal_hold(lock: Lock, *, 
     assert locks_held(lambda _: lock, ["a"], 100) == ({"a": lock} if holds else {})
 
 
+@pytest.mark.parametrize(
+    ("lock", "reason"),
+    [
+        (Lock(0, legal_hold=False, mode="GOVERNANCE"), "retained until 1970-01-01 00:00:00 UTC (GOVERNANCE)"),
+        (Lock(0, legal_hold=True, mode=""), "retained until 1970-01-01 00:00:00 UTC, legal hold"),
+        (Lock(None, legal_hold=True, mode=""), "legal hold"),
+        (Lock(1e15, legal_hold=False, mode=""), "retained until 1000000000000000 s since the epoch"),
+    ],
+)
+def test_the_reason_of_a_lock_is_a_text(lock: Lock, reason: str) -> None:
+    """A report has it; a store can retain an object beyond the calendar."""
+    assert lock.reason == reason
+
+
 def test_eight_locks_are_read_at_once_and_every_key_is_read() -> None:
     """Of 1,100 keys each has its own answer; the first eight requests wait for one another."""
     eight = threading.Barrier(8)

@@ -336,6 +336,10 @@ class S3Store(ObjectStore):
         """Send DeleteObject with `If-Match` for each object; first a HEAD if the store does not enforce that."""
         return self._matching.delete(etags)
 
+    def enforces_deletes(self) -> bool | None:
+        """Return what the first object with its ETag has shown."""
+        return self._matching.enforced
+
     def _not_deleted(self, failed: Sequence["ErrorTypeDef"], count: int) -> TieredStorageError:
         first = failed[0]
         call = Call("DeleteObjects", f"s3://{self._bucket}/{first.get('Key', '?')}")

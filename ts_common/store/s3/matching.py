@@ -48,6 +48,11 @@ class MatchingDeletes:
         self._lock = threading.Lock()
         self._enforced: bool | None = None  # None until an object has shown it; set under the lock
 
+    @property
+    def enforced(self) -> bool | None:
+        """Whether the store compares ETags; None until an object has shown it."""
+        return self._enforced
+
     def delete(self, etags: Mapping[str, str]) -> DeleteOutcome:
         """Delete as the contract describes, eight objects at once."""
         return delete_each(etags, self._delete, threads=DELETED_AT_ONCE)

@@ -60,6 +60,10 @@ class UnconditionalStore(WrappedStore):
         """
         return delete_each(etags, self._delete_matching, threads=DELETED_AT_ONCE)
 
+    def enforces_deletes(self) -> bool | None:
+        """Return False: a HEAD precedes each delete."""
+        return False
+
     def _delete_matching(self, key: str, etag: str) -> bool:
         try:
             if self._inner.head(key).etag != etag:

@@ -81,6 +81,10 @@ class WrappedStore(ObjectStore):
         """Call the inner store."""
         return self._inner.delete_matching(etags)
 
+    def enforces_deletes(self) -> bool | None:
+        """Call the inner store."""
+        return self._inner.enforces_deletes()
+
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         """Call the inner store."""
         return self._inner.lifecycle_rules()

@@ -135,10 +135,12 @@ def test_a_store_that_enforces_the_condition_gets_one_request_for_each_object(op
     """Only the first object that has its ETag needs two more: a HEAD, and a delete with an ETag of no object."""
     bucket = Bucket("enforced", {**named("a", "b", "c"), "d": OTHER})
     store = open_on(bucket)
+    assert store.enforces_deletes() is None
     assert store.delete_matching(named("a")) == DeleteOutcome(("a",), (), {})
     ((_, first, _), (method, second, condition), last) = bucket.requests
     assert (first, method, second, condition not in {ETAG, None}) == ("a", "DELETE", "a", True)
     assert last == ("DELETE", "a", ETAG)
+    assert store.enforces_deletes() is True
     bucket.requests.clear()
     assert store.delete_matching(named("b", "c", "d")) == DeleteOutcome(("b", "c"), ("d",), {})
     deletes = [request for request in bucket.requests if request[0] == "DELETE"]
@@ -155,6 +157,7 @@ def test_a_head_comes_first_where_the_store_does_not_enforce_the_condition(
     bucket = Bucket(condition, {**named("b", "c"), "a": OTHER, "d": OTHER})
     store = open_on(bucket)
     assert store.delete_matching(named("a", "b")) == DeleteOutcome(("b",), ("a",), {})
+    assert store.enforces_deletes() is False
     assert store.delete_matching(named("c", "d", "never")) == DeleteOutcome(("c", "never"), ("d",), {})
     assert bucket.etags == {"a": OTHER, "d": OTHER}
     for key in ("a", "d", "never"):

@@ -25,7 +25,7 @@ NOW = UNTIL.timestamp() - 1
 
 def head(**headers: str) -> bytes:
     """Return a response to HeadObject."""
-    return answer("200 OK", etag='"e"', last_modified=DATE, **headers)
+    return answer("200 OK", b"", etag='"e"', last_modified=DATE, **headers)
 
 
 @pytest.fixture(params=["SeaweedFS", "moto"])

@@ -47,6 +47,9 @@ class Inner(FileStore):
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         return (RULE,)
 
+    def enforces_deletes(self) -> bool | None:
+        return None
+
     def protection(self) -> Protection:
         return PROTECTION
 
@@ -96,6 +99,7 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     assert outer.protection() == PROTECTION
     assert outer.locked_until("d/a") == LOCK
     assert outer.locked(["d/a", "d/b"], 8) == {"d/a": LOCK}
+    assert outer.enforces_deletes() is None
     assert outer.hidden_bytes("d/") == HiddenBytes(2, 0, 0)
     assert outer.copy_if_absent("d/a", "c") == inner.head("c")
     assert outer.delete_matching({"d/b": inner.head("d/a").etag, "never": "e"}).kept == ("d/b",)

@@ -1,0 +1,303 @@
+"""The checks before a run of `tsctl gc`: rights, conditional deletes, protection, lifecycle rules, clocks.
+
+    list, and get the layout
+    put a probe twice; delete it on the first ETag: the store must keep it
+    delete it on the second ETag: the store must remove it
+    delete and put objects that do not exist, on an ETag, under the names that a run uses: the store rejects the
+    condition if the identity has the right, and denies access if not; nothing is written
+    the same under names that a run never uses: commits, and segments for puts
+    read versions, object lock and lifecycle rules of the bucket
+
+The probe is an object of its own for each check, next to the agents' probe: no reader reads it, and the lifecycle rule
+`probes` of deploy/bucket removes one that is left behind. The objects that do not exist are those of a partition that
+no topic can have. A rejected condition proves the right, because a store checks rights first.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from ts_common.archive.lifecycle_harm import harmful
+from ts_common.archive.object_keys import (
+    FORMER_CACHE_DIRECTORY,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    PROBE_NAME,
+    ClusterKeys,
+    PartitionKeys,
+    SegmentName,
+)
+from ts_common.errors import AccessDenied, ObjectNotFound, OutcomeUnknown, PreconditionFailed, StoreUnavailable
+from ts_common.model import TopicPartition
+from ts_common.store.clock import REPORTED_SKEW_SECONDS, skew_between
+from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
+from ts_common.store.factory import Scheme
+from ts_common.store.lifecycle import LifecycleRule
+from ts_common.store.retry import PROBE_ATTEMPTS, PROBE_POLICY
+
+PROBE_PREFIX: Final = f"{PROBE_NAME}-gc-"
+_PROBE: Final = b"Written by tsctl gc check, to see what this store does. No reader looks at it.\n"
+_OF_NO_OBJECT: Final = '"00000000000000000000000000000000"'
+# Stores that decide by a policy who may do what, and answer a condition of a missing object without a write.
+_WITH_POLICIES: Final = tuple(f"{scheme}://" for scheme in (Scheme.S3, Scheme.GCS, Scheme.AZURE))
+# No topic has such a name: the first is like a later incarnation's directory, the second like a first one's.
+_LATER, _FIRST = "ts-uploader~probe", "ts-uploader!probe"
+_OWN_IDENTITY: Final = "give tsctl gc an identity of its own (deploy/iam/collector.json)"
+
+
+class Verdict(StrEnum):
+    """The result of a check: whether a run may begin."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check.
+
+    Attributes:
+        name: of the check; several results can have one name.
+        verdict: a run must not begin after an error.
+        text: what was found and, unless it is fine, what to do.
+    """
+
+    name: str
+    verdict: Verdict
+    text: str
+
+
+def run_checks(
+    store: ObjectStore,
+    keys: ClusterKeys,
+    tags: frozenset[tuple[str, str]] = frozenset(),
+    clock: Callable[[], float] = time.time,
+) -> list[Check]:
+    """Return the results of all checks.
+
+    Args:
+        store: of the archive.
+        keys: of the cluster.
+        tags: of the cluster's objects, for the filters of lifecycle rules.
+        clock: returns seconds since the epoch.
+
+    Raises:
+        StoreUnavailable: the store does not respond at this moment.
+        BucketMissing: the bucket or directory does not exist.
+    """
+    found = list(_reads(store, keys))
+    if all(each.verdict is Verdict.OK for each in found):
+        found += _writes(store, keys, clock)
+    rules = _rules(store)
+    found += _protection(store, rules if isinstance(rules, tuple) else None, keys, tags)
+    found += _lifecycle(rules, keys, tags)
+    return found
+
+
+def _ok(name: str, text: str) -> Check:
+    return Check(name, Verdict.OK, text)
+
+
+def _warning(name: str, text: str) -> Check:
+    return Check(name, Verdict.WARNING, text)
+
+
+def _error(name: str, text: str) -> Check:
+    return Check(name, Verdict.ERROR, text)
+
+
+def _reads(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
+    try:
+        store.check()
+        next(store.list(keys.cluster_prefix), None)
+        with suppress(ObjectNotFound):
+            store.get(keys.layout)
+    except AccessDenied as denied:
+        yield _error("rights", f"this identity may not read the archive: {denied}")
+        return
+    yield _ok("rights", "this identity may list and read")
+
+
+def _writes(store: ObjectStore, keys: ClusterKeys, clock: Callable[[], float]) -> Iterator[Check]:
+    """Check the clock, conditional deletes, and the rights to delete and to put."""
+    key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    before = clock()
+    try:
+        first = _put(store, key, b"1")
+        after = clock()
+        second = _put(store, key, b"2")
+    except AccessDenied as denied:
+        yield _warning("clock", "not compared: the probe was not written")
+        yield _warning("conditional delete", f"not tried: this identity may not put {PROBE_PREFIX}...: {denied}")
+        return
+    yield _clock(skew_between(before, first.modified, after))
+    outcome = store.delete_matching({key: first.etag})
+    is_kept = outcome.kept == (key,)
+    if outcome.removed:
+        yield _error(
+            "conditional delete",
+            f"{store.location} removed an object that has another ETag than the delete named: a plan would delete "
+            "objects that were written since; delete nothing there",
+        )
+    outcome = store.delete_matching({key: second.etag})
+    for error in outcome.failed.values():
+        if not isinstance(error, AccessDenied):
+            raise error
+        yield _warning("conditional delete", f"not tried: this identity may not delete {key}, which stays: {error}")
+        return
+    if is_kept:
+        yield _condition(store)
+        yield from _rights(store, keys)
+
+
+def _put(store: ObjectStore, key: str, content: bytes) -> ObjectInfo:
+    try:
+        return PROBE_POLICY(lambda: store.put(key, content + _PROBE))
+    except OutcomeUnknown as error:
+        raise StoreUnavailable(f"{store.location}/{key}: no response to a put, {PROBE_ATTEMPTS} times") from error
+
+
+def _clock(skew: float) -> Check:
+    if abs(skew) < REPORTED_SKEW_SECONDS:
+        return _ok("clock", "the store's clock and this host's agree")
+    side = "ahead of" if skew > 0 else "behind"
+    text = f"this host's clock is {abs(skew):.0f} s {side} the store's, whose time decides what is due"
+    return _warning("clock", f"{text}: set the clock (NTP)")
+
+
+def _condition(store: ObjectStore) -> Check:
+    if store.enforces_deletes():
+        return _ok("conditional delete", "the store keeps an object that has another ETag than the delete named")
+    text = (
+        f"{store.location} does not compare ETags itself: a HEAD precedes each delete. An object that is overwritten "
+        "between the two requests is lost; agents overwrite no segment, but use a store that compares if you can"
+    )
+    return _warning("conditional delete", text)
+
+
+def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
+    """Check the rights to delete and to put by objects that do not exist."""
+    if not store.location.startswith(_WITH_POLICIES):
+        return
+    if not store.enforces_deletes():
+        yield _warning("rights", "to delete and to put were not tried: without conditions the requests would write")
+        return
+    later, first = (keys.partition(TopicPartition(name, 0)) for name in (_LATER, _FIRST))
+    plan = f"{keys.gc_runs}{_LATER}"
+    deletes = [*_removed_by_runs(later), plan]
+    puts = [later.log_start, plan]
+    denied = [f"delete {key}: {error}" for key in deletes if (error := _denied_delete(store, key))]
+    denied += [f"put {key}: {error}" for key in puts if (error := _denied_put(store, key))]
+    yield from (_error("rights", f"this identity may not {each}") for each in denied)
+    if not denied:
+        yield _ok("rights", "this identity may delete what retention removes, and put log.start, plans and logs")
+    more = [f"delete {name}" for name, key in _marks(later, first) if not _denied_delete(store, key)]
+    more += [
+        f"put {name}"
+        for name, key in (*_marks(later, first), ("segments", later.segment(SegmentName(0))))
+        if not name.endswith("log.start") and not _denied_put(store, key)
+    ]
+    if more:
+        text = f"this identity may also {', '.join(more)}; a run for retention needs none of that: {_OWN_IDENTITY}"
+        yield _warning("rights", text)
+
+
+def _removed_by_runs(keys: PartitionKeys) -> Iterator[str]:
+    """Yield a key of each kind that retention removes."""
+    yield from (keys.segment(SegmentName(0), suffix) for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES))
+    yield keys.gap(0, 1)
+    yield keys.cache_object(0)
+    yield f"{keys.prefix}{FORMER_CACHE_DIRECTORY}{0:020d}.json"
+
+
+def _marks(later: PartitionKeys, first: PartitionKeys) -> list[tuple[str, str]]:
+    """Return the marks of partitions: what they are, and a key."""
+    return [
+        ("offset.wm of first incarnations", first.commit),
+        ("offset.wm of later incarnations", later.commit),
+        ("log.start", first.log_start),
+    ]
+
+
+def _denied_delete(store: ObjectStore, key: str) -> AccessDenied | None:
+    """Return why this identity may not delete a key without an object.
+
+    Raises:
+        StoreUnavailable: another failure.
+    """
+    for error in store.delete_matching({key: _OF_NO_OBJECT}).failed.values():
+        if not isinstance(error, AccessDenied):
+            raise error
+        return error
+    return None
+
+
+def _denied_put(store: ObjectStore, key: str) -> AccessDenied | None:
+    """Return why this identity may not put a key without an object; the condition does not hold."""
+    try:
+        PROBE_POLICY(lambda: store.put(key, _PROBE, condition=IfMatch(_OF_NO_OBJECT)))
+    except AccessDenied as denied:
+        return denied
+    except (PreconditionFailed, ObjectNotFound):
+        return None
+    except OutcomeUnknown as error:
+        raise StoreUnavailable(f"{store.location}/{key}: no response to a put, {PROBE_ATTEMPTS} times") from error
+    raise StoreUnavailable(
+        f"{store.location}/{key}: the store accepted a put whose condition does not hold; remove the object"
+    )
+
+
+def _rules(store: ObjectStore) -> tuple[LifecycleRule, ...] | AccessDenied | None:
+    try:
+        return store.lifecycle_rules()
+    except AccessDenied as denied:
+        return denied
+
+
+def _protection(
+    store: ObjectStore, rules: tuple[LifecycleRule, ...] | None, keys: ClusterKeys, tags: frozenset[tuple[str, str]]
+) -> Iterator[Check]:
+    try:
+        found = store.protection()
+    except AccessDenied as denied:
+        text = "versions and object lock are unknown; a delete would hide a locked object as if it removed it"
+        yield _error("protection", f"{text}: {denied}")
+        return
+    if found.locks:
+        default = f"; new objects are retained for {found.default_retention}" if found.default_retention else ""
+        text = f"the bucket has object lock{default}: a run reads the lock of each object, and keeps locked ones"
+        yield _ok("protection", text)
+    if found.versioned:
+        is_ours = partial(LifecycleRule.applies_to, cluster=keys.cluster, bits=keys.entropy_bits, tags=tags)
+        yield _versions(None if rules is None else [each for each in rules if is_ours(each)])
+    if not (found.locks or found.versioned):
+        yield _ok("protection", "the store reports neither versions nor object lock: a delete removes the bytes")
+
+
+def _versions(rules: Sequence[LifecycleRule] | None) -> Check:
+    kept = "the bucket keeps versions: the bytes of a deleted object stay"
+    if rules is None:
+        return _warning("protection", f"{kept} until the lifecycle rules expire them, which could not be read")
+    days = [rule.versions_days for rule in rules if rule.versions_days is not None]
+    if not days:
+        return _warning("protection", f"{kept} for ever: add a lifecycle rule (deploy/bucket/lifecycle.json)")
+    return _ok("protection", f"{kept} for {min(days)} days, by a lifecycle rule")
+
+
+def _lifecycle(
+    rules: tuple[LifecycleRule, ...] | AccessDenied | None, keys: ClusterKeys, tags: frozenset[tuple[str, str]]
+) -> Iterator[Check]:
+    if isinstance(rules, AccessDenied):
+        yield _warning("lifecycle", f"the rules were not read, and can remove objects of the archive: {rules}")
+        return
+    harms = harmful(rules or (), keys, tags)
+    for each in harms:
+        yield (_error if each.is_error else _warning)("lifecycle", f"{each.found}; {each.remedy}")
+    if not harms:
+        yield _ok("lifecycle", "no lifecycle rule harms objects of the cluster")
