@@ -5,7 +5,7 @@
     {"version":1,"time":1700000000000,"absent":{"orders":1690000000000}}
 
 Each run with a running cluster writes the object. A topic that exists again loses its entry. So a topic with an entry
-was absent in each run since then, of which the first and the last are apart by that time.
+was absent in each run since then.
 """
 
 import json
@@ -64,8 +64,8 @@ def note_absent(
     absent = {topic.name for topic in topics if not _exists(topic, cluster)}
     if len(absent) > _MOST * len(topics):
         raise QueryError(
-            f"the running cluster lacks {len(absent)} of {counted(len(topics), 'topic')} of the archive; it is probably "
-            "another cluster: check --bootstrap-server, or remove deleted_topics from the policy"
+            f"the running cluster lacks {len(absent)} of {counted(len(topics), 'topic')} of the archive; it is "
+            "probably another cluster: check --bootstrap-server, or remove deleted_topics from the policy"
         )
     key = f"{keys.gc_runs}absent.json"
     since, etag = _read(store, key)

@@ -31,7 +31,9 @@ from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
+from tsctl.gc.over import MARKS, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped
+from tsctl.gc.topic_incarnations import find_incarnation
 
 _AT_ONCE: Final = 3000  # objects of a partition, about a thousand segments
 
@@ -71,6 +73,19 @@ class Deleted:
 Locked = Callable[[Sequence[str]], Mapping[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The arguments of `delete_planned`, its result and the log."""
+
+    store: ObjectStore
+    cluster: ClusterKeys
+    retention: Retention
+    now: int
+    locked: Locked
+    found: Deleted
+    log: NumberedLines
+
+
 def delete_planned(
     store: ObjectStore,
     cluster: ClusterKeys,
@@ -106,9 +121,10 @@ def delete_planned(
         return found
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now / 1000))
     log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"log-{stamp}", number))
+    work = _Work(store, cluster, retention, now, locked, found, log)
     try:
         for partition, objects in _each_once(store, cluster, plan):
-            _delete_partition(store, partition, objects, partition.keys(cluster), retention, now, locked, found, log)
+            _delete_partition(work, partition, objects)
             advance()
     finally:
         log.flush()
@@ -126,46 +142,51 @@ def _each_once(
     yield from read_parts(store, cluster, plan)
 
 
-def _delete_partition(
-    store: ObjectStore,
-    partition: PlannedPartition,
-    objects: Sequence[PlannedObject],
-    keys: PartitionKeys,
-    retention: Retention,
-    now: int,
-    locked: Locked,
-    found: Deleted,
-    log: NumberedLines,
-) -> None:
+def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequence[PlannedObject]) -> None:
+    keys, found = partition.keys(work.cluster), work.found
     try:
-        due = _still_due(store, partition, keys, retention, now)
+        due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, keys)
     except LeftOut as left:
         found.skipped.append(Skipped(keys.directory, left.reason, left.is_expected))
         found.objects[Outcome.LEFT] += len(objects)
-        log.add(json.dumps({"partition": keys.directory, "outcome": Outcome.LEFT, "reason": left.reason}))
+        work.log.add(json.dumps({"partition": keys.directory, "outcome": Outcome.LEFT, "reason": left.reason}))
         return
-    log.add(json.dumps({"partition": keys.directory}))
-    remaining = iter(objects)
-    while batch := list(islice(remaining, _AT_ONCE)):
-        for each, outcome in _delete_batch(store, keys, batch, due, locked, found):
-            found.objects[outcome] += 1
-            found.bytes += each.size if outcome is Outcome.REMOVED else 0
-            log.add(json.dumps([each.name, each.size, each.etag, outcome]))
+    work.log.add(json.dumps({"partition": keys.directory}))
+    rest = set(due.listed)
+    groups = [[each for each in objects if each.name not in MARKS]]
+    groups += [[each for each in objects if each.name == mark] for mark in MARKS]
+    for group in groups:
+        remaining = iter(group)
+        while batch := list(islice(remaining, _AT_ONCE)):
+            if batch[0].name in MARKS and rest - set(MARKS):  # something of the incarnation is left
+                due = _Due(frozenset(), due.listed)
+            for each, outcome in _delete_batch(work, keys, batch, due):
+                found.objects[outcome] += 1
+                found.bytes += each.size if outcome is Outcome.REMOVED else 0
+                work.log.add(json.dumps([each.name, each.size, each.etag, outcome]))
+                if outcome is Outcome.REMOVED:
+                    rest.discard(each.name)
 
 
-def _still_due(
-    store: ObjectStore, partition: PlannedPartition, keys: PartitionKeys, retention: Retention, now: int
-) -> tuple[set[PlannedObject], set[str]]:
-    """Return the objects that are still due, and the names of all objects that are listed.
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What can be deleted, and the names of all objects that are listed."""
+
+    objects: frozenset[PlannedObject]
+    listed: frozenset[str]
+
+
+def _still_due(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -> _Due:
+    """Return what is still due of a partition.
 
     Raises:
         LeftOut: the partition is void in this plan, or it is held.
     """
-    retention.check_holds(keys.partition.topic)
-    rule = retention.rule(keys.partition.topic)
+    work.retention.check_holds(keys.partition.topic)
+    rule = work.retention.rule(keys.partition.topic)
     if rule is None:
         raise LeftOut("the policy has no rule for this topic any more", is_expected=True)
-    examined = examine(store, keys, rule, now, retention.needed_from(keys))
+    examined = examine(work.store, keys, rule, work.now, work.retention.needed(keys))
     if examined is None:
         raise LeftOut("the partition has no objects any more", is_expected=True)
     content = examined.log_start.content
@@ -173,32 +194,42 @@ def _still_due(
         raise LeftOut("the commit went back since: the plan is void for this partition", is_expected=True)
     if content.offset < partition.after:
         raise LeftOut(f"log.start is {content.offset}, below {partition.after} in the plan", is_expected=True)
-    names = {info.key.removeprefix(keys.prefix) for info in examined.listed}
-    return set(examined.removable(content.offset, now)), names
+    names = frozenset(info.key.removeprefix(keys.prefix) for info in examined.listed)
+    return _Due(frozenset(examined.removable(content.offset, work.now)), names)
+
+
+def _over_still(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -> _Due:
+    """Return what is still there of a partition in an incarnation that is over.
+
+    Raises:
+        LeftOut: the incarnation is not over any more, an agent wrote its commit, or it is held.
+    """
+    work.retention.check_holds(keys.partition.topic)
+    incarnation = find_incarnation(work.store, work.cluster, keys.partition.topic, partition.directory)
+    if incarnation is None or not work.retention.is_over(incarnation):
+        raise LeftOut("the incarnation of the topic is not over any more", is_expected=True)
+    over = read_over(work.store, keys)
+    if over.commit is not None and over.commit.nonce != partition.nonce:
+        raise LeftOut("an agent wrote the commit since the plan", is_expected=True)
+    return _Due(frozenset(over.objects), frozenset(each.name for each in over.objects))
 
 
 def _delete_batch(
-    store: ObjectStore,
-    keys: PartitionKeys,
-    batch: Sequence[PlannedObject],
-    due: tuple[set[PlannedObject], set[str]],
-    locked: Locked,
-    found: Deleted,
+    work: _Work, keys: PartitionKeys, batch: Sequence[PlannedObject], due: _Due
 ) -> Iterator[tuple[PlannedObject, Outcome]]:
-    still_due, listed = due
-    chosen = [each for each in batch if each in still_due]
-    held = locked([keys.prefix + each.name for each in chosen]) if chosen else {}
+    chosen = [each for each in batch if each in due.objects]
+    held = work.locked([keys.prefix + each.name for each in chosen]) if chosen else {}
     chosen = [each for each in chosen if keys.prefix + each.name not in held]
     outcomes: dict[str, Outcome] = {}
     for group in (_logs(chosen, are_logs=True), _logs(chosen, are_logs=False)):
-        outcomes |= _delete(store, keys, group, found)
+        outcomes |= _delete(work.store, keys, group, work.found)
     for each in batch:
         if each.name in outcomes:
             yield each, outcomes[each.name]
         elif keys.prefix + each.name in held:
             yield each, Outcome.LOCKED
         else:
-            yield each, Outcome.LEFT if each.name in listed else Outcome.MISSING
+            yield each, Outcome.LEFT if each.name in due.listed else Outcome.MISSING
 
 
 def _logs(objects: Iterable[PlannedObject], *, are_logs: bool) -> list[PlannedObject]:

@@ -14,9 +14,9 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import open_view
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from tsctl.gc.due import Due, Rule, due
+from tsctl.gc.due import Due, Limit, Rule, due
 from tsctl.gc.removable import removable
-from tsctl.gc.retention import LeftOut
+from tsctl.gc.retention import LeftOut, NeededFrom
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Examined:
 
 
 def examine(
-    store: ObjectStore, keys: PartitionKeys, rule: Rule, now: int, needed_from: int | None = None
+    store: ObjectStore, keys: PartitionKeys, rule: Rule, now: int, needed: NeededFrom | None = None
 ) -> Examined | None:
     """Return what a partition has that is due; None for a directory without a commit and segments.
 
@@ -69,10 +69,10 @@ def examine(
         keys: of the partition.
         rule: of its topic.
         now: milliseconds since the epoch, by the clock of the store.
-        needed_from: the first offset that a reader still needs.
+        needed: what a reader still needs.
 
     Raises:
-        LeftOut: there is a doubt about the partition, or it changes at the moment.
+        LeftOut: there is a doubt about the partition, it changes at the moment, or a reader holds it for too long.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     listed: list[ObjectInfo] = []
@@ -99,7 +99,9 @@ def examine(
     lowest = min((copy.base for copy in copies), default=view.start)
     whole = replace(view, start=min(lowest, view.start), copies=copies, retired=())
     try:
-        found = due(whole, commit, rule, now, needed_from)
+        found = due(whole, commit, rule, now, None if needed is None else needed.offset)
     except CorruptData as error:
         raise LeftOut(str(error)) from error
+    if needed is not None and needed.overdue and found.limit is Limit.NEEDED:
+        raise LeftOut(f"{needed.reader} still needs offset {needed.offset}, and has not moved for longest_wait")
     return Examined(keys, commit, log_start, found, copies, tuple(listed))

@@ -7,7 +7,7 @@ the next run's plan includes its objects.
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
 from tsctl.gc.moving import move_log_start
+from tsctl.gc.over import hide, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import undo
@@ -139,12 +140,17 @@ class _Parts:
 
 def _move(
     store: ObjectStore, candidate: Candidate, retention: Retention, now: int
-) -> tuple[PlannedPartition, list[PlannedObject], bool]:
+) -> tuple[PlannedPartition, Sequence[PlannedObject], bool]:
     """Move `log.start` of a partition, then list it; what is due is worked out again by that listing."""
     keys = candidate.keys
     retention.check_holds(keys.partition.topic)
-    rule, needed = retention.rule(keys.partition.topic), retention.needed_from(keys)
-    if rule is None or (needed is not None and needed < candidate.target):
+    if candidate.over:
+        hide(store, keys, read_over(store, keys))
+        found = read_over(store, keys)
+        end = candidate.start if found.log_start is None else found.log_start.offset
+        return candidate.move(end, candidate.nonce), found.objects, end > candidate.start
+    rule, needed = retention.rule(keys.partition.topic), retention.needed(keys)
+    if rule is None or (needed is not None and needed.offset < candidate.target):
         raise LeftOut("a reader needs earlier offsets since the survey", is_expected=True)
     after = move_log_start(store, keys, candidate.target)
     examined = examine(store, keys, rule, now, needed)

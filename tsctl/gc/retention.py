@@ -22,6 +22,21 @@ class LeftOut(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class NeededFrom:
+    """What a reader still needs of a partition.
+
+    Attributes:
+        offset: the first offset.
+        reader: its name.
+        overdue: whether it has not moved for the longest wait.
+    """
+
+    offset: int
+    reader: str
+    overdue: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A partition or topic that a run left out.
 
@@ -36,14 +51,36 @@ class Skipped:
     is_expected: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TopicIncarnation:
+    """One incarnation of a topic.
+
+    Attributes:
+        topic: its name.
+        directory: as `Incarnation.directory`.
+        topic_ids: all its topic ids; empty if the topic has no list of incarnations.
+        over_since: when the next incarnation was first seen, ms since the epoch; None for the newest incarnation.
+        partitions: keys of each partition that can have objects.
+    """
+
+    topic: str
+    directory: str
+    topic_ids: frozenset[str]
+    over_since: int | None
+    partitions: tuple[PartitionKeys, ...]
+
+
 class Retention(Protocol):
     """Answers for one topic or partition; each raises `LeftOut` to leave it out."""
 
     def rule(self, topic: str) -> Rule | None:
         """Return the rule of a topic; None if nothing of it is ever due."""
 
-    def needed_from(self, keys: PartitionKeys) -> int | None:
+    def needed(self, keys: PartitionKeys) -> NeededFrom | None:
         """Return the first offset that a reader still needs; None if no reader needs any."""
 
     def check_holds(self, topic: str) -> None:
         """Raise `LeftOut` if a hold stops deletions of a topic; holds are read again for each call."""
+
+    def is_over(self, incarnation: TopicIncarnation) -> bool:
+        """Return whether everything of an incarnation is due, because it was over long ago."""

@@ -16,11 +16,11 @@ from ts_common.errors import CorruptData, QueryError
 from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.deletion import Deleted, Locked, delete_planned, void_plan
-from tsctl.gc.lives import read_lives
 from tsctl.gc.planning import Planned, make_plan, new_run
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import Retention, Skipped
 from tsctl.gc.survey import Survey, survey
+from tsctl.gc.topic_incarnations import read_topic_incarnations
 
 _SKEW_MS: Final = 15 * 60_000  # S3 rejects requests of a clock that is further off
 
@@ -104,9 +104,8 @@ def run_once(
     for run in list_runs(store, cluster):
         if run.is_pending and not _finish_plan(store, cluster, run, retention, settings, now, locked, advance, result):
             return result
-    lives = read_lives(store, cluster, wants, result.skipped.append)
-    partitions = (keys for life in lives if life.over_since is None for keys in life.partitions)
-    found = result.survey = survey(store, partitions, retention, now, advance=advance)
+    incarnations = read_topic_incarnations(store, cluster, wants, result.skipped.append)
+    found = result.survey = survey(store, incarnations, retention, now, advance=advance)
     result.fuse = settings.fuse.blown(found.objects, found.bytes, found.whole)
     if result.fuse is None:
         grace, policy = settings.grace, settings.policy

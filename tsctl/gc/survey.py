@@ -1,7 +1,7 @@
 """The survey: what is due in each partition of a store. It writes nothing, and a dry run ends after it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ts_common.archive.gc_plans import PlannedObject, PlannedPartition
@@ -11,7 +11,8 @@ from ts_common.reading.parallel import stream_in_threads
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.due import Limit
 from tsctl.gc.examination import examine
-from tsctl.gc.retention import LeftOut, Retention, Skipped
+from tsctl.gc.over import read_over
+from tsctl.gc.retention import LeftOut, Retention, Skipped, TopicIncarnation
 
 # Each thread has the listing of one partition in memory.
 THREADS: Final = 4
@@ -25,26 +26,28 @@ class Candidate:
         keys: keys of the partition.
         start: its `log.start`.
         target: where `log.start` can move to.
-        limit: what keeps the offsets from there on.
+        limit: what keeps the offsets from there on; None if nothing does.
         nonce: of the commit.
         lineage: of the commit and `log.start`.
         objects: number of objects that can then be deleted.
         bytes: of these objects.
+        over: whether the incarnation is over, so that everything of it is due.
     """
 
     keys: PartitionKeys
     start: int
     target: int
-    limit: Limit
+    limit: Limit | None
     nonce: str
     lineage: Lineage | None
     objects: int
     bytes: int
+    over: bool = False
 
     def move(self, after: int, nonce: str) -> PlannedPartition:
         """Return the line of a plan for a move of `log.start` to `after`, with the commit that was read last."""
         directory = self.keys.directory.rpartition("-")[0]
-        return PlannedPartition(self.keys.partition, directory, self.start, after, nonce, self.lineage)
+        return PlannedPartition(self.keys.partition, directory, self.start, after, nonce, self.lineage, self.over)
 
 
 @dataclass(slots=True)
@@ -79,18 +82,18 @@ class _Result:
 
 def survey(
     store: ObjectStore,
-    partitions: Iterable[PartitionKeys],
+    incarnations: Iterable[TopicIncarnation],
     retention: Retention,
     now: int,
     *,
     advance: Callable[[], None] = lambda: None,
     show: Callable[[Candidate, tuple[PlannedObject, ...]], None] | None = None,
 ) -> Survey:
-    """Return what is due in partitions of newest incarnations.
+    """Return what is due in the partitions of incarnations.
 
     Args:
         store: of the partitions.
-        partitions: their keys.
+        incarnations: incarnations of topics.
         retention: what is due, and what stays.
         now: milliseconds since the epoch, by the clock of the store.
         advance: is called after each partition.
@@ -100,7 +103,7 @@ def survey(
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     found = Survey()
-    for result in _results(store, partitions, retention, now, with_objects=show is not None):
+    for result in _results(store, incarnations, retention, now, with_objects=show is not None):
         advance()
         if result.skipped is not None:
             found.skipped.append(result.skipped)
@@ -118,26 +121,53 @@ def survey(
 
 
 def _results(
-    store: ObjectStore, partitions: Iterable[PartitionKeys], retention: Retention, now: int, *, with_objects: bool
+    store: ObjectStore, incarnations: Iterable[TopicIncarnation], retention: Retention, now: int, *, with_objects: bool
 ) -> Iterator[_Result]:
-    def look(keys: PartitionKeys) -> _Result:
+    def look(task: tuple[PartitionKeys, bool]) -> _Result:
+        keys, is_over = task
         try:
-            rule = retention.rule(keys.partition.topic)
-            if rule is None:
-                return _Result(keys)
-            examined = examine(store, keys, rule, now, retention.needed_from(keys))
-            if examined is None:
-                return _Result(keys)
-            objects = examined.removable(examined.target, now)
-            start, target = examined.log_start.content.offset, examined.target
-            if not objects and target == start:
-                return _Result(keys, whole=examined.bytes)
-            retention.check_holds(keys.partition.topic)
+            result = _over(store, keys) if is_over else _due(store, keys, retention, now)
+            if result.candidate is not None:
+                retention.check_holds(keys.partition.topic)
         except LeftOut as left:
             return _Result(keys, Skipped(keys.directory, left.reason, left.is_expected))
-        size = sum(each.size for each in objects)
-        nonce, lineage = examined.commit.nonce, examined.commit.lineage
-        candidate = Candidate(keys, start, target, examined.found.limit, nonce, lineage, len(objects), size)
-        return _Result(keys, None, candidate, tuple(objects) if with_objects else (), examined.bytes)
+        return result if with_objects else replace(result, objects=())
 
-    return stream_in_threads(look, partitions, most=THREADS)
+    return stream_in_threads(look, _tasks(incarnations, retention), most=THREADS)
+
+
+def _tasks(incarnations: Iterable[TopicIncarnation], retention: Retention) -> Iterator[tuple[PartitionKeys, bool]]:
+    """Yield each partition, and whether its incarnation is over; an earlier one that is not over yet stays."""
+    for incarnation in incarnations:
+        is_over = retention.is_over(incarnation)
+        if is_over or incarnation.over_since is None:
+            for keys in incarnation.partitions:
+                yield keys, is_over
+
+
+def _due(store: ObjectStore, keys: PartitionKeys, retention: Retention, now: int) -> _Result:
+    rule = retention.rule(keys.partition.topic)
+    examined = None if rule is None else examine(store, keys, rule, now, retention.needed(keys))
+    if examined is None:
+        return _Result(keys)
+    objects = tuple(examined.removable(examined.target, now))
+    start, target = examined.log_start.content.offset, examined.target
+    if not objects and target == start:
+        return _Result(keys, whole=examined.bytes)
+    size = sum(each.size for each in objects)
+    nonce, lineage = examined.commit.nonce, examined.commit.lineage
+    candidate = Candidate(keys, start, target, examined.found.limit, nonce, lineage, len(objects), size)
+    return _Result(keys, None, candidate, objects, examined.bytes)
+
+
+def _over(store: ObjectStore, keys: PartitionKeys) -> _Result:
+    found = read_over(store, keys)
+    if not found.objects:
+        return _Result(keys)
+    size = sum(each.size for each in found.objects)
+    start = 0 if found.log_start is None else found.log_start.offset
+    end, nonce, lineage = start, "", None
+    if found.commit is not None:
+        end, nonce, lineage = found.commit.next_offset, found.commit.nonce, found.commit.lineage
+    candidate = Candidate(keys, start, end, None, nonce, lineage, len(found.objects), size, over=True)
+    return _Result(keys, None, candidate, found.objects, size)

@@ -14,7 +14,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from tsctl.gc.due import Rule
 from tsctl.gc.policy import Fuse
-from tsctl.gc.retention import LeftOut
+from tsctl.gc.retention import LeftOut, NeededFrom, TopicIncarnation
 from tsctl.gc.run import Settings
 
 GRACE = 3_600_000
@@ -27,14 +27,18 @@ class FixedRetention:
     """One rule for all topics."""
 
     the_rule: Rule | None
-    needed: Mapping[str, int] = field(default_factory=dict)  # by directory
+    needs: Mapping[str, NeededFrom] = field(default_factory=dict)  # by directory
     held: set[str] = field(default_factory=set)
+    deletes_former: bool = False
 
     def rule(self, topic: str) -> Rule | None:
         return self.the_rule
 
-    def needed_from(self, keys: PartitionKeys) -> int | None:
-        return self.needed.get(keys.directory)
+    def needed(self, keys: PartitionKeys) -> NeededFrom | None:
+        return self.needs.get(keys.directory)
+
+    def is_over(self, incarnation: TopicIncarnation) -> bool:
+        return incarnation.over_since is not None and self.deletes_former
 
     def check_holds(self, topic: str) -> None:
         if topic in self.held:

@@ -1,0 +1,138 @@
+"""An incarnation that is over is deleted as a whole, its commit and log.start last; and old objects of gc itself."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.made_archive import MadeArchive, batches
+from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
+from tsctl.gc.absence import ArchivedTopic, note_absent
+from tsctl.gc.deletion import Outcome
+from tsctl.gc.own_objects import delete_old
+from tsctl.gc.policy import OwnObjects
+from tsctl.gc.run import RunResult, run_once
+from tsctl.gc.undo import choose_undone, undo
+
+OLD, NEW = "A" * 22, "B" * 22
+DAY = 86_400_000
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    """Topic `t` with two incarnations: the first has the plain directory, with an open transaction at its end."""
+    made = MadeArchive(tmp_path / "bucket")
+    ship(made, "t", 0, 50)
+    made.commit("t", 50, highest_base=40, last_stable_offset=20)
+    made.store.put(made.partition("t").gap(5, 6), b"{}")
+    made.store.put(made.partition("t").prefix + "foreign", b"x")
+    made.put_incarnations("t", OLD, NEW)
+    newer = made.keys.partition(TopicPartition("t", 0), f"t~{NEW}")
+    made.store.put(newer.segment(SegmentName(0)), batches((0, 10)))
+    made.store.put(newer.log_start, LogStart(0).encode())
+    made.store.put(newer.commit, Commit(0, 10, 0, EpochHistory(((0, 0),)), None, NEW, 1, 0, "n").encode())
+    return made
+
+
+def left(archive: MadeArchive, keys: PartitionKeys) -> list[str]:
+    return [info.key.removeprefix(keys.prefix) for info in archive.store.list(keys.prefix)]
+
+
+def collect(archive: MadeArchive, retention: FixedRetention) -> RunResult:
+    later(archive, GRACE)
+    return run_once(archive.store, archive.keys, lambda _: True, retention, SETTINGS)
+
+
+def over() -> FixedRetention:
+    retention = keep_last(100, 1000)
+    retention.deletes_former = True
+    return retention
+
+
+def test_a_life_that_is_over_goes_as_a_whole(archive: MadeArchive) -> None:
+    """Readers of that incarnation see nothing first; the list of incarnations and foreign objects stay."""
+    keys = archive.partition("t")
+    collect(archive, over())
+    assert archive.store.get(keys.log_start)[0] == LogStart(50).encode()
+    assert len(left(archive, keys)) == 5 * 3 + 4
+    collect(archive, over())
+    assert left(archive, keys) == ["foreign"]
+    assert len(left(archive, archive.keys.partition(TopicPartition("t", 0), f"t~{NEW}"))) == 3
+    archive.store.head(archive.keys.incarnations("t"))
+
+
+def test_an_earlier_life_that_is_not_over_stays(archive: MadeArchive) -> None:
+    """Without a time for deleted topics in the policy, nothing of it is ever due."""
+    before = left(archive, archive.partition("t"))
+    collect(archive, keep_last(1, 1))
+    collect(archive, keep_last(1, 1))
+    assert left(archive, archive.partition("t")) == before
+
+
+@pytest.mark.parametrize("written", ["commit", "segment"])
+def test_an_agent_that_still_writes_keeps_the_marks(archive: MadeArchive, written: str) -> None:
+    """A commit since the plan keeps all, a segment since the plan keeps the commit and log.start."""
+    keys = archive.partition("t")
+    collect(archive, over())
+    if written == "commit":
+        archive.store.put(keys.commit, Commit(40, 60, 0, EpochHistory(((0, 0),)), None, OLD, 1, 0, "late").encode())
+    else:
+        archive.put_segment("t", 50, batches((50, 60)))
+    found = collect(archive, over())
+    assert found.deleted is not None
+    assert {"offset.wm", "log.start"} <= set(left(archive, keys))
+    assert found.deleted.objects[Outcome.REMOVED] == (0 if written == "commit" else 16)
+
+
+def test_a_life_that_is_over_is_undone_too(archive: MadeArchive) -> None:
+    """Its log.start goes back to where it was."""
+    collect(archive, over())
+    runs = list_runs(archive.store, archive.keys)
+    assert undo(archive.store, archive.keys, choose_undone(archive.store, runs, None), 0).lowered == 1
+    assert archive.store.get(archive.partition("t").log_start)[0] == LogStart(0).encode()
+
+
+def test_a_topic_is_absent_since_the_first_of_all_runs_without_it(tmp_path: Path) -> None:
+    """A topic that exists again, or another incarnation of it, begins again."""
+    made = MadeArchive(tmp_path)
+    topics = [ArchivedTopic("a", frozenset({OLD})), ArchivedTopic("b", frozenset()), ArchivedTopic("c", frozenset())]
+
+    def note(cluster: dict[str, str | None], now: int) -> dict[str, int]:
+        return note_absent(made.store, made.keys, topics, cluster, now)
+
+    assert note({"b": None, "c": None}, 10) == {"a": 10}
+    assert note({"b": None, "c": None, "a": NEW}, 20) == {"a": 10}
+    assert note({"b": None, "c": None, "a": OLD}, 30) == {}
+    assert note({"b": None, "c": None}, 40) == {"a": 40}
+    with pytest.raises(QueryError, match="another cluster"):
+        note({}, 50)
+    assert note({"b": None, "c": None}, 60) == {"a": 40}
+
+
+def test_own_objects_are_deleted_by_their_ages(tmp_path: Path) -> None:
+    """Plans after theirs, logs of deletions after a longer time; the newest plan and pending ones stay."""
+    made = MadeArchive(tmp_path / "bucket")
+    size = ship(made, "t", 0, 100)
+    for keeps in (8, 6, 4):
+        for _ in range(2):
+            collect(made, keep_last(keeps, size))
+    now = int(made.store.head(f"{made.keys.gc_runs}last-run.json").modified * 1000)
+    for path in (tmp_path / "bucket" / made.keys.gc_runs).rglob("*"):
+        os.utime(path, (now / 1000 - 100 * 86_400, now / 1000 - 100 * 86_400))
+    own = OwnObjects.model_validate({"plans": "90d", "deletion_log": "400d"})
+    before = list_runs(made.store, made.keys)
+    outcome = delete_old(made.store, made.keys, own, now)
+    assert not outcome.kept
+    assert not outcome.failed
+    after = list_runs(made.store, made.keys)
+    newest = max(run.run for run in before if run.planned is not None)
+    assert [run.run for run in after if run.planned is not None] == [newest]
+    logs = [info.key for run in before for info in run.objects if "/log-" in info.key]
+    assert len(logs) == 3
+    assert {info.key for run in after for info in run.objects if "/log-" in info.key} == set(logs)
