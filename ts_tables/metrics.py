@@ -1,24 +1,21 @@
 """Metrics of runs, in a file for the textfile collector of Prometheus' node_exporter.
 
-A run can end before Prometheus scrapes it. So each run of a table reads the former file, changes the series of its
-table, and replaces the file by a rename. Counters continue from the former file. The series of other tables stay.
+Each run of a table changes the series of its table. Counters continue from the former file. The series of other tables
+stay.
 """
 
-import fcntl
-import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from prometheus_client import write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from ts_common.errors import OperatorError
+from ts_common.metrics_file import MetricsTextFile
 from ts_tables.run import RunSummary
 
 PREFIX: Final = "ts_tables"
@@ -60,18 +57,12 @@ class MetricsFile:
         warn: called with a sentence if the former file is replaced, or the file cannot be written.
 
     Raises:
-        OperatorError: the name has another ending, the directory cannot be written, or the file has metrics of another
-            program.
+        OperatorError: as `MetricsTextFile`.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
-        self._path = path
+        self._file = MetricsTextFile(path, PREFIX)
         self._warn = warn
-        if path.suffix != ".prom":
-            raise OperatorError(f"{path}: the collector reads only files whose names end in .prom")
-        if not os.access(path.parent, os.R_OK | os.W_OK | os.X_OK):
-            raise OperatorError(f"{path}: metrics cannot be written: {path.parent} is no directory that can be written")
-        self._read(lambda _: None)
 
     @contextmanager
     def recording(self, table: str) -> Iterator[RunSummary]:
@@ -91,63 +82,38 @@ class MetricsFile:
             try:
                 self._write(table, summary, outcome)
             except (OSError, OperatorError) as error:
-                self._warn(f"{self._path}: metrics of {table} were not written: {error}")
+                self._warn(f"{self._file.path}: metrics of {table} were not written: {error}")
 
     def _write(self, table: str, summary: RunSummary, outcome: str) -> None:
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX)  # runs of other tables can write the same file
-            series = self._read(self._warn)
-            _add(series, table, summary, outcome)
-            write_to_textfile(str(self._path), _Collected(series))
-        finally:
-            os.close(directory)
-
-    def _read(self, warn: Callable[[str], None]) -> defaultdict[_Series, float]:
-        """Return the series of the former file.
-
-        Raises:
-            OperatorError: it has metrics of another program, or cannot be read.
-        """
         series: defaultdict[_Series, float] = defaultdict(float)
         known = {_sample(name): name for name in (*_COUNTERS, *_GAUGES)}
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            return series
-        except OSError as error:
-            raise OperatorError(f"{self._path}: the former metrics cannot be read: {error}") from error
-        try:
-            samples = [
-                sample for family in text_string_to_metric_families(content.decode()) for sample in family.samples
-            ]
-            for sample in samples:
-                if sample.name in known:
-                    series[known[sample.name], sample.labels[_TABLE], sample.labels.get(_TOPIC, "")] = sample.value
-        except Exception as error:  # noqa: BLE001  (the parser has no class of its own for its errors)
-            warn(f"{self._path}: the former metrics are replaced, and counters begin with 0: {error!r}")
-            return defaultdict(float)
-        if other := next((sample.name for sample in samples if not sample.name.startswith(PREFIX)), None):
-            raise OperatorError(f"{self._path}: the file has the metric {other} of another program; name another file")
-        return series
+
+        def former(samples: Sequence[Sample]) -> None:
+            series.update(
+                {
+                    (known[each.name], each.labels[_TABLE], each.labels.get(_TOPIC, "")): each.value
+                    for each in samples
+                    if each.name in known
+                }
+            )
+
+        def changed() -> Iterator[Metric]:
+            _add(series, table, summary, outcome)
+            return _collected(series)
+
+        self._file.update(former, changed, self._warn)
 
 
-class _Collected(Collector):
-    """The families of a file.
+def _collected(series: Mapping[_Series, float]) -> Iterator[Metric]:
+    """Yield each family with its samples.
 
     Args:
         series: values by name, table and topic.
     """
-
-    def __init__(self, series: Mapping[_Series, float]) -> None:
-        self._series = series
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield each family."""
-        by_name = {family.name.removeprefix(f"{PREFIX}_"): family for family in families()}
-        for (name, table, topic), value in sorted(self._series.items()):
-            by_name[name].add_metric([table, topic] if name == _LAG else [table], value)
-        yield from by_name.values()
+    by_name = {family.name.removeprefix(f"{PREFIX}_"): family for family in families()}
+    for (name, table, topic), value in sorted(series.items()):
+        by_name[name].add_metric([table, topic] if name == _LAG else [table], value)
+    yield from by_name.values()
 
 
 def families() -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
