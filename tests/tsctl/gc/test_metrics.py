@@ -1,0 +1,151 @@
+"""Metrics of runs of `tsctl gc`: in a file of several clusters, and at a server that answers as a Pushgateway."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ts_common.errors import OperatorError
+from tsctl.gc.metrics import GcMetrics, check_path, push_metrics, write_metrics
+
+RUN = GcMetrics(
+    cluster="prod",
+    began=1000,
+    ended=1060.5,
+    failed=False,
+    interval=3600,
+    planned_objects=1,
+    planned_bytes=2,
+    deleted_objects=3,
+    deleted_bytes=4,
+    kept_objects=5,
+    locked_objects=6,
+    failed_objects=7,
+    held_partitions=8,
+    waiting_partitions=9,
+    overdue_partitions=10,
+    oldest_due=900.0,
+    fuse_blown=True,
+)
+FAILED = GcMetrics(cluster="prod", began=2000, ended=2001, failed=True)
+WRITTEN = {
+    "last_run_timestamp_seconds": 1060.5,
+    "last_success_timestamp_seconds": 1060.5,
+    "last_run_failed": 0,
+    "last_run_duration_seconds": 60.5,
+    "interval_seconds": 3600,
+    "planned_objects": 1,
+    "planned_bytes": 2,
+    "deleted_objects": 3,
+    "deleted_bytes": 4,
+    "kept_objects": 5,
+    "locked_objects": 6,
+    "failed_objects": 7,
+    "held_partitions": 8,
+    "waiting_partitions": 9,
+    "overdue_partitions": 10,
+    "oldest_due_timestamp_seconds": 900,
+    "fuse_blown": 1,
+}
+
+
+def values(text: str, cluster: str = "prod") -> dict[str, float]:
+    """Return the values of a cluster by name without the prefix."""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {each.name.removeprefix("ts_gc_"): each.value for each in samples if each.labels.get("cluster") == cluster}
+
+
+def write(path: Path, metrics: GcMetrics) -> list[str]:
+    """Write metrics; return the warnings."""
+    warnings: list[str] = []
+    write_metrics(path, metrics, warnings.append)
+    return warnings
+
+
+def test_a_failure_keeps_the_time_of_the_last_success_and_other_clusters(tmp_path: Path) -> None:
+    """All other values are those of the last run."""
+    path = tmp_path / "gc.prom"
+    assert write(path, RUN) == write(path, replace(RUN, cluster="test")) == []
+    assert values(path.read_text()) == WRITTEN
+    assert write(path, FAILED) == []
+    found = values(path.read_text())
+    assert (found["last_success_timestamp_seconds"], found["last_run_timestamp_seconds"]) == (1060.5, 2001)
+    assert (found["last_run_failed"], found["deleted_objects"], found["oldest_due_timestamp_seconds"]) == (1, 0, 0)
+    assert values(path.read_text(), "test") == WRITTEN
+    assert found.keys() == WRITTEN.keys()
+
+
+def test_a_first_run_that_fails_has_no_success(tmp_path: Path) -> None:
+    """The time is 0, which is never a recent one."""
+    path = tmp_path / "gc.prom"
+    write(path, FAILED)
+    assert values(path.read_text())["last_success_timestamp_seconds"] == 0
+
+
+def test_a_file_that_cannot_be_written_is_a_warning_after_a_run_and_an_error_before(tmp_path: Path) -> None:
+    """The objects are deleted by then."""
+    path = tmp_path / "nowhere" / "gc.prom"
+    with pytest.raises(OperatorError, match="no directory that can be written"):
+        check_path(path)
+    (warning,) = write(path, RUN)
+    assert f"{path}: the metrics of the run were not written" in warning
+    path = tmp_path / "gc.prom"
+    path.write_text('ts_gc_fuse_blown{wrong="label"} 1\n')
+    (warning,) = write(path, RUN)
+    assert "the former metrics are replaced" in warning
+    assert values(path.read_text()) == WRITTEN
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Start a server that records requests, and answers 202 as a Pushgateway does; below `/broken` it answers 500."""
+    received: list[tuple[str, str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            received.append((self.command, self.path, body))
+            self.send_response(500 if self.path.startswith("/broken") else 202)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", received
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_metrics_are_added_to_the_group_of_the_cluster(gateway: tuple[str, list[tuple[str, str, str]]]) -> None:
+    """POST replaces only the metrics that it has: a failed run has no time of the last success."""
+    url, received = gateway
+    warnings: list[str] = []
+    push_metrics(url, RUN, warnings.append)
+    push_metrics(url, FAILED, warnings.append)
+    (method, path, first), (_, _, second) = received
+    assert (method, path) == ("POST", "/metrics/job/tsctl-gc/cluster/prod")
+    assert values(first) == WRITTEN
+    assert values(second).keys() == WRITTEN.keys() - {"last_success_timestamp_seconds"}
+    assert warnings == []
+
+
+def test_a_gateway_that_does_not_accept_them_is_a_warning_without_its_password(
+    gateway: tuple[str, list[tuple[str, str, str]]],
+) -> None:
+    """An error of the server, a closed port, and no URL at all."""
+    warnings: list[str] = []
+    address = gateway[0].removeprefix("http://")
+    for url in (f"http://user:geheim@{address}/broken", "http://user:geheim@127.0.0.1:1", "http://["):
+        push_metrics(url, RUN, warnings.append)
+    assert len(warnings) == 3
+    assert all("were not pushed" in warning for warning in warnings)
+    assert "geheim" not in "".join(warnings)
