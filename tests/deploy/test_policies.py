@@ -47,7 +47,7 @@ POLICIES = sorted(path.stem for path in (DEPLOY / "iam").glob("*.json"))
 BUCKET = "example-archive"
 LOCATION = f"s3://{BUCKET}/base/prefix"
 KEYS = ClusterKeys("prod", 5)
-OLD_LIVES = "collector-old-lives"
+ENDED = "collector-ended-incarnations"
 # AWS requires s3:ListBucket for it, and has no such action.
 _HEAD_BUCKET = json.dumps(
     {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
@@ -100,7 +100,7 @@ def users(aws: MotoServer) -> dict[str, dict[str, str]]:
             allowed = document(f"iam/{name}.json").replace("?", ".")
             iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=allowed)
             iam.put_user_policy(UserName=name, PolicyName="moto", PolicyDocument=_HEAD_BUCKET)
-            if name == OLD_LIVES:  # it is added to the other one
+            if name == ENDED:  # it is added to the other one
                 iam.put_user_policy(UserName=name, PolicyName="q", PolicyDocument=document("iam/collector.json"))
             key = iam.create_access_key(UserName=name)["AccessKey"]
             found[name] = {
@@ -259,8 +259,8 @@ def test_the_checks_of_a_collector_find_nothing(store_as: As) -> None:
     assert [f"not tried: this identity may not delete {PROBE_PREFIX}" in text for text in texts] == [True]
 
 
-def test_marks_of_a_life_that_is_over_need_a_policy_that_names_it(store_as: As) -> None:
-    """With collector-old-lives.json too, the collector deletes those marks; those of the living topics stay denied."""
+def test_marks_of_an_incarnation_that_ended_need_a_policy_that_names_it(store_as: As) -> None:
+    """With collector-ended-incarnations.json too, the collector deletes those marks; those of the living topics stay denied."""
     over, later = (f"example-topic{end}" for end in ("", "~AAAAAAAAAAAAAAAAAAAAAA"))
     living = ("example-topic-eu", "example-topic~BBBBBBBBBBBBBBBBBBBBBB", "clicks")
     partition = TopicPartition("example-topic", 0)
@@ -268,7 +268,7 @@ def test_marks_of_a_life_that_is_over_need_a_policy_that_names_it(store_as: As) 
         directory: [f"1/prod/{directory}-{partition.partition}/{name}" for name in ("offset.wm", "log.start")]
         for directory in (over, later, *living)
     }
-    for user, may in (("collector", set[str]()), (OLD_LIVES, {over, later})):
+    for user, may in (("collector", set[str]()), (ENDED, {over, later})):
         store_as(user)
         for directory, keys in marks.items():
             assert [removed(key) for key in keys] == [directory in may] * 2
@@ -417,7 +417,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
     """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
     known = (
         "collector",
-        "collector-old-lives",
+        "collector-ended-incarnations",
         "endpoint",
         "reader",
         "reader-kms",
@@ -436,7 +436,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
                 assert (name, statement["Sid"]) in {
                     ("collector", "KeepPlansAndLogs"),
                     ("collector", "RemoveWhatExpired"),
-                    ("collector-old-lives", "RemoveMarksOfLivesThatAreOver"),
+                    ("collector-ended-incarnations", "RemoveMarksOfEndedIncarnations"),
                     ("endpoint", "KeepOffsetsOfGroups"),
                     ("tables", "KeepClaimsOfTables"),
                     ("restorer", "RemoveDeleteMarkers"),
