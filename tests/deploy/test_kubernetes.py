@@ -37,6 +37,8 @@ def manifests(name: str) -> dict[tuple[str, str], Manifest]:
 BROKER, VERIFY, READS = manifests("broker.yaml"), manifests("verify.yaml"), manifests("endpoint.yaml")
 POD: Manifest = BROKER["StatefulSet", "kafka"]["spec"]["template"]["spec"]
 JOB: Manifest = VERIFY["CronJob", "tsctl-verify"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+GC = manifests("gc.yaml")
+GC_JOB: Manifest = GC["CronJob", "tsctl-gc"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
 SET: Manifest = READS["StatefulSet", "ts-endpoint"]["spec"]
@@ -48,7 +50,7 @@ def container(pod: Manifest, name: str) -> Manifest:
     return dict(found)
 
 
-AGENT, TSCTL = container(POD, "ts-uploader"), container(JOB, "tsctl")
+AGENT, TSCTL, COLLECTOR = container(POD, "ts-uploader"), container(JOB, "tsctl"), container(GC_JOB, "tsctl")
 ENDPOINT = container(SERVERS, "ts-endpoint")
 
 
@@ -113,7 +115,7 @@ def test_the_agent_writes_nothing_and_has_no_rights() -> None:
         "broker-properties": True,
         "data": True,
     }
-    for pod, each in ((POD, AGENT), (JOB, TSCTL), (SERVERS, ENDPOINT)):
+    for pod, each in ((POD, AGENT), (JOB, TSCTL), (GC_JOB, COLLECTOR), (SERVERS, ENDPOINT)):
         rights = {**pod["securityContext"], **each["securityContext"]}
         assert (rights["runAsNonRoot"], rights["readOnlyRootFilesystem"]) == (True, True)
         assert rights["capabilities"] == {"drop": ["ALL"]}
@@ -154,6 +156,19 @@ def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
     service = BROKER["StatefulSet", "kafka"]["spec"]["serviceName"]
     assert brokers == [f"kafka-{number}.{service}:9092" for number in range(3)]
     assert '"/opt/venv/bin/tsctl"' in IMAGE["tsctl"].last("ENTRYPOINT")
+
+
+def test_retention_has_an_identity_of_its_own_and_one_run_at_a_time() -> None:
+    """Its account is no other workload's; its files are mounted; a run that fails is continued by the next one."""
+    accounts = {pod["serviceAccountName"] for pod in (POD, JOB, SERVERS)}
+    assert GC_JOB["serviceAccountName"] not in accounts
+    spec = GC["CronJob", "tsctl-gc"]["spec"]
+    assert (spec["concurrencyPolicy"], spec["jobTemplate"]["spec"]["backoffLimit"]) == ("Forbid", 0)
+    options = dict(each.removeprefix("--").split("=", 1) for each in COLLECTOR["args"] if "=" in each)
+    (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
+    (policy,) = GC["ConfigMap", "tsctl-gc"]["data"]
+    assert options["config"] == f"{mounts(COLLECTOR)['ts-uploader']['mountPath']}/{file}"
+    assert options["policy"] == f"{mounts(COLLECTOR)['policy']['mountPath']}/{policy}"
 
 
 def test_each_pod_of_the_endpoint_is_one_of_its_peers(tmp_path: Path) -> None:
@@ -197,7 +212,9 @@ def test_the_probes_and_the_policy_of_the_endpoint_fit_its_ports() -> None:
     assert SERVERS["automountServiceAccountToken"] is False
 
 
-@pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER}), (SERVERS, READS)])
+@pytest.mark.parametrize(
+    ("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER}), (GC_JOB, {**GC, **BROKER}), (SERVERS, READS)]
+)
 def test_every_name_in_a_pod_exists(pod: Manifest, names: dict[tuple[str, str], Manifest]) -> None:
     """Volumes, ConfigMaps and accounts, which the schemas do not check."""
     claims = BROKER["StatefulSet", "kafka"]["spec"]["volumeClaimTemplates"]
@@ -212,5 +229,5 @@ def test_every_name_in_a_pod_exists(pod: Manifest, names: dict[tuple[str, str], 
 
 def placeholders() -> Iterator[str]:
     """Yield the registries of the project's images."""
-    for each in (AGENT, TSCTL, ENDPOINT):
+    for each in (AGENT, TSCTL, COLLECTOR, ENDPOINT):
         yield each["image"].partition("/")[0]

@@ -260,7 +260,7 @@ def test_the_checks_of_a_collector_find_nothing(store_as: As) -> None:
 
 
 def test_marks_of_an_incarnation_that_ended_need_a_policy_that_names_it(store_as: As) -> None:
-    """With collector-ended-incarnations.json too, the collector deletes those marks; those of the living topics stay denied."""
+    """With collector-ended-incarnations.json the collector deletes those marks, and no marks of living topics."""
     over, later = (f"example-topic{end}" for end in ("", "~AAAAAAAAAAAAAAAAAAAAAA"))
     living = ("example-topic-eu", "example-topic~BBBBBBBBBBBBBBBBBBBBBB", "clicks")
     partition = TopicPartition("example-topic", 0)
