@@ -1,10 +1,8 @@
 """`tsctl tables`: tables made of archived topics, as a file describes them."""
 
 import json
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +13,7 @@ from ts_common.errors import ConfigurationError
 from tsctl.commands import table_changes
 from tsctl.exit_codes import ExitCode
 from tsctl.output import NOTHING, Output
+from tsctl.repeats import EveryOption, seconds_of, stopping
 from tsctl.table_arguments import FileOption, JsonOption, NamesArgument, SetOption, WorkersOption, end, open_tables
 from tsctl.table_runs import compact_all, for_each, needing, recording, run_all, warn_of
 
@@ -49,10 +48,7 @@ def run(
     names: NamesArgument = None,
     file: FileOption = None,
     settings: SetOption = None,
-    every: Annotated[
-        str | None,
-        typer.Option("--every", help="Run again after so long, as in 1m, until SIGTERM or Ctrl-C; default: run once."),
-    ] = None,
+    every: EveryOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what a run would add, and add nothing.")] = False,
     workers: WorkersOption = None,
     metrics_file: Annotated[
@@ -67,7 +63,7 @@ def run(
 ) -> None:
     """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""
     output = Output(as_json)
-    seconds = None if every is None else _seconds(every, "--every")
+    seconds = None if every is None else seconds_of(every, "--every")
     if seconds is not None and (dry_run or not seconds):
         raise ConfigurationError(
             "command line",
@@ -79,7 +75,7 @@ def run(
         end(for_each(chosen, lambda name: _print_plan(found, name, output), output))
         return
     record = recording(metrics_file, output)
-    with _stopping(seconds is not None) as stopped:
+    with stopping(seconds is not None) as stopped:
         while True:
             began = monotonic()
             waiting, failed = run_all(found, chosen, record, output, repeats=seconds is not None)
@@ -209,7 +205,7 @@ def compact(
 
     Of tables of plain files, merge and show those that are held.
     """
-    age = _seconds(expire_after, "--expire-after")
+    age = seconds_of(expire_after, "--expire-after")
     found, output = open_tables(file, settings, names), Output(as_json)
     end(compact_all(found, names or found.names, age, retain_last, output))
 
@@ -270,27 +266,3 @@ def _print_plan(found: "Tables", name: str, output: Output) -> None:
     if output.as_json:
         output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
     warn_of(name, plan.lag, plan.waits, output)
-
-
-def _seconds(text: str, option: str) -> int:
-    with needing("tables"):
-        from ts_common.config.file_values import parse_seconds  # noqa: PLC0415  (pydantic)
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise ConfigurationError("command line", [f"{option}={text}: {error}"]) from error
-
-
-@contextmanager
-def _stopping(is_loop: bool) -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits some seconds, and returns whether a signal has ended the loop."""
-    event = threading.Event()
-    if not is_loop:
-        yield lambda _: True
-        return
-    former = {each: signal.signal(each, lambda *_: event.set()) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield event.wait
-    finally:
-        for each, handler in former.items():
-            signal.signal(each, handler)

@@ -32,7 +32,7 @@ from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
 from tsctl.gc.over import MARKS, read_over
-from tsctl.gc.retention import LeftOut, Retention, Skipped
+from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.topic_incarnations import find_incarnation
 
 _AT_ONCE: Final = 3000  # objects of a partition, about a thousand segments
@@ -147,7 +147,7 @@ def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequenc
     try:
         due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, keys)
     except LeftOut as left:
-        found.skipped.append(Skipped(keys.directory, left.reason, left.is_expected))
+        found.skipped.append(Skipped.of(keys.directory, left))
         found.objects[Outcome.LEFT] += len(objects)
         work.log.add(json.dumps({"partition": keys.directory, "outcome": Outcome.LEFT, "reason": left.reason}))
         return
@@ -185,15 +185,15 @@ def _still_due(work: _Work, partition: PlannedPartition, keys: PartitionKeys) ->
     work.retention.check_holds(keys.partition.topic)
     rule = work.retention.rule(keys.partition.topic)
     if rule is None:
-        raise LeftOut("the policy has no rule for this topic any more", is_expected=True)
+        raise LeftOut("the policy has no rule for this topic any more", Why.CHANGED)
     examined = examine(work.store, keys, rule, work.now, work.retention.needed(keys))
     if examined is None:
-        raise LeftOut("the partition has no objects any more", is_expected=True)
+        raise LeftOut("the partition has no objects any more", Why.CHANGED)
     content = examined.log_start.content
     if content.lineage != partition.lineage:
-        raise LeftOut("the commit went back since: the plan is void for this partition", is_expected=True)
+        raise LeftOut("the commit went back since: the plan is void for this partition", Why.CHANGED)
     if content.offset < partition.after:
-        raise LeftOut(f"log.start is {content.offset}, below {partition.after} in the plan", is_expected=True)
+        raise LeftOut(f"log.start is {content.offset}, below {partition.after} in the plan", Why.CHANGED)
     names = frozenset(info.key.removeprefix(keys.prefix) for info in examined.listed)
     return _Due(frozenset(examined.removable(content.offset, work.now)), names)
 
@@ -207,10 +207,10 @@ def _over_still(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -
     work.retention.check_holds(keys.partition.topic)
     incarnation = find_incarnation(work.store, work.cluster, keys.partition.topic, partition.directory)
     if incarnation is None or not work.retention.is_over(incarnation):
-        raise LeftOut("the incarnation of the topic is not over any more", is_expected=True)
+        raise LeftOut("the incarnation of the topic is not over any more", Why.CHANGED)
     over = read_over(work.store, keys)
     if over.commit is not None and over.commit.nonce != partition.nonce:
-        raise LeftOut("an agent wrote the commit since the plan", is_expected=True)
+        raise LeftOut("an agent wrote the commit since the plan", Why.CHANGED)
     return _Due(frozenset(over.objects), frozenset(each.name for each in over.objects))
 
 

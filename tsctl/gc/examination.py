@@ -16,7 +16,7 @@ from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.due import Due, Limit, Rule, due
 from tsctl.gc.removable import removable
-from tsctl.gc.retention import LeftOut, NeededFrom
+from tsctl.gc.retention import LeftOut, NeededFrom, Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def examine(
     except (CorruptData, NewerFormat) as error:
         raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
-        raise LeftOut(f"the partition changed meanwhile: {error}", is_expected=True) from error
+        raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
     copies = tuple(sorted((*view.retired, *view.copies), key=lambda copy: copy.base))
     lowest = min((copy.base for copy in copies), default=view.start)
     whole = replace(view, start=min(lowest, view.start), copies=copies, retired=())
@@ -103,5 +103,7 @@ def examine(
     except CorruptData as error:
         raise LeftOut(str(error)) from error
     if needed is not None and needed.overdue and found.limit is Limit.NEEDED:
-        raise LeftOut(f"{needed.reader} still needs offset {needed.offset}, and has not moved for longest_wait")
+        raise LeftOut(
+            f"{needed.reader} still needs offset {needed.offset}, and has not moved for longest_wait", Why.OVERDUE
+        )
     return Examined(keys, commit, log_start, found, copies, tuple(listed))

@@ -6,7 +6,7 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, OutcomeUnknown, PreconditionFailed
 from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
-from tsctl.gc.retention import LeftOut
+from tsctl.gc.retention import LeftOut, Why
 
 _CHANGED = "log.start was written meanwhile, by an agent or another collector"
 
@@ -89,9 +89,9 @@ def _write(store: ObjectStore, keys: PartitionKeys, content: LogStart, etag: str
     try:
         return store.put(keys.log_start, content.encode(), condition=IfMatch(etag)).etag
     except PreconditionFailed as error:
-        raise LeftOut(_CHANGED, is_expected=True) from error
+        raise LeftOut(_CHANGED, Why.CHANGED) from error
     except OutcomeUnknown as error:
         found, info = read_log_start(store, keys)
         if found != content:
-            raise LeftOut(_CHANGED, is_expected=True) from error
+            raise LeftOut(_CHANGED, Why.CHANGED) from error
         return info.etag

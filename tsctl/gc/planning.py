@@ -31,7 +31,7 @@ from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
 from tsctl.gc.moving import move_log_start
 from tsctl.gc.over import hide, read_over
-from tsctl.gc.retention import LeftOut, Retention, Skipped
+from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import undo
 
@@ -96,7 +96,7 @@ def make_plan(
         try:
             partition, objects, is_moved = _move(store, candidate, retention, now)
         except LeftOut as left:
-            found.skipped.append(Skipped(candidate.keys.directory, left.reason, left.is_expected))
+            found.skipped.append(Skipped.of(candidate.keys.directory, left))
         else:
             found.moved += is_moved
             parts.add(partition, objects)
@@ -151,11 +151,11 @@ def _move(
         return candidate.move(end, candidate.nonce), found.objects, end > candidate.start
     rule, needed = retention.rule(keys.partition.topic), retention.needed(keys)
     if rule is None or (needed is not None and needed.offset < candidate.target):
-        raise LeftOut("a reader needs earlier offsets since the survey", is_expected=True)
+        raise LeftOut("a reader needs earlier offsets since the survey", Why.CHANGED)
     after = move_log_start(store, keys, candidate.target)
     examined = examine(store, keys, rule, now, needed)
     if examined is None or examined.log_start.content != after or after.lineage != candidate.lineage:
-        raise LeftOut("log.start was written meanwhile, by an agent or another collector", is_expected=True)
+        raise LeftOut("log.start was written meanwhile, by an agent or another collector", Why.CHANGED)
     objects = examined.removable(after.offset, now)
     return candidate.move(after.offset, examined.commit.nonce), objects, after.offset > candidate.start
 

@@ -1,10 +1,25 @@
 """What the phases of a run need of the policy, of holds and of readers; and why a partition is left out."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from ts_common.archive.object_keys import PartitionKeys
 from tsctl.gc.due import Rule
+
+
+class Why(StrEnum):
+    """Why something is left out of a run. A run with a doubt or an overdue reader ends with a finding."""
+
+    DOUBT = "doubt"
+    OVERDUE = "overdue reader"
+    HELD = "hold"
+    CHANGED = "changed meanwhile"
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the operator must act."""
+        return self in {Why.DOUBT, Why.OVERDUE}
 
 
 class LeftOut(Exception):
@@ -12,13 +27,13 @@ class LeftOut(Exception):
 
     Args:
         reason: for the operator.
-        is_expected: whether the operator configured it, as a hold or a reader that the run waits for.
+        why: the kind of the reason.
     """
 
-    def __init__(self, reason: str, *, is_expected: bool = False) -> None:
+    def __init__(self, reason: str, why: Why = Why.DOUBT) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.is_expected = is_expected
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +58,17 @@ class Skipped:
     Attributes:
         where: the directory of the partition, or a name.
         reason: for the operator.
-        is_expected: as in `LeftOut`.
+        why: the kind of the reason.
     """
 
     where: str
     reason: str
-    is_expected: bool
+    why: Why = Why.DOUBT
+
+    @classmethod
+    def of(cls, where: str, left: LeftOut) -> "Skipped":
+        """Return what a run left out there."""
+        return cls(where, left.reason, left.why)
 
 
 @dataclass(frozen=True, slots=True)

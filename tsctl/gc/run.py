@@ -77,10 +77,10 @@ def run_once(
     wants: Callable[[str], bool],
     retention: Retention,
     settings: Settings,
+    now: int,
     *,
     locked: Locked = lambda _: {},
     advance: Callable[[], None] = lambda: None,
-    clock: Callable[[], float] = time.time,
 ) -> RunResult:
     """Run both phases on one store.
 
@@ -90,17 +90,15 @@ def run_once(
         wants: chooses the topics of this store.
         retention: what is due, and what stays.
         settings: of the policy.
+        now: milliseconds since the epoch, as `store_time`.
         locked: as in `delete_planned`.
         advance: is called after each partition of each phase.
-        clock: of this host, seconds since the epoch.
 
     Raises:
-        QueryError: the clocks of this host and the store differ.
         NewerFormat: a later release wrote a plan.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
     result = RunResult()
-    now = store_time(store, cluster, clock)
     for run in list_runs(store, cluster):
         if run.is_pending and not _finish_plan(store, cluster, run, retention, settings, now, locked, advance, result):
             return result
@@ -151,7 +149,7 @@ def _finish_plan(
     return not result.deleted.errors
 
 
-def store_time(store: ObjectStore, cluster: ClusterKeys, clock: Callable[[], float]) -> int:
+def store_time(store: ObjectStore, cluster: ClusterKeys, clock: Callable[[], float] = time.time) -> int:
     """Return the lesser of two times, this host's and the store's, in milliseconds since the epoch.
 
     Raises:

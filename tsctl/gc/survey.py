@@ -58,6 +58,7 @@ class Survey:
         candidates: the partitions with something to do.
         skipped: what was left out.
         partitions: number of partitions that were examined.
+        waiting: number of partitions where a reader needs offsets that are due otherwise.
         objects: number of objects that can be deleted.
         bytes: of these objects.
         whole: bytes of all committed segments.
@@ -66,6 +67,7 @@ class Survey:
     candidates: list[Candidate] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     partitions: int = 0
+    waiting: int = 0
     objects: int = 0
     bytes: int = 0
     whole: int = 0
@@ -78,6 +80,7 @@ class _Result:
     candidate: Candidate | None = None
     objects: tuple[PlannedObject, ...] = ()
     whole: int | None = None  # None for a directory without a partition
+    waits: bool = False
 
 
 def survey(
@@ -111,6 +114,7 @@ def survey(
             continue
         found.partitions += 1
         found.whole += result.whole
+        found.waiting += result.waits
         if result.candidate is not None:
             found.candidates.append(result.candidate)
             found.objects += result.candidate.objects
@@ -130,7 +134,7 @@ def _results(
             if result.candidate is not None:
                 retention.check_holds(keys.partition.topic)
         except LeftOut as left:
-            return _Result(keys, Skipped(keys.directory, left.reason, left.is_expected))
+            return _Result(keys, Skipped.of(keys.directory, left))
         return result if with_objects else replace(result, objects=())
 
     return stream_in_threads(look, _tasks(incarnations, retention), most=THREADS)
@@ -150,14 +154,15 @@ def _due(store: ObjectStore, keys: PartitionKeys, retention: Retention, now: int
     examined = None if rule is None else examine(store, keys, rule, now, retention.needed(keys))
     if examined is None:
         return _Result(keys)
+    waits = examined.found.limit is Limit.NEEDED
     objects = tuple(examined.removable(examined.target, now))
     start, target = examined.log_start.content.offset, examined.target
     if not objects and target == start:
-        return _Result(keys, whole=examined.bytes)
+        return _Result(keys, whole=examined.bytes, waits=waits)
     size = sum(each.size for each in objects)
     nonce, lineage = examined.commit.nonce, examined.commit.lineage
     candidate = Candidate(keys, start, target, examined.found.limit, nonce, lineage, len(objects), size)
-    return _Result(keys, None, candidate, objects, examined.bytes)
+    return _Result(keys, None, candidate, objects, examined.bytes, waits)
 
 
 def _over(store: ObjectStore, keys: PartitionKeys) -> _Result:

@@ -33,7 +33,7 @@ def read_topic_incarnations(
             try:
                 incarnations, _ = read_listed_incarnations(store, keys, topic, listed)
             except (CorruptData, NewerFormat) as error:
-                skip(Skipped(topic, str(error), is_expected=False))
+                skip(Skipped(topic, str(error)))
                 continue
             numbers = sorted(listed.partitions)
             for incarnation in _of(incarnations):

@@ -85,7 +85,7 @@ def undo(
         try:
             is_lowered = lower_log_start(store, keys, LogStart(move.after, move.lineage), move.before)
         except LeftOut as left:
-            found.skipped.append(Skipped(keys.directory, left.reason, left.is_expected))
+            found.skipped.append(Skipped.of(keys.directory, left))
         else:
             found.lowered += is_lowered
             found.unchanged += not is_lowered

@@ -14,7 +14,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from tsctl.gc.due import Rule
 from tsctl.gc.policy import Fuse
-from tsctl.gc.retention import LeftOut, NeededFrom, TopicIncarnation
+from tsctl.gc.retention import LeftOut, NeededFrom, TopicIncarnation, Why
 from tsctl.gc.run import Settings
 
 GRACE = 3_600_000
@@ -42,7 +42,7 @@ class FixedRetention:
 
     def check_holds(self, topic: str) -> None:
         if topic in self.held:
-            raise LeftOut("held", is_expected=True)
+            raise LeftOut("held", Why.HELD)
 
 
 def keep_last(segments: int, size: int) -> FixedRetention:

@@ -26,7 +26,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.run import run_once
+from tsctl.gc.run import run_once, store_time
 
 _Found = TypeVar("_Found")
 
@@ -84,7 +84,8 @@ def size_of_one() -> int:
 
 
 def collect(archive: MadeArchive, retention: FixedRetention, store: ObjectStore | None = None) -> None:
-    run_once(store or archive.store, archive.keys, lambda _: True, retention, SETTINGS)
+    used = store or archive.store
+    run_once(used, archive.keys, lambda _: True, retention, SETTINGS, store_time(used, archive.keys))
 
 
 def both_runs(archive: MadeArchive, at: int, when: str) -> int:

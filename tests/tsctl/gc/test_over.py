@@ -17,7 +17,7 @@ from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.deletion import Outcome
 from tsctl.gc.own_objects import delete_old
 from tsctl.gc.policy import OwnObjects
-from tsctl.gc.run import RunResult, run_once
+from tsctl.gc.run import RunResult, run_once, store_time
 from tsctl.gc.undo import choose_undone, undo
 
 OLD, NEW = "A" * 22, "B" * 22
@@ -46,7 +46,9 @@ def left(archive: MadeArchive, keys: PartitionKeys) -> list[str]:
 
 def collect(archive: MadeArchive, retention: FixedRetention) -> RunResult:
     later(archive, GRACE)
-    return run_once(archive.store, archive.keys, lambda _: True, retention, SETTINGS)
+    return run_once(
+        archive.store, archive.keys, lambda _: True, retention, SETTINGS, store_time(archive.store, archive.keys)
+    )
 
 
 def over() -> FixedRetention:
