@@ -17,7 +17,7 @@ from ts_common.archive.topic_choice import topic_chooser
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive, settled
 from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
-from ts_common.reading.topics import Topic, nothing_under, read_topics, some
+from ts_common.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
@@ -162,6 +162,26 @@ class Archive:
                 )
         found.sort(key=lambda entry: entry.topic.name)
         return tuple(found if partitions is None else _only(found, partitions))
+
+    @property
+    def stores(self) -> tuple[ObjectStore, ...]:
+        """The stores, each location once: two endpoints can differ in their options only."""
+        return tuple({store.location: store for store in self._stores}.values())
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all topics, sorted.
+
+        Raises:
+            QueryError: the archive has no objects under these entropy bits.
+            StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+        """
+        found: set[str] = set()
+        for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
+            store.check()
+            found |= {name for name in topic_names(store, self.keys) if self._name.lies_in(name, endpoint)}
+        if not found:
+            raise QueryError(self._nothing())
+        return tuple(sorted(found))
 
     def store_of(self, topic: str) -> ObjectStore:
         """Return the store for a topic, whether or not the topic has objects.

@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "consume": ("consume", "consume"),
     "sql": ("sql", "sql"),
     "tables": ("tables", "tables"),
+    "hold": ("hold", "hold"),
     "status": ("status", "status"),
     "adopt-topic-id": ("adopt", "adopt_topic_id"),
 }

@@ -1,6 +1,7 @@
 """Options of the commands that show records: codecs of keys and values, schemas, damage and losses."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +35,8 @@ WORDING: Final = Wording(
 )
 _VARIABLES: Final = {name: f"TSCTL_REGISTRY_{name.upper()}" for name in ("user", "password", "token")}
 _TOPIC: Final = "topic:"
+_DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,4})(?P<unit>[dh])", re.ASCII)
+_UNITS: Final = {"h": 3_600_000, "d": 86_400_000}
 
 
 class Isolation(StrEnum):
@@ -188,6 +191,23 @@ def parse_time(
     except ValueError:
         problems.append(f"{option}={text}: expected {also}{EXPECTED}")
         return None
+
+
+def parse_end(option: str, text: str | None, now: int, problems: list[str]) -> int | None:
+    """Return the milliseconds of an option that accepts a time in the future, or a duration such as `90d` or `12h`.
+
+    Args:
+        option: its name, for messages.
+        text: its value; None for no end.
+        now: milliseconds since the epoch; a duration counts from it.
+        problems: receives what is neither, or a time that has passed.
+    """
+    if text is not None and (match := _DURATION.fullmatch(text)) is not None:
+        return now + int(match["count"]) * _UNITS[match["unit"]]
+    end = parse_time(option, text, problems, also="a duration such as 90d or 12h, or ")
+    if end is not None and end <= now:
+        problems.append(f"{option}={text}: it has passed; a time in the future is expected")
+    return end
 
 
 def parse_bounds(start: str | None, end: str | None, problems: list[str], *, offsets: bool) -> dict[str, Any]:

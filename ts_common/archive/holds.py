@@ -85,8 +85,6 @@ class Hold:
             raise ValueError("it names no topic, no pattern and no prefix")
         if len(self.topics) > MOST_TOPICS:
             raise ValueError(f"{len(self.topics)} topics and patterns; at most {MOST_TOPICS} are expected")
-        if self.two_people and self.set_by is None:
-            raise ValueError("the rule of two people needs the identity that set the hold")
         _choosers(self.topics)
 
     def matches(self, topic: str) -> bool:

@@ -1,0 +1,178 @@
+"""`tsctl hold`: sets, lists and removes holds, which stop retention of the topics that they name."""
+
+import time
+from typing import Annotated, Final
+
+import typer
+
+from ts_common.archive.holds import Hold
+from ts_common.archive.topic_choice import as_pattern
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_topic_name
+from ts_common.reading.archive_name import SOURCE, name_archive
+from ts_common.reading.topics import some
+from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
+from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
+from tsctl.output import Output, iso
+from tsctl.scan_options import parse_end
+
+_MILLISECONDS: Final = 1000
+_COLUMNS: Final = ("hold", "state", "topics", "matches", "until", "two people", "set by", "reason")
+
+hold = typer.Typer(no_args_is_help=True, help="Holds: what retention must not remove, and why.")
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of the hold: letters, digits, '.', '_' and '-'.", show_default=False)
+]
+
+
+@hold.command("add")
+def add(
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Why; one line.", metavar="TEXT")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", help="A topic, or a regular expression of whole names as in 'orders.*'; repeatable.", metavar="T"
+        ),
+    ] = None,
+    patterns: Annotated[
+        list[str] | None,
+        typer.Option("--pattern", help="A regular expression of whole names, also 'a.b'; repeatable.", metavar="REGEX"),
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", help="Beginning of the names of topics.", metavar="TEXT")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            help="When it ends: 2027-01-31 (that day's start, UTC by default), @milliseconds, or a duration as 90d or "
+            "12h; default: when it is removed.",
+            metavar="TIME",
+        ),
+    ] = None,
+    two_people: Annotated[
+        bool, typer.Option("--two-people", help="Only another identity may remove it, by this command.")
+    ] = False,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop retention of topics until a time, or until the hold is removed. Every store of the archive gets the hold."""
+    output, now = Output(as_json), _now()
+    problems: list[str] = []
+    end = parse_end("--until", until, now, problems)
+    chosen = tuple(dict.fromkeys([*(topics or ()), *map(as_pattern, patterns or ())]))
+    wanted = None
+    try:
+        wanted = Hold(name, reason, chosen, prefix, end, None, now, two_people)
+    except ValueError as error:
+        problems.append(f"hold {name}: {error}")
+    if problems or wanted is None:
+        raise ConfigurationError(SOURCE, problems)
+    archive_name = name_archive(config, url, cluster, entropy_bits)
+    with open_archive(archive_name, output.warn) as archive:
+        names = archive.names()
+        if missing := [topic for topic in chosen if is_topic_name(topic) and topic not in names]:
+            output.warn(f"the archive has no topic {some(missing)} today; the hold concerns it as soon as it has one")
+        matched = sum(map(wanted.matches, names))
+        if not matched:
+            output.warn(f"hold {name}: it matches none of the {len(names)} topics of the archive today")
+        written = add_hold(archive.stores, archive.keys, wanted, output.warn)
+        every = [store.location for store in archive.stores]
+    if as_json:
+        output.document({"hold": name, "until": iso(end), "matches": matched, "written": written, "stores": every})
+    else:
+        done = f"set in {', '.join(written)}" if written else "exists already, in all stores of the archive"
+        output.text(f"{name}: {done}\n{described(wanted)}\ntopics that it matches now: {matched}")
+
+
+@hold.command("ls")
+def ls(
+    every: Annotated[bool, typer.Option("--all", help="Also holds that expired or were removed.")] = False,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List holds, with the number of topics that each matches now."""
+    output = Output(as_json)
+    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        found = list_holds(archive.stores, archive.keys, _now(), every=every)
+        names = archive.names()
+    for entry in found:
+        if entry.missing_in:
+            output.warn(
+                f"hold {entry.hold.name}: {some(entry.missing_in)} lacks it; it stops retention all the same; complete "
+                "it with the same tsctl hold add"
+            )
+    for name in sorted({one.hold.name for one in found if one.removal is None}):
+        if sum(one.hold.name == name and one.removal is None for one in found) > 1:
+            output.warn(f"hold {name}: two stores have different holds of this name; both stop retention")
+    counted = [(entry, sum(map(entry.hold.matches, names))) for entry in found]
+    if as_json:
+        output.document({"cluster": archive.keys.cluster, "holds": [_fields(*each) for each in counted]})
+    elif found:
+        output.table(_COLUMNS, [_row(*each) for each in counted])
+    else:
+        output.text("no holds")
+
+
+@hold.command("rm")
+def rm(
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the archive.", metavar="TEXT")],
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a hold from every store of the archive. What it was, who removed it and why stays below holds/removed/."""
+    output, now = Output(as_json), _now()
+    try:
+        Hold(name, reason, ("any",))  # the same rules for the name and for a reason
+    except ValueError as error:
+        raise ConfigurationError(SOURCE, [f"hold {name}: {error}"]) from error
+    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        removed = remove_hold(archive.stores, archive.keys, name, reason, now)
+    if as_json:
+        output.document({"hold": name, "removed": removed})
+    else:
+        output.text(f"{name}: removed from {', '.join(removed)}; retention may remove what it held")
+
+
+def _row(entry: ListedHold, matches: int) -> list[str | int | bool | None]:
+    one = entry.hold
+    by, why, removal = ", ".join(entry.set_by), one.reason, entry.removal
+    if removal is not None:
+        why = f"{why}; removed {iso(removal.time)} by {removal.removed_by or 'unknown'}: {removal.reason}"
+    return [one.name, entry.state, named(one), matches, iso(one.until), one.two_people, by, why]
+
+
+def _fields(entry: ListedHold, matches: int) -> dict[str, object]:
+    one, removal = entry.hold, entry.removal
+    return {
+        "name": one.name,
+        "state": entry.state,
+        "topics": list(one.topics),
+        "prefix": one.prefix,
+        "matches": matches,
+        "reason": one.reason,
+        "until": iso(one.until),
+        "set_by": entry.set_by,
+        "set_at": iso(one.time),
+        "two_people": one.two_people,
+        "purpose": one.purpose,
+        "missing_in": entry.missing_in,
+        "removed_by": None if removal is None else removal.removed_by,
+        "removed_at": None if removal is None else iso(removal.time),
+        "removal_reason": None if removal is None else removal.reason,
+    }
+
+
+def _now() -> int:
+    return int(time.time() * _MILLISECONDS)
