@@ -413,12 +413,45 @@ def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
     assert run_tsctl(verify) == ExitCode.FINE, capfd.readouterr()
 
 
+def test_one_person_sets_a_hold_and_another_one_removes_it(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither can do the other's part, and no policy with wider rights touches holds and traces."""
+    store_as("uploader")
+    archive_of_one_topic("held").store.close()
+    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--reason", "audit"]
+    key, trace = KEYS.hold("case"), KEYS.removed_hold("case", 5)
+    holder = store_as("holder")
+    assert run_tsctl(["hold", "add", "case", "--topic", "held", "--two-people", *named]) == ExitCode.FINE
+    assert not removed(key)
+    for other in (trace, KEYS.layout, "holds/a.json"):
+        with pytest.raises(AccessDenied):
+            holder.put(other, b"x", condition=IfAbsent())
+    data = holder.get(key)[0]
+    for user in ("collector", "restorer", "uploader"):
+        store = store_as(user)
+        assert not removed(key)
+        for each in (key, trace):
+            with pytest.raises(AccessDenied):
+                store.put(each, b"x")
+    remover = store_as("hold-remover")
+    for other in (key, KEYS.hold("mine"), KEYS.layout):
+        with pytest.raises(AccessDenied):
+            remover.put(other, b"x", condition=IfAbsent())
+    assert remover.get(key)[0] == data
+    assert run_tsctl(["hold", "rm", "case", *named]) == ExitCode.FINE, capfd.readouterr()
+    (left,) = (info.key for info in remover.list(KEYS.holds))
+    assert left.startswith(KEYS.removed_holds + "case-")
+    assert not removed(left)
+    assert not removed(KEYS.partition(TopicPartition("held", 0)).commit)
+
+
 def test_no_policy_allows_more_than_it_names() -> None:
     """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
     known = (
         "collector",
         "collector-ended-incarnations",
         "endpoint",
+        "hold-remover",
+        "holder",
         "reader",
         "reader-kms",
         "restorer",
@@ -437,10 +470,18 @@ def test_no_policy_allows_more_than_it_names() -> None:
                     ("collector", "KeepPlansAndLogs"),
                     ("collector", "RemoveWhatExpired"),
                     ("collector-ended-incarnations", "RemoveMarksOfEndedIncarnations"),
+                    ("hold-remover", "RemoveHolds"),
                     ("endpoint", "KeepOffsetsOfGroups"),
                     ("tables", "KeepClaimsOfTables"),
                     ("restorer", "RemoveDeleteMarkers"),
                 }
+
+
+def test_holds_are_put_only_if_absent() -> None:
+    """An overwritten hold is a removed one; moto lacks the condition."""
+    for name, sid in (("holder", "SetHolds"), ("hold-remover", "LeaveTraces")):
+        (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)
+        assert found["Condition"] == {"Null": {"s3:if-none-match": "false"}}
 
 
 def test_the_policy_of_the_bucket_rejects_what_no_agent_does() -> None:

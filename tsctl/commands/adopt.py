@@ -1,7 +1,7 @@
 """`tsctl adopt-topic-id`: decides which incarnation a new topic id belongs to, if no agent can decide it.
 
-It adds one entry to the topic's list of incarnations, on condition
-that the list is still the one it read. The identity must be allowed to put objects.
+It adds one entry to the topic's list of incarnations, on condition that the list is still the one it read. The identity
+must be allowed to put objects.
 """
 
 import time

@@ -85,3 +85,10 @@ def test_a_key_that_no_group_has_is_of_no_group(name: str) -> None:
     keys = ClusterKeys("prod", 5)
     assert keys.group_of(keys.groups + name) is None
     assert keys.group_of("ts-uploader~cluster~other/groups/a.json") is None
+
+
+def test_holds_are_below_the_prefix_of_the_cluster_and_traces_apart() -> None:
+    """The policies of deploy/iam have these keys. No hold has the key of a trace."""
+    keys = ClusterKeys("prod", 5)
+    assert keys.hold("case-1") == "ts-uploader~cluster~prod/holds/case-1.json"
+    assert keys.removed_hold("case-1", 7) == "ts-uploader~cluster~prod/holds/removed/case-1-7.json"
