@@ -290,6 +290,7 @@ class Agent:
                 throttled_requests=lambda: stores.pace.refused,
                 upload_waited_seconds=lambda: stores.allowance.waited_seconds,
                 inotify_overflows=lambda: self._watcher.overflows,
+                store_requests=lambda: stores.counts.requests,
             )
         )
         for name, length in self._queues.lengths.items():

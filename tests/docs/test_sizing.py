@@ -41,14 +41,30 @@ def told(section: str) -> dict[tuple[str, str], float]:
     return found
 
 
+def by_operation(beside: Beside) -> Counter[str]:
+    """Return the requests since the start of the agent, by operation, as its metrics have them."""
+    name = re.compile(r'ts_uploader_store_requests_total\{operation="(\w+)"\}')
+    samples = ((name.fullmatch(sample), value) for sample, value in beside.agent.metrics().items())
+    return Counter({found[1]: int(value) for found, value in samples if found and value})
+
+
 def test_a_segment_costs_the_requests_of_the_page(beside: Beside) -> None:
     """For segments that close one by one: objects and commits exactly, other requests at most."""
     page = told("Requests of a segment")
-    before = len(beside.proxy.requests())
+    before, metrics = len(beside.proxy.requests()), by_operation(beside)
     for _ in range(_SEGMENTS):
         produce(beside.archive, 1)
         beside.archive.wait_until_shipped()
     found = counted(beside.proxy.requests()[before:])
+
+    def counted_by_the_agent() -> bool:
+        sent = counted(beside.proxy.requests()[before:])
+        methods: Counter[str] = Counter()
+        for (method, _), times in sent.items():
+            methods[method.lower()] += times
+        return methods == by_operation(beside) - metrics
+
+    wait_for(counted_by_the_agent, "the agent's metrics to have the requests that the proxy saw")
     assert found.keys() <= page.keys()
     puts = {kind for kind in page if kind[0] == "PUT" and kind[1] != "cache object"}
     assert {kind: found[kind] for kind in puts} == {kind: _SEGMENTS * page[kind] for kind in puts}

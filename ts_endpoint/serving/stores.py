@@ -8,8 +8,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.reading.archive_name import ArchiveName, settled
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
-from ts_endpoint.status.counted_store import CountedStore, StoreCounts
 from ts_endpoint.topics.catalog import Location
 
 _THREADS: Final = 4  # of asynchronous puts, which only groups could use

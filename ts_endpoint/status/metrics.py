@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ts_endpoint.status.counted_store import OPERATIONS
+from ts_common.store.wrappers.counted import OPERATIONS
 from ts_endpoint.status.request_counts import Durations
 
 PREFIX: Final = "ts_endpoint"

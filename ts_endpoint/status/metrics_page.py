@@ -1,6 +1,6 @@
 """`python -m ts_endpoint.status.metrics_page`: the metrics reference as Markdown, from their descriptions."""
 
-from ts_endpoint.status.counted_store import OPERATIONS
+from ts_common.store.wrappers.counted import OPERATIONS
 from ts_endpoint.status.metrics import FAMILIES, PREFIX, Family
 
 _SUFFIXES = {"counter": "_total"}

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from ts_common.store.wrappers.counted import OPERATIONS
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
 from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Ship, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS
@@ -62,6 +63,7 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     f"{PREFIX}_waiting_partitions": {"reason": _WAIT_REASONS},
     f"{PREFIX}_stuck_partitions": {"reason": _WAIT_REASONS},
     f"{PREFIX}_partition_stuck_seconds": {"topic": {}, "partition": {}, "reason": _WAIT_REASONS},
+    f"{PREFIX}_store_requests": {"operation": OPERATIONS},
     f"{PREFIX}_build": {"version": {}, "python": {}},
     f"{PREFIX}_broker": {"cluster_id": {}, "broker_id": {}},
 }
@@ -188,6 +190,7 @@ _COUNTED_ELSEWHERE = {
     "upload_waited_seconds": "Seconds that uploads waited for the configured limit, summed over all threads.",
     "inotify_overflows": "Overflows of the kernel's inotify queue. A scan finds the missed changes.",
 }
+_STORE_REQUESTS = "Requests to stores, those too that a store rejected or did not answer."
 
 
 class CountedElsewhere(Collector):
@@ -197,6 +200,7 @@ class CountedElsewhere(Collector):
         throttled_requests: returns their number since the start.
         upload_waited_seconds: returns their sum since the start.
         inotify_overflows: returns their number since the start.
+        store_requests: returns their numbers since the start, by operation.
     """
 
     def __init__(
@@ -205,14 +209,21 @@ class CountedElsewhere(Collector):
         throttled_requests: Callable[[], float] = float,
         upload_waited_seconds: Callable[[], float] = float,
         inotify_overflows: Callable[[], float] = float,
+        store_requests: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._values = {
             "throttled_requests": throttled_requests,
             "upload_waited_seconds": upload_waited_seconds,
             "inotify_overflows": inotify_overflows,
         }
+        self._store_requests = store_requests
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yield one family for each counter."""
         for name, value in self._values.items():
             yield CounterMetricFamily(f"{PREFIX}_{name}", _COUNTED_ELSEWHERE[name], value=value())
+        requests = CounterMetricFamily(f"{PREFIX}_store_requests", _STORE_REQUESTS, labels=("operation",))
+        counted = dict(self._store_requests())  # a copy, while other threads count
+        for operation in OPERATIONS:
+            requests.add_metric((operation,), counted.get(operation, 0))
+        yield requests

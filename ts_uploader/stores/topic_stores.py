@@ -19,6 +19,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.wrappers.bandwidth import Allowance
+from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
 from ts_uploader.findings import Finding, error, unanswered
 from ts_uploader.progress import beat
@@ -46,6 +47,7 @@ class Stores:
     Attributes:
         pace: the one rate of requests to all of them.
         allowance: the one rate of bytes to all of them.
+        counts: the numbers of requests to all of them.
 
     Args:
         endpoints: the endpoint of each topic.
@@ -59,6 +61,7 @@ class Stores:
         self._opened: dict[Endpoint, ObjectStore] = {}
         self.pace: Pace = _BeatingPace()
         self.allowance = Allowance(config.upload_max_bytes_per_second)
+        self.counts = StoreCounts()
 
     def of(self, topic: str) -> ObjectStore:
         """Return the store of a topic's objects."""
@@ -157,7 +160,8 @@ class Stores:
             conditional_writes=self._config.conditional_writes,
             allowance=self.allowance,
         )
-        return PacedStore(store, self.pace, threads=threads)
+        # Inside the gate: a request that the gate repeats is sent, and counts, again.
+        return PacedStore(CountedStore(store, self.counts), self.pace, threads=threads)
 
 
 def _placed(endpoint: Endpoint, failure: TieredStorageError) -> str:

@@ -7,8 +7,8 @@ import pytest
 from ts_common.errors import BucketMissing, ObjectNotFound, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectInfo
 from ts_common.store.factory import open_store
+from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_endpoint.status.counted_store import CountedStore, StoreCounts
 
 
 class Unavailable(WrappedStore):
@@ -48,6 +48,19 @@ def test_a_request_without_an_answer_is_a_failure(tmp_path: Path) -> None:
     with CountedStore(inner, counts) as store, pytest.raises(StoreUnavailable, match="no answer about a"):
         store.head("a")
     assert (counts.requests, counts.failures) == ({"head": 1}, {"head": 1})
+
+
+def test_each_page_of_a_listing_is_a_request(tmp_path: Path) -> None:
+    """A thousand objects are one page; the next object is on another."""
+    counts = StoreCounts()
+    with CountedStore(open_store(f"file://{tmp_path}"), counts) as store:
+        for number in range(1001):
+            (tmp_path / f"{number:04d}").write_bytes(b"")
+        assert len([*store.list()]) == 1001
+        assert counts.requests == {"list": 2}
+        (tmp_path / "1000").unlink()
+        assert len([*store.list()]) == 1000
+        assert counts.requests == {"list": 3}
 
 
 def test_the_check_of_a_store_is_that_of_the_inner_one(tmp_path: Path) -> None:

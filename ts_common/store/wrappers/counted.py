@@ -18,10 +18,11 @@ from ts_common.store.contract import (
 )
 from ts_common.store.wrappers.wrapped import WrappedStore
 
+_PAGE = 1000  # objects in one answer of S3
 OPERATIONS = {
     "get": "an object, or a range of one",
     "head": "size and metadata of an object",
-    "list": "objects or directories; a long list is several requests, and counts once",
+    "list": "objects or directories; a list of objects counts once for each thousand, as S3 pages it",
     "put": "an object",
     "copy": "an object",
     "delete": "objects",
@@ -43,11 +44,15 @@ class StoreCounts:
         self.bytes_received = 0
         self._lock = threading.Lock()
 
+    def request(self, operation: str) -> None:
+        """Count a request."""
+        with self._lock:
+            self.requests[operation] += 1
+
     @contextmanager
     def counted(self, operation: str) -> Iterator[None]:
         """Count a request, and its failure."""
-        with self._lock:
-            self.requests[operation] += 1
+        self.request(operation)
         try:
             yield
         except (StoreUnavailable, AccessDenied):
@@ -67,10 +72,11 @@ class CountedStore(WrappedStore):
     Args:
         inner: the store; closed with this one.
         counts: of the process.
+        threads: the number of asynchronous puts that run at once.
     """
 
-    def __init__(self, inner: ObjectStore, counts: StoreCounts) -> None:
-        super().__init__(inner, threads=1)
+    def __init__(self, inner: ObjectStore, counts: StoreCounts, *, threads: int = 1) -> None:
+        super().__init__(inner, threads=threads)
         self._counts = counts
 
     def put(
@@ -105,9 +111,12 @@ class CountedStore(WrappedStore):
             return super().head(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Count, and call the inner store."""
+        """Count each page, and call the inner store."""
         with self._counts.counted("list"):
-            yield from super().list(prefix, start_after=start_after)
+            for number, info in enumerate(super().list(prefix, start_after=start_after)):
+                if number and number % _PAGE == 0:
+                    self._counts.request("list")
+                yield info
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
         """Count, and call the inner store."""
