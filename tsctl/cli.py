@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "tables": ("tables", "tables"),
     "hold": ("hold", "hold"),
     "status": ("status", "status"),
+    "cost": ("cost", "cost"),
     "adopt-topic-id": ("adopt", "adopt_topic_id"),
 }
 

@@ -3,11 +3,8 @@
 An agent serves `GET /status.json` on its HTTP address. The command sends no request to the store.
 """
 
-import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,15 +15,11 @@ from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.json_objects import parse_json
 from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.parallel import in_threads
+from tsctl.agents import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
 from tsctl.archive import JsonOption
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, size
 
-DEFAULT_PORT: Final = 9464
-_ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
-_LONGEST_REASON: Final = 500
-_LONGEST_BYTES: Final = 16 << 20  # of a response: 10,000 partitions need 3 MB
-_PIECE_BYTES: Final = 1 << 20
 _HUGE: Final = 1e18  # greater than any count of an agent
 
 
@@ -69,7 +62,10 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of agents: health, lag, what waits and why."""
-    urls = _urls(agents or [], file)
+    given = addresses(agents or [], file)
+    if not given:
+        raise ConfigurationError(SOURCE, ["no agent is named: give addresses, or --agents FILE"])
+    urls = page_urls(given, "status.json")
     output = Output(as_json)
     with (
         output.progress("agents", len(urls)) as advance,
@@ -97,53 +93,12 @@ def status(
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _urls(agents: Sequence[str], file: Path | None) -> dict[str, str]:
-    """Return the status URL of each address, in the given order.
-
-    Raises:
-        ConfigurationError: no address is given, or one is malformed; it lists all problems.
-    """
-    given = list(agents)
-    if file is not None:
-        try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(str(file), [f"cannot be read: {error}"]) from error
-        given += [text for line in lines if (text := line.partition("#")[0].strip())]
-    if not given:
-        raise ConfigurationError(SOURCE, ["no agent is named: give addresses, or --agents FILE"])
-    urls, problems = {}, []
-    for address in given:
-        match = _ADDRESS.fullmatch(address)
-        if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 1 << 16:
-            problems.append(f"{address}: not an address; expected host, host:port or http://host:port")
-        else:
-            port = match["port"] or DEFAULT_PORT
-            urls[address] = f"{match['scheme'] or 'http'}://{match['host']}:{port}/status.json"
-    if problems:
-        raise ConfigurationError(SOURCE, problems)
-    return urls
-
-
 def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> Answer:
-    ends = time.monotonic() + timeout
-    body = bytearray()
+    body = get_page(pool, url, timeout)
+    if isinstance(body, NoPage):
+        return Answer(address, None, body.problem)
     try:
-        with pool.request("GET", url, redirect=False, preload_content=False, decode_content=False) as response:
-            while piece := response.read1(_PIECE_BYTES):
-                body += piece
-                if len(body) > _LONGEST_BYTES:
-                    return Answer(address, None, f"{url} returned more than {size(_LONGEST_BYTES)}; is this an agent?")
-                if time.monotonic() > ends:  # the pool's own timeout applies to each piece
-                    return Answer(address, None, f"no answer within {timeout:g} s")
-    except urllib3.exceptions.HTTPError as error:
-        return Answer(address, None, f"no answer: {error}")
-    if response.status not in {200, 503}:  # an unhealthy agent answers 503 with the same fields
-        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
-            return Answer(address, None, f"{url}: {body[:_LONGEST_REASON].decode(errors='replace').strip()}")
-        return Answer(address, None, f"{url} returned {response.status}; is this an agent?")
-    try:
-        fields = parse_json(bytes(body), "the answer", _LONGEST_BYTES)
+        fields = parse_json(body, "the answer", LONGEST_BYTES)
         if not isinstance(fields, dict) or "healthy" not in fields:
             raise CorruptData("it has no field `healthy`")
     except CorruptData as error:

@@ -34,12 +34,12 @@ WELL: dict[str, Any] = {
 
 
 @contextmanager
-def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
-    """Yield the address of a server that answers every request in this way."""
+def answering(status: int, body: bytes, path: str = "/status.json", **headers: str) -> Iterator[str]:
+    """Yield the address of a server that answers every request for a page in this way."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = status if self.path == "/status.json" else 404
+            found = status if self.path == path else 404
             self.send_response(found)
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
