@@ -22,18 +22,7 @@ from tsctl.cost.prices import EXAMPLE, read_prices
 from tsctl.cost.readings import read_requests
 from tsctl.cost.requests import estimate
 from tsctl.cost.survey import check_priced, survey
-from tsctl.cost.tables import (
-    BILL_COLUMNS,
-    CHANGE_COLUMNS,
-    ONCE_COLUMNS,
-    TOPIC_COLUMNS,
-    bill_rows,
-    change_rows,
-    fields,
-    notes,
-    outcome_fields,
-    topic_rows,
-)
+from tsctl.cost.tables import fields, outcome_fields, section
 from tsctl.output import Output
 
 _DAY = 86_400
@@ -110,17 +99,11 @@ def cost(
         further = {} if outcome is None else {"after": outcome_fields(outcome)}
         output.document({"cluster": name.keys.cluster, **fields(usage, requests, priced, lines), **further})
         return
-    output.table(BILL_COLUMNS, bill_rows(lines))
-    output.text("")
-    output.table(TOPIC_COLUMNS, topic_rows(usage, lines))
-    if outcome is not None:
+    shown = section(usage, requests, priced, lines, outcome)
+    for table in shown.tables:
+        output.table(table.columns, table.rows)
         output.text("")
-        output.table(CHANGE_COLUMNS, change_rows(lines, outcome))
-        if outcome.once:
-            output.text("")
-            output.table(ONCE_COLUMNS, bill_rows(outcome.once))
-    output.text("")
-    for note in (*notes(usage, requests, priced, lines), *(outcome.notes if outcome else ())):
+    for note in shown.notes:
         output.text(note)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.reading.archive_name import SOURCE, name_archive
+from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,
@@ -21,6 +22,11 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.commands.verify import as_fields, summary
+from tsctl.cost.month import bill
+from tsctl.cost.prices import Prices, read_prices
+from tsctl.cost.requests import estimate
+from tsctl.cost.survey import survey
+from tsctl.cost.tables import Section, section
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output
 from tsctl.verify.run import (
@@ -45,6 +51,9 @@ def report(
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="A price file: adds what the archive costs a month.")
+    ] = None,
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,
@@ -56,6 +65,7 @@ def report(
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
+    priced = None if prices is None else read_prices(prices)
     wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
     from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
 
@@ -65,7 +75,8 @@ def report(
         "location": ", ".join(endpoint.location for endpoint in name.endpoints),
         "depth": depth.value,
     }
-    page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time())
+    cost = None if priced is None else _cost(name, topics or (), priced, output)
+    page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time(), cost)
     half = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         half.write_text(page, encoding="utf-8")
@@ -76,3 +87,10 @@ def report(
     if as_json:
         output.document({"cluster": name.keys.cluster, "depth": depth.value, "file": str(file), **as_fields(found)})
     output.text(f"{file}: {summary(found)}")
+
+
+def _cost(name: ArchiveName, topics: Sequence[str], prices: Prices, output: Output) -> Section:
+    """Return the bill of the archive, with the requests that its objects suggest."""
+    usage = survey(name, topics, prices, [], output)
+    requests = estimate(usage)
+    return section(usage, requests, prices, bill(usage, requests, prices))

@@ -1,7 +1,7 @@
 """A bill as rows for people and as fields of JSON. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from tsctl.cost.changes import Outcome
@@ -16,13 +16,48 @@ _OWN_NAME: Final = "(cluster)"
 _STORED: Final = frozenset({Item.STORAGE, Item.MINIMUM_SIZE, Item.OVERHEAD, Item.MONITORING})
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under names of columns."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A bill for people.
+
+    Attributes:
+        tables: by item and by topic; with a change also before and after, and what it costs once.
+        notes: what the bill is based on, a sentence or two each.
+    """
+
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+def section(
+    usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Line], outcome: Outcome | None = None
+) -> Section:
+    """Return a bill for people, with a change if there is one."""
+    tables = [Table(_BILL_COLUMNS, bill_rows(lines)), Table(_TOPIC_COLUMNS, topic_rows(usage, lines))]
+    further: tuple[str, ...] = ()
+    if outcome is not None:
+        tables.append(Table(_CHANGE_COLUMNS, change_rows(lines, outcome)))
+        if outcome.once:
+            tables.append(Table(_ONCE_COLUMNS, bill_rows(outcome.once)))
+        further = outcome.notes
+    return Section(tuple(tables), (*_notes(usage, requests, prices, lines), *further))
+
+
 def money(amount: float) -> str:
     """Return an amount: with two decimals, or with four below 1."""
     rounded = round(amount, 4)
     return f"{rounded:,.4f}" if 0 < abs(rounded) < 1 else f"{amount if rounded else 0:,.2f}"
 
 
-BILL_COLUMNS: Final = ("ITEM", "CLASS", "QUANTITY", "UNIT", "A MONTH")
+_BILL_COLUMNS: Final = ("ITEM", "CLASS", "QUANTITY", "UNIT", "A MONTH")
 
 
 def bill_rows(lines: Iterable[Line]) -> list[Row]:
@@ -39,7 +74,7 @@ def bill_rows(lines: Iterable[Line]) -> list[Row]:
     return [*rows, ("total", None, None, None, money(total(lines)))]
 
 
-TOPIC_COLUMNS: Final = ("TOPIC", "CLASSES", "OBJECTS", "SIZE", "LIVING", "NEW", "STORAGE", "OTHER", "A MONTH")
+_TOPIC_COLUMNS: Final = ("TOPIC", "CLASSES", "OBJECTS", "SIZE", "LIVING", "NEW", "STORAGE", "OTHER", "A MONTH")
 
 
 def topic_rows(usage: Usage, lines: Sequence[Line]) -> list[Row]:
@@ -72,7 +107,7 @@ def _topic_row(topic: str, usage: Usage, parts: Sequence[Part], lines: Sequence[
     )
 
 
-CHANGE_COLUMNS: Final = ("ITEM", "TODAY", "AFTER", "DIFFERENCE")
+_CHANGE_COLUMNS: Final = ("ITEM", "TODAY", "AFTER", "DIFFERENCE")
 
 
 def change_rows(today: Iterable[Line], outcome: Outcome) -> list[Row]:
@@ -83,7 +118,7 @@ def change_rows(today: Iterable[Line], outcome: Outcome) -> list[Row]:
     return [(item, money(old), money(new), money(new - old)) for item, old, new in rows_and_total]
 
 
-ONCE_COLUMNS: Final = ("ONCE", "CLASS", "QUANTITY", "UNIT", "AMOUNT")
+_ONCE_COLUMNS: Final = ("ONCE", "CLASS", "QUANTITY", "UNIT", "AMOUNT")
 
 
 def _by_item(lines: Iterable[Line]) -> dict[str, float]:
@@ -93,7 +128,7 @@ def _by_item(lines: Iterable[Line]) -> dict[str, float]:
     return found
 
 
-def notes(usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Line]) -> list[str]:
+def _notes(usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Line]) -> list[str]:
     """Return what a bill is based on, a sentence or two each."""
     new = usage.total(lambda part: part.size, (part for part in usage.parts if usage.is_new(part)))
     month = new * usage.to_month

@@ -1,9 +1,10 @@
 """The report: one HTML file without network access, from the findings and the coverage of `tsctl verify`.
 
 For each topic it has a map of offsets and a map of time, with a bar for each partition and holes in red. It also has
-sizes, growth and every finding. plotly draws; its script is in the file. A topic's maps are drawn when it is opened, so
-that a file of hundreds of partitions opens at once. Text from outside (names, keys, reasons) stays text: the template
-escapes it in HTML, and the charts' JSON contains no character that could end a script.
+sizes, growth, every finding and, with prices, the costs. plotly draws; its script is in the file. A topic's maps are
+drawn when it is opened, so that a file of hundreds of partitions opens at once. Text from outside (names, keys,
+reasons) stays text: the template escapes it in HTML, and the charts' JSON contains no character that could end a
+script.
 """
 
 import json
@@ -21,6 +22,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from ts_common.printable import printable, printable_json
 from ts_common.wording import counted
+from tsctl.cost.tables import Section
 from tsctl.output import iso, size
 from tsctl.report.charts import RANGES_DRAWN, count_left_out, growth, offset_map, sizes, time_map
 from tsctl.verify.coverage import Coverage
@@ -32,7 +34,12 @@ _MILLISECONDS: Final = 1000
 
 
 def render(
-    title: str, coverages: Sequence[Coverage], findings: Iterable[Finding], facts: Mapping[str, str], made: float
+    title: str,
+    coverages: Sequence[Coverage],
+    findings: Iterable[Finding],
+    facts: Mapping[str, str],
+    made: float,
+    cost: Section | None = None,
 ) -> str:
     """Return the whole report as HTML.
 
@@ -42,6 +49,7 @@ def render(
         findings: all of them, those of partitions too.
         facts: more lines of its head, by name.
         made: seconds since the epoch.
+        cost: what the archive costs; None leaves the section out.
     """
     found = worst_first(findings)
     # The charts show the names of their data.
@@ -65,6 +73,7 @@ def render(
         },
         findings=_findings(found),
         topics=[_topic(topic, rows) for topic, rows in topics.items()],
+        cost=cost,
         charts=_as_script(charts),
         plotly=Markup(get_plotlyjs()),  # noqa: S704  (the library's own script)
     )

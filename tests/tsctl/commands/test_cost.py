@@ -1,7 +1,9 @@
 """`tsctl cost`: its tables and JSON, the price file, agents that answer or do not, mistakes on the command line."""
 
 import os
+import re
 import time
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,16 @@ def test_a_store_outside_s3_needs_a_price_file(run: Run, named: tuple[object, ..
     assert (ended.code, "--prices is missing" in ended.err) == (2, True)
     (tmp_path / "example.yaml").write_text(run("cost", "--example-prices").out)
     assert read_prices(tmp_path / "example.yaml") == read_prices(None)
+
+
+def test_the_report_has_the_bill(run: Run, named: tuple[object, ...], tmp_path: Path) -> None:
+    """The same rows as the command's; without prices the page has no such section."""
+    for options, sections in ((named[:4], 0), (named, 1)):
+        assert run("report", *options, "--output", tmp_path / "page.html").code == 0
+        page = (tmp_path / "page.html").read_text()
+        assert page.count('<h2 id="cost">') == sections
+    rows = [unescape(row) for row in re.findall(r"<td>([^<]*)</td><td>STANDARD</td>", page)]
+    assert rows == ["storage", "put", "list", "get", "head", "new", "old"]
+    (notes,) = re.findall(r"<ul>(.*)</ul>", page)
+    ended = run("cost", *named)
+    assert [unescape(note) for note in re.findall(r"<li>(.*?)</li>", notes)] == ended.out.split("\n\n")[2].splitlines()
