@@ -21,6 +21,7 @@
         ├── ConfigurationError     all problems of a configuration at once
         ├── AccessDenied           the store rejects this identity
         ├── BucketMissing          the bucket or directory does not exist, and is not created
+        ├── ObjectFrozen           the object is in an archive class, and cannot be read until it is thawed
         ├── TopicIdChanged         an existing topic has another id, and its log continues
         ├── NewerFormat            an object of a later release: upgrade this one
         ├── BatchTooLarge          a record batch needs more memory than an option allows
@@ -131,6 +132,13 @@ class AccessDenied(OperatorError):
 
 class BucketMissing(OperatorError):
     """The bucket, or the directory of a file store, does not exist; this project never creates it."""
+
+
+class ObjectFrozen(OperatorError):
+    """The store rejects reads of an object in an archive class, such as Glacier; an operator must thaw it first.
+
+    A thaw costs money and hours, so nothing begins one unasked. The object is not damaged.
+    """
 
 
 class TopicIdChanged(OperatorError):

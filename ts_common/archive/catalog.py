@@ -48,6 +48,7 @@ class StoredSegment:
         etag: ETag of the object; None if it was not listed.
         modified: when the object was written, ms since the epoch by the store's clock; None if it was not listed.
         storage_class: as `ObjectInfo.storage_class`.
+        is_frozen: as `ObjectInfo.is_frozen`.
     """
 
     name: SegmentName
@@ -56,6 +57,7 @@ class StoredSegment:
     etag: str | None = field(default=None, compare=False)
     modified: int | None = field(default=None, compare=False)
     storage_class: str | None = field(default=None, compare=False)
+    is_frozen: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,8 @@ def read_snapshot(
 
 
 def _stored(name: SegmentName, suffixes: str, info: ObjectInfo) -> StoredSegment:
-    return StoredSegment(name, info.size, _suffixes(suffixes), info.etag, int(info.modified * 1000), info.storage_class)
+    modified = int(info.modified * 1000)
+    return StoredSegment(name, info.size, _suffixes(suffixes), info.etag, modified, info.storage_class, info.is_frozen)
 
 
 def _read_log_start(

@@ -4,14 +4,14 @@ import structlog
 
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import CorruptData, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 
 log = structlog.get_logger()
 
 
 def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffix: str) -> bytes | None:
-    """Return the bytes of one index of a segment; None if it is missing, or larger than a broker writes.
+    """Return the bytes of one index of a segment; None if it is missing, frozen, or larger than a broker writes.
 
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
@@ -20,6 +20,6 @@ def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffi
         return get_small(store, keys.segment(name, suffix), INDEX_BYTES)[0]
     except ObjectNotFound:
         return None
-    except CorruptData as error:
+    except (CorruptData, ObjectFrozen) as error:
         log.warning("index_unusable", reason=str(error))
         return None

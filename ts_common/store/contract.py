@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, Self
 
-from ts_common.errors import ObjectNotFound, TieredStorageError
+from ts_common.errors import ObjectNotFound, OperatorError, TieredStorageError
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.protection import HiddenBytes, Lock, Protection, locks_held
+from ts_common.store.thaw_state import ThawState, ThawTier
 
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
@@ -44,6 +45,9 @@ class ObjectInfo:
         storage_class: the store's own word for it, such as `GLACIER`, `Cool` or `NEARLINE`, from a listing or a HEAD.
             None means S3's and Google's `STANDARD`, or a store without classes; the infos of puts, copies and gets
             have None too.
+        is_frozen: whether the class needs a thaw before a get, and the response shows no readable copy. Some stores
+            have such a class and return its objects all the same. Archive tiers of S3's INTELLIGENT_TIERING are in
+            no listing.
     """
 
     key: str
@@ -52,6 +56,7 @@ class ObjectInfo:
     modified: float
     metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
     storage_class: str | None = None
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +241,7 @@ class ObjectStore(ABC):
 
         Raises:
             ObjectNotFound: the object does not exist.
+            ObjectFrozen: it is in an archive class, and must be thawed first.
         """
 
     @abstractmethod
@@ -357,6 +363,31 @@ class ObjectStore(ABC):
         """
         del prefix
         return None
+
+    def thaw_state(self, key: str) -> ThawState:
+        """Return whether an object can be read, by one request.
+
+        Raises:
+            ObjectNotFound: the object does not exist.
+        """
+        return ThawState(self.head(key).storage_class)
+
+    def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
+        """Begin to thaw an object; a thaw in progress counts as begun. It costs money.
+
+        Args:
+            key: of the object.
+            days: how long the object can be read, from the end of the thaw; of a thawed object from now. None where
+                it stays readable for good: in S3's INTELLIGENT_TIERING and on Azure, which ignores a number.
+            tier: how fast.
+
+        Raises:
+            ObjectNotFound: the object does not exist.
+            OperatorError: the store or the class has no such thaw, or the object needs none.
+            StoreUnavailable: the store has no capacity for it at this moment, too.
+        """
+        del days, tier
+        raise OperatorError(f"{self.location}/{key}: this store has no frozen objects that can be thawed")
 
     def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:
         """Return the bytes of one (small) object or of a range of it, and its info.

@@ -27,6 +27,7 @@ from ts_common.errors import (
     AccessDenied,
     BucketMissing,
     CorruptData,
+    ObjectFrozen,
     ObjectNotFound,
     OperatorError,
     PreconditionFailed,
@@ -40,11 +41,13 @@ from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Copying, Operations, Page, Put, Service
+from ts_common.store.thaw_state import ThawState, ThawTier
 
 _ACCEPTED = 202
 _NOT_FOUND = 404
 _PAGE = "5000"  # the largest page of the service
 _METADATA = "x-ms-meta-"
+_ARCHIVE = "Archive"  # the one tier that is not online
 _READ = "Storage Blob Data Reader on the container (List and Read of a SAS)"
 _WRITE = "Storage Blob Data Contributor on the container (Create and Write of a SAS)"
 _OPERATIONS = Operations(
@@ -55,6 +58,7 @@ _OPERATIONS = Operations(
     head="Get Blob Properties",
     list="List Blobs",
     delete="Delete Blob",
+    thaw="Set Blob Tier",
 )
 _CODES: Mapping[str, type[TieredStorageError]] = {
     "BlobNotFound": ObjectNotFound,
@@ -76,7 +80,8 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "InvalidAuthenticationInfo": AccessDenied,
     "KeyBasedAuthenticationNotPermitted": AccessDenied,
     "NoAuthenticationInformation": AccessDenied,
-    "BlobArchived": OperatorError,
+    "BlobArchived": ObjectFrozen,
+    "BlobBeingRehydrated": ObjectFrozen,
     "BlobImmutableDueToPolicy": OperatorError,
 }
 _RENEW = "the token or the SAS is invalid, or has expired: renew it, and check the tenant and the account"
@@ -97,7 +102,6 @@ _WAYS_OUT = {
     "KeyBasedAuthenticationNotPermitted": "the account accepts no keys: unset AZURE_STORAGE_KEY and use Entra ID",
     "NoAuthenticationInformation": "the request has no credentials: set AZURE_STORAGE_KEY, a SAS, or use Entra ID",
     "401": _RENEW,
-    "BlobArchived": "the blob is in the archive tier: rehydrate it first",
     "BlobImmutableDueToPolicy": "an immutability policy applies to offset.wm, which the agent overwrites: remove it",
 }
 _PERMISSIONS = {
@@ -107,6 +111,7 @@ _PERMISSIONS = {
     _OPERATIONS.head: _READ,
     _OPERATIONS.list: _READ,
     _OPERATIONS.delete: "Storage Blob Data Contributor on the container (Delete of a SAS)",
+    _OPERATIONS.thaw: "Storage Blob Data Contributor on the container (Write of a SAS)",
 }
 
 
@@ -207,7 +212,19 @@ class AzureService(Service):
             if name.startswith(_METADATA)
         }
         storage_class = class_of(answer.headers.get("x-ms-access-tier"))
-        return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata, storage_class)
+        frozen = storage_class == _ARCHIVE
+        return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata, storage_class, frozen)
+
+    def thaw(self, name: str, tier: ThawTier) -> Request:
+        """Return Set Blob Tier, which moves the blob to the hot tier for good; the service has two priorities."""
+        priority = "High" if tier is ThawTier.EXPEDITED else "Standard"
+        headers = {"x-ms-access-tier": "Hot", "x-ms-rehydrate-priority": priority, "content-length": "0"}
+        return self._request("PUT", f"{self._of(name)}?comp=tier", headers)
+
+    def thaw_state_of(self, info: ObjectInfo, answer: Response) -> ThawState:
+        """Read the headers of the response."""
+        pending = answer.headers.get("x-ms-archive-status", "").startswith("rehydrate-pending")
+        return ThawState(info.storage_class, is_frozen=info.is_frozen, is_thawing=info.is_frozen and pending)
 
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
         """Return List Blobs, which cannot begin after a name."""
@@ -263,7 +280,8 @@ def _listed(blob: ElementTree.Element) -> ObjectInfo:
     if size is None or etag is None or modified is None:
         raise ValueError("a blob without size, ETag or date")
     written, storage_class = parsedate_to_datetime(modified).timestamp(), class_of(found.findtext("AccessTier") or None)
-    return ObjectInfo(_name(blob), size_of(size), etag.strip('"'), written, storage_class=storage_class)
+    name, tag, frozen = _name(blob), etag.strip('"'), storage_class == _ARCHIVE
+    return ObjectInfo(name, size_of(size), tag, written, storage_class=storage_class, is_frozen=frozen)
 
 
 def _name(found: ElementTree.Element) -> str:

@@ -19,6 +19,7 @@ from awscrt.checksums import crc32c as crc32c_of
 from ts_common.errors import (
     AccessDenied,
     BucketMissing,
+    ObjectFrozen,
     ObjectNotFound,
     PreconditionFailed,
     StoreUnavailable,
@@ -44,6 +45,7 @@ from ts_common.store.http.copies import copy_object
 from ts_common.store.http.service import Page, Service
 from ts_common.store.listing import Onward, below, directory_below, list_in_order
 from ts_common.store.response_body import EmptyBody, ResponseBody
+from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
     SizedBody,
     body_size,
@@ -199,11 +201,28 @@ class HttpStore(ObjectStore):
 
     def head(self, key: str) -> ObjectInfo:
         """Send one request; after the first "not found", send another one for the bucket."""
+        return self._head(key)[0]
+
+    def _head(self, key: str) -> tuple[ObjectInfo, Response]:
         call = self._call(self._service.operations.head, check_key(key))
-        answer = self._client.send(call, self._service.head(self._base + key))
-        self._raise_for(answer, call)
+        answer = self._sent(call, self._service.head(self._base + key))
         with call.understood():
-            return checked(self._service.info_of(key, _length(answer), answer))
+            return checked(self._service.info_of(key, _length(answer), answer)), answer
+
+    def thaw_state(self, key: str) -> ThawState:
+        """Send the request of `head`."""
+        return self._service.thaw_state_of(*self._head(key))
+
+    def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
+        """Send the service's request; the object stays readable for good."""
+        request = self._service.thaw(self._base + check_key(key), tier)
+        if request is None:
+            super().thaw(key, days, tier)
+            return
+        try:
+            self._sent(self._call(self._service.operations.thaw, key), request)
+        except ObjectFrozen:
+            return  # a thaw is in progress
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Send a request for each page."""

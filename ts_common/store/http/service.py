@@ -13,6 +13,7 @@ from ts_common.errors import (
     AccessDenied,
     BucketMissing,
     CorruptData,
+    ObjectFrozen,
     ObjectNotFound,
     OperatorError,
     PreconditionFailed,
@@ -25,6 +26,7 @@ from ts_common.store.call import Call
 from ts_common.store.contract import ByteRange, Condition, ObjectInfo
 from ts_common.store.http.client import Request, Response
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
+from ts_common.store.thaw_state import WAY_OUT, ThawState, ThawTier
 
 # For responses whose code the service does not list. A load balancer without a backend may send a 404 without a code.
 _BY_STATUS: dict[int, type[TieredStorageError]] = {
@@ -48,6 +50,7 @@ class Operations:
     head: str
     list: str
     delete: str
+    thaw: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,16 @@ class Service(ABC):
     def delete(self, name: str, etag: str | None = None) -> Request:
         """Return a request that removes one object; with an ETag, only the object with that ETag."""
 
+    def thaw(self, name: str, tier: ThawTier) -> Request | None:
+        """Return a request that thaws one object for good; None if the service has no frozen objects."""
+        del name, tier
+        return None
+
+    def thaw_state_of(self, info: ObjectInfo, answer: Response) -> ThawState:
+        """Return whether an object can be read, from the response to a head."""
+        del answer
+        return ThawState(info.storage_class, is_frozen=info.is_frozen)
+
     @abstractmethod
     def code_of(self, answer: Response) -> tuple[str, str]:
         """Return the code and the message of an error response; each may be empty."""
@@ -215,6 +228,8 @@ class Service(ABC):
             return self._denial(answer, call, code, failed)
         if kind is BucketMissing:
             return BucketMissing(f"{failed}; {self.check_bucket}")
+        if kind is ObjectFrozen:
+            return ObjectFrozen(f"{failed}; the object is frozen; {WAY_OUT}")
         if kind is None or kind is OperatorError:
             return OperatorError(f"{failed}; {self.ways_out.get(code, 'the store will reject the same request again')}")
         return CorruptData(f"{failed}; nothing was written") if kind is CorruptData else kind(failed)

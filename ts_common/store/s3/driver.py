@@ -44,7 +44,7 @@ from ts_common.store.contract import (
     ObjectStream,
 )
 from ts_common.store.lifecycle import LifecycleRule
-from ts_common.store.listing import Onward, below, directory_below, list_in_order
+from ts_common.store.listing import below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.protection import HiddenBytes, Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
@@ -53,9 +53,12 @@ from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permiss
 from ts_common.store.s3.identity import identity_of
 from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.s3.matching import MatchingDeletes
+from ts_common.store.s3.pages import Pages
 from ts_common.store.s3.protection import BucketProtection
 from ts_common.store.s3.shared_clients import SharedClients
+from ts_common.store.s3.thaw import may_be_frozen, restore_object, state_of
 from ts_common.store.s3.writes import check_encrypted, storing_arguments
+from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
     SizedBody,
     body_size,
@@ -118,6 +121,7 @@ class S3Store(ObjectStore):
                     f"{self.location}: {error}; set AWS_ENDPOINT_URL to a URL that begins with http:// or https://"
                 ) from error
         self._reads, self._writes = self._clients.reads, self._clients.writes
+        self._pages = Pages(self._reads, bucket)
         self._matching = MatchingDeletes(self._reads, bucket, self._base, self.head)
         self._protection = BucketProtection(self._reads, bucket, self._base, self.head)
 
@@ -234,6 +238,15 @@ class S3Store(ObjectStore):
             body.close()
 
     def head(self, key: str) -> ObjectInfo:
+        """Send HeadObject."""
+        answer = self._head(key)
+        with self._call("HeadObject", key).understood():
+            etag, modified = strong(answer["ETag"]), answer["LastModified"].timestamp()
+            metadata, storage_class = _lower_names(answer["Metadata"]), class_of(answer.get("StorageClass"))
+            frozen, size = state_of(answer).is_frozen, answer["ContentLength"]
+            return checked(ObjectInfo(key, size, etag, modified, metadata, storage_class, frozen))
+
+    def _head(self, key: str) -> Mapping[str, Any]:
         """Send HeadObject. A 404 has no body, so HeadBucket follows the first one to check the bucket."""
         call = self._call("HeadObject", check_key(key))
         try:
@@ -251,10 +264,7 @@ class S3Store(ObjectStore):
                 self._raise_reason_of_denial(key)
             raise
         call.refuse_page(answer.get("ContentType"))
-        with call.understood():
-            etag, modified = strong(answer["ETag"]), answer["LastModified"].timestamp()
-            metadata, storage_class = _lower_names(answer["Metadata"]), class_of(answer.get("StorageClass"))
-            return checked(ObjectInfo(key, answer["ContentLength"], etag, modified, metadata, storage_class))
+        return answer
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Send ListObjectsV2 for each page."""
@@ -266,7 +276,7 @@ class S3Store(ObjectStore):
         request: dict[str, Any] = {"StartAfter": self._base + start_after} if start_after else {}
         start, asked = len(self._base), self._base + prefix
         call = self._call("ListObjectsV2", prefix)
-        for page in self._pages(prefix, request):
+        for page in self._pages.read(call, asked, request):
             infos = []
             with call.understood():
                 for found in page.get("Contents", ()):
@@ -274,9 +284,9 @@ class S3Store(ObjectStore):
                     if is_key(key):
                         modified = found["LastModified"].timestamp()
                         etag, storage_class = found["ETag"], class_of(found.get("StorageClass"))
-                        infos.append(
-                            checked(ObjectInfo(key, found["Size"], etag, modified, NO_METADATA, storage_class))
-                        )
+                        frozen = may_be_frozen(storage_class) and "RestoreStatus" not in found
+                        info = ObjectInfo(key, found["Size"], etag, modified, NO_METADATA, storage_class, frozen)
+                        infos.append(checked(info))
             yield from infos
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
@@ -287,33 +297,20 @@ class S3Store(ObjectStore):
     def _directories(self, prefix: str) -> Iterator[str]:
         asked = self._base + prefix
         found = set()
-        for page in self._pages(prefix, {"Delimiter": "/"}):
-            with self._call("ListObjectsV2", prefix).understood():
+        call = self._call("ListObjectsV2", prefix)
+        for page in self._pages.read(call, asked, {"Delimiter": "/"}):
+            with call.understood():
                 found |= {directory_below(common["Prefix"], asked) for common in page.get("CommonPrefixes", ())}
         yield from sorted(name for name in found if is_key(name.rstrip("/")))
 
-    def _pages(self, prefix: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield the pages of a listing; creating the SDK's paginator takes longer than reading a page."""
-        call = self._call("ListObjectsV2", prefix)
-        onward = Onward(call)
-        following: dict[str, Any] = {}
-        while True:
-            with translated(call):
-                page = self._reads.list_objects_v2(
-                    Bucket=self._bucket, Prefix=self._base + prefix, **{**request, **following}
-                )
-            yield page
-            if not page.get("IsTruncated"):
-                return
-            token = page.get("NextContinuationToken")
-            if not token or token == following.get("ContinuationToken"):
-                raise StoreUnavailable(
-                    f"{call.operation} {call.target}: the page is truncated and has no new continuation token"
-                )
-            objects, directories = page.get("Contents", ()), page.get("CommonPrefixes", ())
-            names = [*(each["Key"] for each in objects[-1:]), *(each["Prefix"] for each in directories[-1:])]
-            onward.advance(max(names, default=""))
-            following = {"ContinuationToken": token}
+    def thaw_state(self, key: str) -> ThawState:
+        """Send HeadObject."""
+        return state_of(self._head(key))
+
+    def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
+        """Send RestoreObject."""
+        call = self._call("RestoreObject", check_key(key))
+        restore_object(self._reads, call, self._bucket, self._base + key, days, tier)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Send DeleteObjects for each thousand keys."""

@@ -18,6 +18,7 @@ from ts_common.errors import (
     AccessDenied,
     BucketMissing,
     CorruptData,
+    ObjectFrozen,
     ObjectNotFound,
     OperatorError,
     PreconditionFailed,
@@ -29,6 +30,7 @@ from ts_common.errors import (
 from ts_common.store.call import UNFORESEEN, Call
 from ts_common.store.http.client import never_connected
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
+from ts_common.store.thaw_state import WAY_OUT as WAY_OUT_OF_ICE
 
 READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without it S3 answers 403 for missing keys"
 NEEDED_PERMISSION = {
@@ -40,6 +42,7 @@ NEEDED_PERMISSION = {
     "ListObjectsV2": "s3:ListBucket on the bucket",
     "DeleteObject": "s3:DeleteObject, and s3:GetObject for its condition",
     "DeleteObjects": "s3:DeleteObject",
+    "RestoreObject": "s3:RestoreObject on the key",
     "GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration on the bucket",
     "GetBucketVersioning": "s3:GetBucketVersioning on the bucket",
     "GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration on the bucket",
@@ -62,7 +65,6 @@ WAY_OUT = {
     "SignatureDoesNotMatch": "the secret key does not belong to this access key, or a proxy rewrites the Host header",
     "ExpiredToken": "the credentials have expired: renew them",
     "InvalidToken": "the session token is invalid: renew the credentials",
-    "InvalidObjectState": "the object is in an archive storage class: restore it first",
     "NotImplemented": "this store does not support the request (conditional writes?)",
     "PermanentRedirect": "the bucket is in another region: " + SET_REGION,
     "AuthorizationHeaderMalformed": "the bucket is in another region: " + SET_REGION,
@@ -77,7 +79,8 @@ BY_CODE: dict[str, type[TieredStorageError]] = {
     "InvalidAccessKeyId": AccessDenied,
     "InvalidToken": AccessDenied,
     "SignatureDoesNotMatch": AccessDenied,
-    "InvalidObjectState": OperatorError,
+    "InvalidObjectState": ObjectFrozen,
+    "ObjectNotInActiveTierError": ObjectFrozen,  # to a copy
     "NotImplemented": OperatorError,
     "BadDigest": CorruptData,
     "InvalidDigest": CorruptData,
@@ -250,6 +253,8 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
         return AccessDenied(f"{failed}; {_how_to_allow(code, call, skew)}")
     if kind is BucketMissing:
         return BucketMissing(f"{failed}; {CHECK_BUCKET}")
+    if kind is ObjectFrozen:
+        return ObjectFrozen(f"{failed}; {_frozen(error)}; {WAY_OUT_OF_ICE}")
     if kind is None or kind is OperatorError:
         way_out = _TOO_LARGE if call.copies and code == "InvalidRequest" else WAY_OUT.get(code, _IN_VAIN)
         return OperatorError(f"{failed}; {way_out}")
@@ -269,6 +274,15 @@ def _texts(error: sdk.ClientError) -> tuple[str, str]:
     found: Mapping[str, object] = error.response.get("Error", {})
     code, message = (found.get(name) for name in ("Code", "Message"))
     return code if isinstance(code, str) else "", message if isinstance(message, str) else ""
+
+
+def _frozen(error: sdk.ClientError) -> str:
+    """Return the class of a frozen object, if the response names it."""
+    given: Mapping[str, object] = error.response
+    more = given.get("Error")
+    fields = {**(more if isinstance(more, dict) else {}), **given}
+    named = [each for name in ("StorageClass", "AccessTier") if isinstance(each := fields.get(name), str) and each]
+    return f"the object is frozen{', in the storage class ' if named else ''}{' '.join(named)}"
 
 
 def _how_to_allow(code: str, call: Call, skew: float | None) -> str:

@@ -34,6 +34,7 @@ _TEXTS = frozenset({"NextContinuationToken", "EncodingType"})
 _KEY, _SIZE, _ETAG, _MODIFIED, _CLASS = (
     re.compile(f"<{name}>([^<]+)</{name}>").search for name in ("Key", "Size", "ETag", "LastModified", "StorageClass")
 )
+_RESTORED = re.compile(r"<RestoreStatus>\s*<IsRestoreInProgress>false<").search
 _STANDARD = f"<StorageClass>{STANDARD}</StorageClass>"  # of nearly all objects: no search for them
 
 
@@ -78,7 +79,7 @@ def _take_listing(
 def parse_listing(body: bytes) -> dict[str, Any]:
     """Return the response to ListObjectsV2 in the SDK's form, with only the fields that the driver uses.
 
-    An object of the class STANDARD has no `StorageClass`.
+    An object of the class STANDARD has no `StorageClass`, and one without a readable copy no `RestoreStatus`.
 
     Raises:
         ResponseParserError: the body is not a listing; the SDK raises the same.
@@ -166,9 +167,16 @@ def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:
         tag = etag[1].replace("&#34;", '"').replace("&quot;", '"')
         if "&" in tag:
             return None
-        found = {"Key": key[1], "Size": size_of(size[1]), "ETag": tag, "LastModified": timestamp_of(modified[1])}
+        found: dict[str, Any] = {
+            "Key": key[1],
+            "Size": size_of(size[1]),
+            "ETag": tag,
+            "LastModified": timestamp_of(modified[1]),
+        }
         if _STANDARD not in entry and (storage_class := _CLASS(entry)):
             found["StorageClass"] = storage_class[1]
+            if _RESTORED(entry):
+                found["RestoreStatus"] = {"IsRestoreInProgress": False}
         contents.append(found)
     return None if "<!" in text or "Contents" in shell else (shell, contents)
 
@@ -178,9 +186,19 @@ def _entry(element: ElementTree.Element, space: str) -> dict[str, Any]:
     key, size, etag, modified = (element.findtext(space + name) for name in ("Key", "Size", "ETag", "LastModified"))
     if key is None or size is None or etag is None or modified is None:
         raise ValueError("an object without key, size, ETag or date")
-    found = {"Key": key, "Size": size_of(size), "ETag": etag, "LastModified": timestamp_of(modified)}
+    found: dict[str, Any] = {
+        "Key": key,
+        "Size": size_of(size),
+        "ETag": etag,
+        "LastModified": timestamp_of(modified),
+    }
     storage_class = element.findtext(f"{space}StorageClass")
-    return found if storage_class in {None, "", STANDARD} else {**found, "StorageClass": storage_class}
+    if storage_class in {None, "", STANDARD}:
+        return found
+    found["StorageClass"] = storage_class
+    if element.findtext(f"{space}RestoreStatus/{space}IsRestoreInProgress") == "false":
+        found["RestoreStatus"] = {"IsRestoreInProgress": False}
+    return found
 
 
 def timestamp_of(text: str) -> datetime:

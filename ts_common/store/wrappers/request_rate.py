@@ -28,6 +28,7 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.wrappers.wrapped import WrappedStore
 
 _Answer = TypeVar("_Answer")
@@ -176,6 +177,14 @@ class PacedStore(WrappedStore):
     def head(self, key: str) -> ObjectInfo:
         """Call the inner store, in turn."""
         return self._pace.request(lambda: self._inner.head(key))
+
+    def thaw_state(self, key: str) -> ThawState:
+        """Call the inner store, in turn."""
+        return self._pace.request(lambda: self._inner.thaw_state(key))
+
+    def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
+        """Call the inner store, in turn."""
+        self._pace.request(lambda: self._inner.thaw(key, days, tier))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """List the inner store, the first page in turn; further pages need no turn."""

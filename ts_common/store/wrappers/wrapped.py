@@ -15,6 +15,7 @@ from ts_common.store.contract import (
 )
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.protection import HiddenBytes, Lock, Protection
+from ts_common.store.thaw_state import ThawState, ThawTier
 
 
 class WrappedStore(ObjectStore):
@@ -100,6 +101,14 @@ class WrappedStore(ObjectStore):
     def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
         """Call the inner store."""
         return self._inner.hidden_bytes(prefix)
+
+    def thaw_state(self, key: str) -> ThawState:
+        """Call the inner store."""
+        return self._inner.thaw_state(key)
+
+    def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
+        """Call the inner store."""
+        self._inner.thaw(key, days, tier)
 
     def close(self) -> None:
         """Wait for asynchronous puts, then close the inner store."""

@@ -1,18 +1,19 @@
 """Azure's service: the requests to it, and what it stores."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.conftest import AZURE_CONTAINER
-from ts_common.errors import (
-    CorruptData,
-)
-from ts_common.store.azure.account import Account
+from ts_common.errors import CorruptData, ObjectFrozen
+from ts_common.store.azure.account import Account, account_of
 from ts_common.store.azure.service import AzureService, given_name, stored_name
 from ts_common.store.contract import Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.factory import open_store
 from ts_common.store.http import driver as http_store
-from ts_common.store.http.client import Response
+from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Page
+from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_local.stores.azurite import AzuriteServer
 
 
@@ -81,7 +82,7 @@ def test_a_page_has_objects_directories_and_the_next_marker() -> None:
     )
     assert found == Page(
         [
-            ObjectInfo(name, 7, "0x1", 1795314814.0, storage_class=tier)
+            ObjectInfo(name, 7, "0x1", 1795314814.0, storage_class=tier, is_frozen=tier is not None)
             for name, tier in (("a&b", None), ("a\x01", None), ("c", "Archive"))
         ],
         directories=["d/"],
@@ -103,3 +104,37 @@ def test_a_page_without_what_it_needs_is_no_listing(answer: Response, problem: s
     """It could otherwise be a page without objects."""
     with pytest.raises(ValueError, match=problem):
         SERVICE.parse_page(answer)
+
+
+class Archiving(AzureService):
+    """A service whose thaws do the opposite."""
+
+    def thaw(self, name: str, tier: ThawTier) -> Request:
+        request = super().thaw(name, tier)
+        return replace(request, headers={**request.headers, "x-ms-access-tier": "Archive"})
+
+
+def test_an_archived_blob_is_readable_after_its_thaw(azure: AzuriteServer) -> None:
+    """Before it a get names the way out; a thaw moves the blob to the hot tier for good."""
+    account = account_of(azure.environment())
+    with (
+        http_store.HttpStore(AzureService(AZURE_CONTAINER, account), "thaw") as store,
+        http_store.HttpStore(Archiving(AZURE_CONTAINER, account), "thaw") as freezer,
+    ):
+        store.put("a.log", b"content")
+        assert not store.thaw_state("a.log").is_frozen
+        freezer.thaw("a.log", None, ThawTier.BULK)
+        assert [(info.storage_class, info.is_frozen) for info in store.list()] == [("Archive", True)]
+        assert store.thaw_state("a.log").is_frozen
+        with pytest.raises(ObjectFrozen, match=r"(?s)thaw/a.log: BlobArchived .*tsctl thaw"):
+            store.get("a.log")
+        store.thaw("a.log", None, ThawTier.EXPEDITED)
+        assert store.get("a.log")[0] == b"content"
+        assert not store.thaw_state("a.log").is_frozen
+
+
+def test_a_pending_rehydration_is_a_thaw_in_progress() -> None:
+    """The emulator ends it at once."""
+    info = ObjectInfo("a", 7, "0x1", 0.0, storage_class="Archive", is_frozen=True)
+    answer = Response(200, {"x-ms-archive-status": "rehydrate-pending-to-hot"}, b"")
+    assert SERVICE.thaw_state_of(info, answer) == ThawState("Archive", is_frozen=True, is_thawing=True)
