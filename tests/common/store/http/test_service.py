@@ -8,6 +8,7 @@ from ts_common.errors import (
     AccessDenied,
     BucketMissing,
     CorruptData,
+    ObjectFrozen,
     ObjectNotFound,
     OperatorError,
     OutcomeUnknown,
@@ -47,7 +48,7 @@ def refused(status: int, code: str = "", body: bytes = b"", **headers: str) -> R
         (401, "NeverHeardOf", AccessDenied, AccessDenied),
         (400, "Md5Mismatch", CorruptData, CorruptData),
         (400, "NeverHeardOf", OperatorError, OperatorError),
-        (409, "BlobArchived", OperatorError, OperatorError),
+        (409, "BlobArchived", ObjectFrozen, ObjectFrozen),
         (404, "", StoreUnavailable, StoreUnavailable),
         (408, "", StoreUnavailable, OutcomeUnknown),
         (409, "", StoreUnavailable, OutcomeUnknown),
@@ -72,7 +73,7 @@ def test_a_bucket_that_is_missing_is_for_the_operator_to_check() -> None:
 
 def test_a_rejection_that_will_be_repeated_names_what_to_do() -> None:
     """By the code, else that a retry does not help."""
-    assert "rehydrate it first" in str(BY_KEY.error(refused(409, "BlobArchived"), READ))
+    assert "thaw it with `tsctl thaw TOPIC`" in str(BY_KEY.error(refused(409, "BlobArchived"), READ))
     assert "reject the same request again" in str(BY_KEY.error(refused(400, "NeverHeardOf"), READ))
 
 
