@@ -43,6 +43,8 @@ from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.shipping.ends_writer import EndsWriter
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
+from ts_uploader.shipping.repair_watcher import RepairWatcher
+from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
@@ -123,7 +125,9 @@ class Agent:
             losses_counter(self._metrics),
         )
         uploader = Uploader(self._stores.of, self._settings.retention)
-        self._runner = TaskRunner(uploader, commits, self._watcher, self._metrics, self._cache_objects)
+        repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
+        self._repairs = RepairWatcher(self._keys, self._read_backlog, self._stores.of, self._inbox.put, self._metrics)
+        self._runner = TaskRunner(uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer)
         reporter = open_reporter(config, environment)
         self._reporting = (
             Reporting(reporter, self._metrics.registry, config.reporter_interval_seconds) if reporter else None
@@ -224,6 +228,7 @@ class Agent:
             "leadership": self._leadership.run,
             "metadata-cache": self._cache_objects.run,
             "ends": self._ends.run,
+            "repairs": self._repairs.run,
         }
         if self._reporting is not None:
             services["reporter"] = self._reporting.run
@@ -320,6 +325,7 @@ class Agent:
         self._config.reload({partition.topic for partition in self._loop.local})
         self._stores.allowance.change(self._config.current.upload_max_bytes_per_second)
         self._watcher.hint_all()  # other topics may be shipped now
+        self._repairs.look_now()
 
     def _shut_down(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
@@ -327,6 +333,7 @@ class Agent:
         self._queues.close()
         self._cache_objects.close()
         self._ends.close()
+        self._repairs.close()
         if self._reporting is not None:
             self._reporting.stop()
         self._leadership.stop()

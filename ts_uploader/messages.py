@@ -1,7 +1,7 @@
 """Observations, from the watcher and the leadership source to the tracker. All frozen; no part shares state.
 
 `Listing`, `SeveralDirectories`, `DirectoryGone` and `HighWatermarks` describe the log dirs. `Led` and `NotLed` describe
-the leadership of a partition.
+the leadership of a partition. `RepairWanted` is a request from the store.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
+from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
 
 FileStatus = tuple[int, int, int]
@@ -164,4 +165,12 @@ class NotLed:
     partition: TopicPartition
 
 
-Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed
+@dataclass(frozen=True, slots=True)
+class RepairWanted:
+    """A request to repair that no agent has answered yet. Sent again every minute until there is an answer."""
+
+    partition: TopicPartition
+    request: RepairRequest
+
+
+Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed | RepairWanted

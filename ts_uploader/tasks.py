@@ -1,7 +1,7 @@
 """Tasks, from the tracker to the workers, and their results, back to the tracker. All frozen; no part shares state.
 
-Tasks: `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Rescan`. Results: `PositionRead`,
-`Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`, `Changed`, `LookDue`.
+Tasks: `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Repair`, `Rescan`. Results:
+`PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Repaired`, `Fenced`, `Failed`, `Changed`, `LookDue`.
 
 A task has the `leadership` and the `generation` of the partition's state that it was made for, and its result returns
 both. The tracker drops results of an earlier generation.
@@ -13,6 +13,7 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.repair_requests import Outcome, RepairRequest
 from ts_common.model import TopicPartition
 from ts_uploader.messages import FileState, Leadership, Listing
 
@@ -174,6 +175,25 @@ class LookBelow(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class Repair(Task):
+    """Put the good copy of a range into the store, and answer the request for it.
+
+    Attributes:
+        request: what is missing or damaged.
+        position: of the partition, whose run contains the range.
+        listing: of its directory.
+        segments: the closed segments of this broker with offsets of the range, in order.
+        lowest: the lowest offset at or above the begin of the range that this broker holds.
+    """
+
+    request: RepairRequest
+    position: Position
+    listing: Listing
+    segments: tuple[Ship, ...]
+    lowest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """List a partition's directories again. The tracker has at most one such task of each partition pending.
 
@@ -192,7 +212,7 @@ class Rescan:
     reason: str = ""
 
 
-AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Rescan
+AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Repair | Rescan
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +321,23 @@ class Committed(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class Repaired(Task):
+    """The result of `Repair`: the request has an answer.
+
+    Attributes:
+        request: as in the task.
+        outcome: what became of it.
+        reason: of the outcome, one line.
+        objects: keys of the `.log` objects that were put.
+    """
+
+    request: RepairRequest
+    outcome: Outcome
+    reason: str
+    objects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced(Task):
     """The store has a later leader epoch than the task's: the partition waits for new leadership."""
 
@@ -348,4 +385,4 @@ class LookDue:
     generation: int
 
 
-Result = PositionRead | Shipped | Committed | LookedBelow | Fenced | Failed | Changed | LookDue
+Result = PositionRead | Shipped | Committed | LookedBelow | Repaired | Fenced | Failed | Changed | LookDue

@@ -18,6 +18,7 @@ from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
+from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import (
     AnyTask,
@@ -30,6 +31,8 @@ from ts_uploader.tasks import (
     LookedBelow,
     PassGap,
     ReadPosition,
+    Repair,
+    Repaired,
     Rescan,
     Result,
     Ship,
@@ -71,6 +74,7 @@ class TaskRunner:
         watcher: lists directories again.
         metrics: counts the results.
         cache_objects: receives commits, and writes readers' cache objects on its own thread.
+        repairer: answers requests to repair.
     """
 
     def __init__(
@@ -80,12 +84,14 @@ class TaskRunner:
         watcher: LogDirectoryWatcher,
         metrics: Metrics,
         cache_objects: CacheWriter,
+        repairer: Repairer,
     ) -> None:
         self._uploader = uploader
         self._cache_objects = cache_objects
         self._commits = commits
         self._watcher = watcher
         self._metrics = metrics
+        self._repairer = repairer
 
     def run(self, task: AnyTask) -> Result | None:
         """Return the result of a task; None for a rescan, whose result is the watcher's listing."""
@@ -143,6 +149,8 @@ class TaskRunner:
                 return self._committed(self._commits.fill_gap(task))
             case LookBelow():
                 return self._looked(look_below(task))
+            case Repair():
+                return self._repaired(self._repairer.repair(task))
         raise TypeError(f"no such task: {task!r}")
 
     def _committed(self, committed: Committed) -> Committed:
@@ -153,6 +161,22 @@ class TaskRunner:
         for start, end in committed.gaps:
             log.error("gap_recorded", partition=partition, start=start, end=end, reason=committed.reason)
         return committed
+
+    def _repaired(self, repaired: Repaired) -> Repaired:
+        self._metrics.repairs.labels(repaired.outcome.value).inc()
+        request = repaired.request
+        log.warning(
+            "repair_answered",
+            partition=str(repaired.partition),
+            id=request.id,
+            kind=request.damage.value,
+            start=request.start,
+            end=request.end,
+            outcome=repaired.outcome.value,
+            reason=repaired.reason,
+            objects=list(repaired.objects),
+        )
+        return repaired
 
     def _looked(self, looked: LookedBelow) -> LookedBelow:
         bases = [file.base for file in looked.hanging]

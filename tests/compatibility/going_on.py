@@ -16,6 +16,7 @@ from ts_uploader.log_dirs.directory_scan import list_partition, read_high_waterm
 from ts_uploader.messages import Leadership, Led, Observation
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, LookDue, Rescan
 from ts_uploader.tracking.high_watermarks import OTHER_FILES
@@ -45,12 +46,14 @@ class GoingOn:
         self._topic_ids = {leader.partition: self._topic_id(leader.partition) for leader in self._leaders}
         self._tasks: deque[AnyTask] = deque()
         self._tracker = Tracker(OffsetReset.EARLIEST)
+        uploader = Uploader(lambda _: store, lambda _: TopicRetention())
         self._runner = TaskRunner(
-            Uploader(lambda _: store, lambda _: TopicRetention()),
+            uploader,
             CommitLog(KEYS, broker, lambda _: store),
             self,  # type: ignore[arg-type]
             Metrics(),
             CacheObjectsAtOnce(store),  # type: ignore[arg-type]
+            Repairer(KEYS, broker, lambda _: store, uploader),
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool) -> None:

@@ -23,6 +23,7 @@ from ts_uploader.messages import Leadership, Led, Listing, NotLed, Observation
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
+from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, LookDue, PositionRead, ReadPosition, Rescan, Task
 from ts_uploader.tracking.tracker import Tracker
@@ -117,12 +118,14 @@ class Agent:
         self._listing: Listing | None = None
         self.asked: dict[int, int] = {}  # the log's start at the last successful read, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
+        uploader = Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True))
         self._runner = TaskRunner(
-            Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
+            uploader,
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
             self,  # type: ignore[arg-type]
             METRICS,
             CacheObjectsAtOnce(self._store),  # type: ignore[arg-type]
+            Repairer(CLUSTER, self.broker, lambda _: self._store, uploader),
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:

@@ -96,7 +96,7 @@ MUTANTS = (
     _mutant(
         "m9",
         "The `.log` is put though an index was not.",
-        (Uploader.ship, "_wait_for(puts)", "pass"),
+        (Uploader._put, "_wait_for(puts)", "pass"),
     ),
     _mutant(
         "m10",

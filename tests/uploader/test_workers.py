@@ -26,6 +26,7 @@ from ts_uploader.messages import Leadership, Led, Listing
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
+from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, Failed, PositionRead, ReadPosition, Ship
 from ts_uploader.tracking.tracker import Tracker
@@ -39,12 +40,14 @@ class Parts:
 
     def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
         self.metrics = Metrics()
+        uploader = Uploader(lambda _: store, lambda _: TopicRetention())
         self.runner = TaskRunner(
-            Uploader(lambda _: store, lambda _: TopicRetention()),
+            uploader,
             CommitLog(keys, 1, lambda _: store, lost=losses_counter(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
             CacheWriter(lambda _: store),
+            Repairer(keys, 1, lambda _: store, uploader),
         )
 
     def errors(self) -> float:

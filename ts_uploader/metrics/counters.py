@@ -14,9 +14,10 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from ts_common.archive.repair_requests import OUTCOMES
 from ts_common.store.wrappers.counted import OPERATIONS
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
-from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Ship, WriteCommit
+from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 PREFIX = "ts_uploader"
@@ -29,7 +30,7 @@ _SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 UPLOADS, COMMITS, LOOKUPS = "uploads", "commits", "lookups"
 GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
 
-CHECK_STORES, WRITE_ENDS = "CheckStores", "WriteEnds"
+CHECK_STORES, WRITE_ENDS, LIST_REPAIRS = "CheckStores", "WriteEnds", "ListRepairs"
 
 _OPERATIONS = {
     ReadPosition.__name__: "read from the store where to continue",
@@ -40,6 +41,8 @@ _OPERATIONS = {
     LookBelow.__name__: "find `.deleted` files of this log",
     CHECK_STORES: "check at the start whether a store admits the agent",
     WRITE_ENDS: "write the high watermarks of the partitions that the broker leads",
+    Repair.__name__: "repair what a request names",
+    LIST_REPAIRS: "list the requests to repair",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) removed the segments before they were shipped",
@@ -53,6 +56,7 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     f"{PREFIX}_errors": {"operation": _OPERATIONS, "reason": FAILURE_REASONS},
     f"{PREFIX}_gaps": {"reason": _GAP_REASONS},
     f"{PREFIX}_gap_offsets": {"reason": _GAP_REASONS},
+    f"{PREFIX}_repairs": {"outcome": {outcome.value: text for outcome, text in OUTCOMES.items()}},
     f"{PREFIX}_queue_length": {
         "queue": {
             UPLOADS: "segments",
@@ -137,6 +141,9 @@ class Metrics:
         for reason in _GAP_REASONS:
             self.gaps.labels(reason)
             self.gap_offsets.labels(reason)
+        self.repairs = self._counter("repairs", "Requests to repair that the agent answered.", "outcome")
+        for outcome in OUTCOMES:
+            self.repairs.labels(outcome.value)
         self.corrupt_segments = self._counter(
             "corrupt_segments", "Segments shipped unchanged although a part of them is not a valid batch."
         )

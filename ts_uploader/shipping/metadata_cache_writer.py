@@ -16,6 +16,7 @@ from itertools import islice
 
 import structlog
 
+from ts_common.archive.cache_rewriting import cache_entry
 from ts_common.archive.metadata_cache import (
     CACHE_OBJECT_BYTES,
     CACHE_OBJECT_SEGMENTS,
@@ -25,7 +26,6 @@ from ts_common.archive.metadata_cache import (
     parse_cache_object_name,
 )
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
-from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
@@ -157,7 +157,7 @@ def write_cache_object(
     added = []
     for name, info in islice(_logs(store, keys, after, next_offset), CACHE_OBJECT_SEGMENTS - len(known)):
         try:
-            added.append(_entry(store, name, info))
+            added.append(cache_entry(store, name, info))
         except NewerFormat as later:
             # An agent of that release continues here; the metadata read so far must not be read again.
             log.info(
@@ -226,17 +226,3 @@ def _logs(
             return
         if parsed[1] == LOG_SUFFIX:
             yield parsed[0], info
-
-
-def _entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> CacheEntry:
-    """Return the entry of an object, without metadata that readers cannot use: they read the object instead.
-
-    Raises:
-        NewerFormat: its metadata is a later release's.
-    """
-    try:
-        metadata = decode_metadata(store.head(listed.key).metadata, listed.key)
-    except CorruptData:
-        metadata = None
-    useful = metadata is not None and metadata.epochs is not None
-    return CacheEntry(name, listed.size, listed.etag, metadata if useful else None)

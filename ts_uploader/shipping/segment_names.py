@@ -9,13 +9,14 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
-from ts_common.errors import ObjectNotFound, OutcomeUnknown
+from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown
 from ts_common.log_format.scan import SegmentScan
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_uploader.tasks import Ship
 
 # Chunk size for comparing a stored object: small, since the allocator of each upload thread keeps its largest block.
 _COMPARED_BYTES = 256 << 10
+_REPAIRS = 99  # of one segment in one leader epoch, each damaged again
 
 
 class Existing(Enum):
@@ -68,13 +69,72 @@ def _names(task: Ship, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int
     yield SegmentName(task.base, epoch, crc32c(repr((end, epochs)).encode(), scan.crc32c))
 
 
+def choose_good_name(
+    store: ObjectStore,
+    task: Ship,
+    scan: SegmentScan,
+    end: int,
+    epochs: tuple[tuple[int, int], ...],
+    replaces: str | None,
+) -> tuple[SegmentName, Existing]:
+    """Return the name for a repair of a segment, and whether the object exists: `ABSENT` or `COVERS`.
+
+    An object covers the segment only if its bytes do, which are read. If a damaged object is replaced, the object's
+    metadata has to name that one, too.
+
+    Args:
+        store: the topic's store.
+        task: the segment.
+        scan: the content of its file.
+        end: the end of its coverage.
+        epochs: the epochs of its coverage.
+        replaces: stem of the damaged object; None without one.
+
+    Raises:
+        OutcomeUnknown: other objects have all names.
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    for name in _good_names(task, scan, variants_only=replaces is not None):
+        key = task.keys.segment(name)
+        try:
+            existing = _existing(store, key, scan, end, epochs, trusted=False)
+            if existing is Existing.COVERS and replaces not in {None, _replaced(store, key)}:
+                existing = Existing.DIFFERS
+        except CorruptData:
+            existing = Existing.DIFFERS
+        if existing is not Existing.DIFFERS:
+            return name, existing
+    raise OutcomeUnknown(f"{task.keys.segment(name)}: objects with other bytes have all names of this segment")
+
+
+def _good_names(task: Ship, scan: SegmentScan, *, variants_only: bool) -> Iterator[SegmentName]:
+    """Yield the names of a repair: the plain one, the variant of these bytes, then those that only a repair has."""
+    epoch = task.leadership.epoch
+    if task.base >= task.variants_below and not variants_only:
+        yield SegmentName(task.base)
+    yield SegmentName(task.base, epoch, scan.crc32c)
+    yield from (SegmentName(task.base, epoch, scan.crc32c, number) for number in range(1, _REPAIRS + 1))
+
+
+def _replaced(store: ObjectStore, key: str) -> str | None:
+    metadata = decode_metadata(store.head(key).metadata, key)
+    return None if metadata is None else metadata.replaces
+
+
 def _existing(
-    store: ObjectStore, key: str, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...]
+    store: ObjectStore,
+    key: str,
+    scan: SegmentScan,
+    end: int,
+    epochs: tuple[tuple[int, int], ...],
+    *,
+    trusted: bool = True,
 ) -> Existing:
     """Compare the object under `key` with a segment.
 
     The object may be longer if it begins with the segment's bytes. Without metadata (a Java uploader's object) its
-    coverage is that of its batches.
+    coverage is that of its batches. If the CRC-32C in the metadata is not trusted, the object is read, and is not
+    longer.
     """
     try:
         info = store.head(key)
@@ -85,7 +145,9 @@ def _existing(
         return Existing.DIFFERS
     if theirs is not None and not _is_live(theirs, end, epochs):
         return Existing.DIFFERS
-    whole = theirs is not None and info.size == scan.size
+    if not trusted and info.size != scan.size:
+        return Existing.DIFFERS
+    whole = trusted and theirs is not None and info.size == scan.size
     crc = theirs.crc32c if theirs is not None and whole else _prefix_crc(store, info, scan.size)
     return Existing.COVERS if crc == scan.crc32c else Existing.DIFFERS
 

@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 
 from awscrt.checksums import crc32c
 
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.object_keys import LOG_SUFFIX
+from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.log_format.index_files import (
@@ -34,12 +35,57 @@ from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from ts_uploader.log_dirs.local_log import closed_at, last_stable_offset, local_epochs, read_indexes
 from ts_uploader.log_dirs.scan_cache import RememberedScans, file_state
 from ts_uploader.log_dirs.segment_file import OpenLog
+from ts_uploader.messages import FileState
 from ts_uploader.retention.topic_retention import TopicRetention, is_late
 from ts_uploader.shipping.coverage import coverage_end, open_segment
-from ts_uploader.shipping.segment_names import Existing, choose_name
+from ts_uploader.shipping.segment_names import Existing, choose_good_name, choose_name
 from ts_uploader.tasks import Ship, Shipped
 
 _MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """The result of a repair of one segment.
+
+    Attributes:
+        name: of the object that has the segment; None if the file is damaged, so that no object was put.
+        end: end of the segment's coverage.
+        is_new: whether the object was put now.
+        is_damaged: whether the broker's file has places that are no batch.
+    """
+
+    name: SegmentName | None
+    end: int
+    is_new: bool
+    is_damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSegment:
+    """An open segment that was read.
+
+    Attributes:
+        log: the open file.
+        state: of that file.
+        indexes: bytes by suffix.
+        scan: its content.
+        end: end of its coverage.
+        epochs: of its coverage.
+        metadata: of the object.
+        late: whether the cleaner may have removed records from it.
+        closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
+    """
+
+    log: OpenLog
+    state: FileState
+    indexes: Mapping[str, bytes]
+    scan: SegmentScan
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+    metadata: SegmentMetadata
+    late: bool
+    closed_at: float | None
 
 
 class Uploader:
@@ -64,46 +110,13 @@ class Uploader:
             StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
         """
         began = time.monotonic()
-        store, keys, directory = self._store_of(task.partition.topic), task.keys, task.listing.directory
+        store, keys = self._store_of(task.partition.topic), task.keys
         with ExitStack() as opened:
-            log = open_segment(task, opened)
-            indexes = _indexes(task, log)
-            closed = closed_at(directory, task.base)
-            state = file_state(log)
-            scan = self._scans.get(state)
-            if scan is None:
-                scan = scan_segment(log.reader(), log.size, TimeIndex(task.base, indexes[".timeindex"]))
-                self._scans.remember(state, scan)
-            end = coverage_end(task, log, scan)
-            epochs = _epochs(task, scan, end)
-            late = is_late(self._retention_of(task.partition.topic), log.age_seconds)
-            metadata = _metadata(scan, end, epochs, indexes, late=late)
-
+            segment = self._read(task, opened)
+            scan, end, epochs = segment.scan, segment.end, segment.epochs
             name, existing = choose_name(store, task, scan, end, epochs)
-            sent = 0
-            if existing is Existing.ABSENT:
-                puts = [
-                    store.put_async(keys.segment(name, suffix), data, archived=True) for suffix, data in indexes.items()
-                ]
-                _wait_for(puts)
-                try:
-                    store.put(
-                        keys.segment(name, LOG_SUFFIX),
-                        log.reader(),
-                        size=log.size,
-                        metadata=metadata.encode(),
-                        condition=IfAbsent(),
-                        crc32c=scan.crc32c,
-                        archived=True,
-                    )
-                except PreconditionFailed as taken:
-                    # Another agent wrote the object since `choose_name`: the next attempt finds it.
-                    raise OutcomeUnknown(f"{keys.segment(name)}: another agent wrote it meanwhile") from taken
-                except CorruptData:
-                    self._scans.forget(state)  # the file changed within one tick of the file system's clock
-                    raise
-                sent = log.size + sum(len(data) for data in indexes.values())
-        self._scans.forget(state)
+            sent = self._put(store, keys, name, segment) if existing is Existing.ABSENT else 0
+        self._scans.forget(segment.state)
         return Shipped(
             partition=task.partition,
             generation=task.generation,
@@ -112,19 +125,88 @@ class Uploader:
             next_base=task.next_base,
             end=end,
             epochs=epochs,
-            last_stable_offset=last_stable_offset(directory, end),
+            last_stable_offset=last_stable_offset(task.listing.directory, end),
             bytes_sent=sent,
-            files_sent=1 + len(indexes) if existing is Existing.ABSENT else 0,
-            closed_at=closed,
+            files_sent=1 + len(segment.indexes) if existing is Existing.ABSENT else 0,
+            closed_at=segment.closed_at,
             corruptions=scan.corrupt_batches,
             seconds=time.monotonic() - began,
             tail=scan.tail if end == scan.end_offset else None,
-            late=late and existing is Existing.ABSENT,
+            late=segment.late and existing is Existing.ABSENT,
             variants_below=task.variants_below,
             run=task.epochs,
             run_end=task.next_offset,
             stamp=task.listing.stamp,
         )
+
+    def put_good_copy(self, task: Ship, replaces: str | None) -> PutBack:
+        """Have the store contain a segment with these bytes, which are read back from a stored object (rule 13).
+
+        Args:
+            task: the segment.
+            replaces: stem of a damaged object that the segment's offsets are read in no longer; None without one. The
+                segment then gets a variant's name, whose metadata names it.
+
+        Raises:
+            SegmentChanged, CorruptData, StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: as `ship`.
+        """
+        store = self._store_of(task.partition.topic)
+        with ExitStack() as opened:
+            segment = self._read(task, opened)
+            scan = segment.scan
+            if scan.corrupt_batches and replaces is not None:
+                return PutBack(None, segment.end, is_new=False, is_damaged=True)
+            name, existing = choose_good_name(store, task, scan, segment.end, segment.epochs, replaces)
+            if existing is Existing.ABSENT:
+                self._put(
+                    store, task.keys, name, replace(segment, metadata=replace(segment.metadata, replaces=replaces))
+                )
+        self._scans.forget(segment.state)
+        return PutBack(name, segment.end, existing is Existing.ABSENT, bool(scan.corrupt_batches))
+
+    def _read(self, task: Ship, opened: ExitStack) -> _ReadSegment:
+        """Read a segment's files, which `opened` keeps open, and find its coverage."""
+        log = open_segment(task, opened)
+        indexes = _indexes(task, log)
+        closed = closed_at(task.listing.directory, task.base)
+        state = file_state(log)
+        scan = self._scans.get(state)
+        if scan is None:
+            scan = scan_segment(log.reader(), log.size, TimeIndex(task.base, indexes[".timeindex"]))
+            self._scans.remember(state, scan)
+        end = coverage_end(task, log, scan)
+        epochs = _epochs(task, scan, end)
+        late = is_late(self._retention_of(task.partition.topic), log.age_seconds)
+        metadata = _metadata(scan, end, epochs, indexes, late=late)
+        return _ReadSegment(log, state, indexes, scan, end, epochs, metadata, late, closed)
+
+    def _put(self, store: ObjectStore, keys: PartitionKeys, name: SegmentName, segment: _ReadSegment) -> int:
+        """Put the indexes of a segment, then its `.log`; return the number of bytes.
+
+        Raises:
+            OutcomeUnknown: another agent wrote the object since `choose_name`: the next attempt finds it.
+        """
+        puts = [
+            store.put_async(keys.segment(name, suffix), data, archived=True) for suffix, data in segment.indexes.items()
+        ]
+        _wait_for(puts)
+        log = segment.log
+        try:
+            store.put(
+                keys.segment(name, LOG_SUFFIX),
+                log.reader(),
+                size=log.size,
+                metadata=segment.metadata.encode(),
+                condition=IfAbsent(),
+                crc32c=segment.scan.crc32c,
+                archived=True,
+            )
+        except PreconditionFailed as taken:
+            raise OutcomeUnknown(f"{keys.segment(name)}: another agent wrote it meanwhile") from taken
+        except CorruptData:
+            self._scans.forget(segment.state)  # the file changed within one tick of the file system's clock
+            raise
+        return log.size + sum(len(data) for data in segment.indexes.values())
 
 
 def _indexes(task: Ship, log: OpenLog) -> dict[str, bytes]:

@@ -22,6 +22,7 @@ from ts_uploader.messages import (
     Listing,
     NotLed,
     Observation,
+    RepairWanted,
     SeveralDirectories,
 )
 from ts_uploader.tasks import AnyTask, Result
@@ -114,7 +115,7 @@ class ContainedTracker(Tracker):
             return otherwise
 
     def _starts_over(
-        self, stopped: _Stopped, event: Listing | SeveralDirectories | DirectoryGone | Led | NotLed
+        self, stopped: _Stopped, event: Listing | SeveralDirectories | DirectoryGone | Led | NotLed | RepairWanted
     ) -> bool:
         """Apply an event to a stopped partition, and return whether the partition starts over with it."""
         over = False
@@ -128,7 +129,7 @@ class ContainedTracker(Tracker):
                 over = event.taken_at - stopped.since >= _REST_NANOSECONDS
             case NotLed() | DirectoryGone():
                 over = True
-            case SeveralDirectories():
+            case SeveralDirectories() | RepairWanted():
                 pass
         if over:
             del self._stopped[event.partition]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
 from ts_uploader.messages import FileState, Leadership, Listing
 from ts_uploader.tasks import Hanging, Position, Shipped
@@ -19,6 +20,7 @@ from ts_uploader.tracking.retries import Retries
 _FIRST_JAVA_CHECK_SECONDS = 30.0
 _LAST_JAVA_CHECK_SECONDS = 3600.0
 _NANOSECONDS = 1_000_000_000
+_REPAIRS_AT_ONCE = 100
 _NOTHING: frozenset[int] = frozenset()  # shared by all partitions: each of ten thousand would need 216 bytes
 
 
@@ -66,6 +68,8 @@ class PartitionState:
         shipped_into_gaps: shipped segments in recorded gaps, by base.
         gap_being_filled: by the commit that is under way.
         filled_gaps: gaps that this leadership filled; their records stay in the store.
+        repairs: requests to repair without an answer.
+        repairing: bases of the segments of the `Repair` that is under way; None without one.
     """
 
     partition: TopicPartition
@@ -107,6 +111,8 @@ class PartitionState:
     shipped_into_gaps: dict[int, Shipped] = field(default_factory=dict)
     gap_being_filled: tuple[int, int] | None = None
     filled_gaps: tuple[tuple[int, int], ...] = ()
+    repairs: tuple[RepairRequest, ...] = ()
+    repairing: frozenset[int] | None = None
 
     @property
     def is_here(self) -> bool:
@@ -133,6 +139,8 @@ class PartitionState:
         self.shipped_into_gaps.clear()
         self.gap_being_filled = None
         self.filled_gaps = ()
+        self.repairs = ()
+        self.repairing = None
 
     def forget_position(self) -> None:
         """Drop the position after a failure, so that the agent reads it from the store again.
@@ -247,6 +255,31 @@ class PartitionState:
             self.retries.failures = 0
         self.retries.committed()
         self.take_position(position)
+
+    def want_repair(self, request: RepairRequest) -> None:
+        """Note a request to repair; of very many only the first ones, since the others are sent again."""
+        if len(self.repairs) < _REPAIRS_AT_ONCE and request not in self.repairs:
+            self.repairs += (request,)
+
+    def forget_repairs(self) -> None:
+        """Drop the requests after a failure: the store has them, and they are sent again within a minute."""
+        self.repairs = ()
+        self.repairing = None
+
+    def take_repaired(self, request: RepairRequest, *, changed: bool) -> None:
+        """Drop a request that has its answer.
+
+        Args:
+            request: the request.
+            changed: whether the store has new objects. Then gaps that were filled once count again, and the agent reads
+                which of them the store lacks.
+        """
+        self.repairs = tuple(other for other in self.repairs if other != request)
+        self.repairing = None
+        filled = ((request.start, request.end),)
+        if changed:
+            self.filled_gaps = tuple(gap for gap in self.filled_gaps if not overlapping(filled, *gap))
+            self.position = None
 
     def take_checkpoint(self) -> None:
         """Count the checkpoints in a row that are below the end of the segment to ship next."""

@@ -6,7 +6,7 @@ commit moves along the run only, whatever later segments did (protocol rules 1 t
 If retention renamed a segment to `.deleted`, the agent still ships it while its files exist. The segment must have been
 seen live in this leadership, or hang on the live log (`ts_uploader.log_dirs.hanging`). Offsets that no file contains
 become a gap, once two whole listings a checkpoint interval apart agree. If this log has the offsets of a recorded gap,
-the agent fills the gap (protocol rule 10).
+the agent fills the gap (protocol rule 10). `repair_selection` selects the answers to requests to repair.
 """
 
 from ts_common.config.cluster_config import OffsetReset
@@ -14,6 +14,7 @@ from ts_uploader.messages import Leadership, Listing
 from ts_uploader.tasks import AnyTask, FillGap, LookBelow, PassGap, Position, ReadPosition, Rescan, Ship, WriteCommit
 from ts_uploader.tracking.partition_state import PartitionState, overlapping
 from ts_uploader.tracking.preconditions import missing_precondition
+from ts_uploader.tracking.repair_selection import select_repair
 
 # A partition that is behind keeps the upload threads busy. Thousands of such partitions still share threads and memory.
 SEGMENTS_IN_FLIGHT = 4
@@ -54,6 +55,7 @@ class TaskSelection:
             *self._look_below(state, leadership, listing, position),
             *self._gap(state, leadership, listing, position),
             *self._fill(state, leadership, listing, position),
+            *select_repair(state, leadership, listing, position, self._second_listing),
             *self._ships(state, leadership, listing, position),
         ]
 
@@ -100,7 +102,7 @@ class TaskSelection:
             # Segments far above one that keeps failing gain nothing. The failing one itself is always retried.
             if base > position.next_offset and len(state.shipped) + len(state.retries.held_back) >= 2 * self._window:
                 break
-            if base in state.retries.held_back:
+            if base in state.retries.held_back or base in (state.repairing or ()):
                 continue
             if base not in state.in_flight and base not in (state.shipped if ahead else state.shipped_into_gaps):
                 state.in_flight |= {base}
@@ -127,7 +129,8 @@ class TaskSelection:
         self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
     ) -> list[AnyTask]:
         """Read whether `.deleted` files from before this leadership contain offsets that the store lacks."""
-        wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
+        repairs = (max(request.start, position.log_start) for request in state.repairs)
+        wanted = min((position.next_offset, *(low for low, _ in position.gaps), *repairs))
         if wanted >= listing.bases[0]:
             state.retries.looked_below()  # no offset is missing below the live files
             return []

@@ -25,6 +25,7 @@ from ts_uploader.messages import (
     Listing,
     NotLed,
     Observation,
+    RepairWanted,
     SeveralDirectories,
 )
 from ts_uploader.tasks import (
@@ -38,6 +39,8 @@ from ts_uploader.tasks import (
     LookedBelow,
     PositionRead,
     ReadPosition,
+    Repair,
+    Repaired,
     Rescan,
     Result,
     Shipped,
@@ -104,6 +107,10 @@ class Tracker:
                 if state.leadership is not None:
                     state.leadership = None
                     self._start_over(state)
+            case RepairWanted():
+                state = self._state(event.partition)
+                if state.leadership is not None:
+                    state.want_repair(event.request)
         if isinstance(event, Led | NotLed) and state.listing is not None:
             self._count(state, state.listing, None)
         if state.leadership is None and not state.is_here:
@@ -135,6 +142,8 @@ class Tracker:
                 state.retries.looked_below()
                 state.hanging = {file.base: file for file in result.hanging}
                 state.deleted_below, state.deleted_below_wanted = result.below, result.wanted
+            case Repaired():
+                state.take_repaired(result.request, changed=bool(result.objects))
             case Fenced():
                 state.fenced = result.leadership
                 state.leadership = None
@@ -262,6 +271,9 @@ class Tracker:
         elif failed.operation == ReadPosition.__name__:
             state.reading_position = False
             state.note_failed_read(failed.reason)
+        elif failed.operation == Repair.__name__:
+            state.forget_repairs()
+            return
         elif failed.operation == LookBelow.__name__:
             state.reading_deleted = False
             state.retries.look_below_failed(failed.reason)

@@ -1,0 +1,97 @@
+"""Requests to repair and their answers: what is read back, and what hostile bytes become."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.repair_requests import (
+    Damage,
+    Outcome,
+    RepairAnswer,
+    RepairRequest,
+    answer_key,
+    decode_answer,
+    decode_request,
+    request_key,
+    unanswered,
+)
+from ts_common.errors import CorruptData, NewerFormat
+from ts_common.model import TopicPartition
+from ts_common.store.factory import open_store
+
+CLUSTER = ClusterKeys("prod", 5)
+TP = TopicPartition("orders", 3)
+KEYS = CLUSTER.partition(TP)
+ID = "1700000000000-1a2b3c4d"
+REQUEST = RepairRequest(
+    ID, TP, "orders-3", Damage.DAMAGED, 100, 200, KEYS.segment(SegmentName(100)), '"e"', 7, 1, "operator@host"
+)
+ANSWER = RepairAnswer(Outcome.IN_PART, "why", ("a.log", "b.log"), 2, 5)
+
+
+def test_a_request_and_an_answer_read_back() -> None:
+    """All fields, also of a request without an object in a later incarnation."""
+    other = replace(REQUEST, damage=Damage.MISSING, directory="orders~AbC-3", key=None, etag=None, size=None)
+    for request in (REQUEST, other):
+        assert decode_request(request.encode(), "k", ID) == request
+    assert decode_answer(ANSWER.encode(), "k") == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("topic", "../x"),
+        ("topic", 3),
+        ("partition", -1),
+        ("partition", 2**31),
+        ("directory", "payments-3"),
+        ("directory", "orders~a/b-3"),
+        ("kind", "other"),
+        ("from", 200),
+        ("from", -1),
+        ("to", 2**63),
+        ("to", 1.5),
+        ("object", 7),
+        ("etag", []),
+        ("by", None),
+    ],
+)
+def test_a_hostile_request_is_damage(field: str, value: Any) -> None:
+    """Any identity that can write to the bucket can write a request."""
+    fields = json.loads(REQUEST.encode()) | {field: value}
+    with pytest.raises(CorruptData, match=r"^k: not a request to repair"):
+        decode_request(json.dumps(fields).encode(), "k", ID)
+
+
+def test_a_request_of_a_later_release_is_named() -> None:
+    """It is ignored, and its version is in the message."""
+    with pytest.raises(NewerFormat, match="version 2"):
+        decode_request(REQUEST.encode().replace(b'"version":1', b'"version":2'), "k", ID)
+
+
+def test_the_segment_of_another_partition_is_none_of_this_one() -> None:
+    """A request can name any object: nothing outside the partition's directory is read for it."""
+    assert REQUEST.segment_in(KEYS) == SegmentName(100)
+    for key in (
+        None,
+        KEYS.commit,
+        KEYS.segment(SegmentName(1), ".index"),
+        "x" + KEYS.prefix,
+        KEYS.prefix + "a/../1.log",
+    ):
+        assert replace(REQUEST, key=key).segment_in(KEYS) is None
+
+
+def test_only_requests_without_an_answer_are_listed(tmp_path: Path) -> None:
+    """In the order of their times; objects with other names are ignored."""
+    later = "1700000000001-00000000"
+    with open_store(tmp_path.as_uri()) as store:
+        for key in (request_key(CLUSTER, later), request_key(CLUSTER, ID), CLUSTER.repairs + "x.json"):
+            store.put(key, b"")
+        assert [id_ for id_, _ in unanswered(store, CLUSTER)] == [ID, later]
+        store.put(answer_key(CLUSTER, ID), b"")
+        assert [id_ for id_, _ in unanswered(store, CLUSTER)] == [later]

@@ -1,0 +1,203 @@
+"""Answers requests to repair: puts good copies from the broker's files into the store (protocol rule 13).
+
+Nothing is trusted but bytes. Every byte of an object that a request calls damaged is read and compared with its own
+metadata. Every byte of an object that would make the repair unnecessary is compared with the broker's file. Objects are
+only put where no object is. The commit and `log.start` are read before and after: if the lineage changed meanwhile, a
+name may no longer be allowed, so the request gets no answer and is handled again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import structlog
+
+from ts_common.archive.cache_rewriting import rewrite_cache_objects
+from ts_common.archive.catalog import PartitionCatalog, read_catalog
+from ts_common.archive.commit import Commit
+from ts_common.archive.gap_records import merged
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
+from ts_common.archive.segment_inspection import scan_object
+from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.errors import CorruptData, ObjectNotFound, PreconditionFailed, SegmentChanged
+from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_uploader.committing.gap_recording import still_missing
+from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.shipping.uploader import PutBack, Uploader
+from ts_uploader.tasks import Repair, Repaired, Ship
+
+log = structlog.get_logger()
+
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What became of a request.
+
+    Attributes:
+        outcome: as in the answer.
+        reason: as in the answer.
+        put: names of the objects that were put now.
+        others: names of those that were there.
+    """
+
+    outcome: Outcome
+    reason: str
+    put: tuple[SegmentName, ...] = ()
+    others: tuple[SegmentName, ...] = ()
+
+
+class Repairer:
+    """Repairs ranges; thread-safe.
+
+    Args:
+        keys: of the cluster.
+        broker: id of the agent's broker.
+        store_of: returns the store of a topic.
+        uploader: puts segments.
+    """
+
+    def __init__(
+        self, keys: ClusterKeys, broker: int, store_of: Callable[[str], ObjectStore], uploader: Uploader
+    ) -> None:
+        self._keys = keys
+        self._broker = broker
+        self._store_of = store_of
+        self._uploader = uploader
+
+    def repair(self, task: Repair) -> Repaired:
+        """Repair what a request names as far as this broker can, and write the answer.
+
+        Raises:
+            FencedLeaderEpoch: a commit of a later leader epoch exists.
+            SegmentChanged: a file, the leadership or the lineage changed meanwhile: repeat it.
+            CorruptData: as `Uploader.put_good_copy`.
+            StoreUnavailable, OutcomeUnknown, LineageUnsettled, AccessDenied, BucketMissing: the store's.
+        """
+        store = self._store_of(task.partition.topic)
+        keys, request = task.position.keys, task.request
+        catalog = _catalog(store, task)
+        found = self._found(store, task, catalog)
+        if found.put or found.others:
+            bases = {name.base for name in (*found.put, *found.others, *_damaged(task))}
+            rewrite_cache_objects(store, keys, bases)
+            if _catalog(store, task).log_start != catalog.log_start:
+                raise SegmentChanged(f"{keys.log_start} moved while {keys.partition} was repaired")
+        objects = tuple(keys.segment(name) for name in (*found.put, *found.others))
+        answer = RepairAnswer(found.outcome, found.reason, objects, self._broker, int(time.time() * _MILLISECONDS))
+        with suppress(PreconditionFailed):  # answered by another agent, which led at the same time
+            store.put(answer_key(self._keys, request.id), answer.encode(), condition=IfAbsent())
+        put = objects[: len(found.put)]
+        return Repaired(task.partition, task.generation, task.leadership, request, found.outcome, found.reason, put)
+
+    def _found(self, store: ObjectStore, task: Repair, catalog: PartitionCatalog) -> _Found:
+        request, keys, position = task.request, task.position.keys, task.position
+        if request.directory != keys.directory:
+            return _Found(
+                Outcome.IMPOSSIBLE, f"broker {self._broker} has the incarnation {keys.directory}, not that one"
+            )
+        log_start = catalog.log_start or 0
+        start, end = max(request.start, log_start), min(request.end, position.next_offset)
+        if request.end <= log_start:
+            return _Found(Outcome.NOTHING_TO_DO, f"log.start is {log_start}: retention released these offsets")
+        if start >= end:
+            return _Found(
+                Outcome.NOTHING_TO_DO, f"the next offset is {position.next_offset}: the agent ships these offsets"
+            )
+        damaged = None
+        if request.damage is Damage.DAMAGED:
+            damaged = request.segment_in(keys)
+            if damaged is None:
+                return _Found(Outcome.IMPOSSIBLE, "the request names no segment of this partition")
+            why = _why_whole(store, catalog, damaged)
+            if why is not None:
+                return _Found(Outcome.NOTHING_TO_DO, why)
+        elif isinstance(catalog.commit, Commit) and not still_missing(
+            store, catalog, ((start, end),), catalog.commit.epochs
+        ):
+            return _Found(Outcome.NOTHING_TO_DO, "the store has all of these offsets")
+        variants_below = max(log_start, position.lineage.highest if position.lineage is not None else 0)
+        wanted = [replace(each, variants_below=variants_below) for each in task.segments]
+        is_there = damaged is not None and any(segment.name == damaged for segment in catalog.segments)
+        return self._put(wanted, damaged if is_there else None, (start, end), task.lowest)
+
+    def _put(
+        self, segments: Sequence[Ship], damaged: SegmentName | None, offsets: tuple[int, int], lowest: int
+    ) -> _Found:
+        """Put the good copies of segments that cover offsets `[start, end)`, as far as the broker has them."""
+        stem = damaged.stem if damaged else None
+        done = [(segment, self._uploader.put_good_copy(segment, stem)) for segment in segments]
+        put = tuple(back.name for _, back in done if back.name is not None and back.is_new)
+        others = tuple(back.name for _, back in done if back.name is not None and not back.is_new)
+        held = merged((segment.base, back.end) for segment, back in done if back.name is not None)
+        start, end = offsets
+        lacking = _without(start, end, held)
+        if not lacking:
+            return _Found(Outcome.REPAIRED, "the store has the bytes of the leader's files", put, others)
+        reasons = [f"offsets [{low}, {high}): {_why(low, high, lowest, done)}" for low, high in lacking]
+        outcome = Outcome.IN_PART if held else Outcome.IMPOSSIBLE
+        return _Found(outcome, "; ".join(reasons), put, others)
+
+
+def _catalog(store: ObjectStore, task: Repair) -> PartitionCatalog:
+    """Return a snapshot whose commit is of this leadership and of the position's lineage."""
+    catalog = read_catalog(store, task.position.keys)
+    commit = catalog.commit
+    if not isinstance(commit, Commit):
+        raise SegmentChanged(f"{task.position.keys.commit} is missing, or a Java uploader's")
+    if commit.epoch > task.leadership.epoch:
+        raise FencedLeaderEpoch(f"{task.position.keys.commit} has leader epoch {commit.epoch}")
+    if commit.lineage != task.position.lineage:
+        raise SegmentChanged(f"{task.position.keys.commit} has the lineage {commit.lineage}")
+    return catalog
+
+
+def _damaged(task: Repair) -> list[SegmentName]:
+    name = task.request.segment_in(task.position.keys)
+    return [] if name is None else [name]
+
+
+def _why_whole(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> str | None:
+    """Return why an object needs no repair; None if it does: other bytes than its metadata names, or no object.
+
+    A segment that was corrupt on the disk of its broker needs one too: another broker may have it whole.
+    """
+    key = catalog.keys.segment(name)
+    try:
+        info = store.head(key)
+        scan = scan_object(store, key, info.size)
+        metadata = decode_metadata(info.metadata, key)
+    except (ObjectNotFound, CorruptData, SegmentChanged):
+        return None
+    if metadata is None or scan.corrupt_batches or metadata.corruptions:
+        return None
+    if scan.crc32c != metadata.crc32c or (scan.end_offset or 0) > metadata.end:
+        return None
+    if metadata.records is not None and metadata.records != scan.record_count:
+        return None
+    return "the object has the bytes that were shipped"
+
+
+def _without(start: int, end: int, held: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of `[start, end)` that no range contains; the ranges ascend and are disjoint."""
+    lacking = []
+    for low, high in held:
+        if low >= end:
+            break
+        if low > start:
+            lacking.append((start, low))
+        start = max(start, high)
+    if start < end:
+        lacking.append((start, end))
+    return lacking
+
+
+def _why(low: int, high: int, lowest: int, done: Sequence[tuple[Ship, PutBack]]) -> str:
+    if any(back.name is None and segment.base < high and low < back.end for segment, back in done):
+        return "the leader's file is damaged too; let a replica lead whose file is not"
+    if high <= lowest:
+        return f"below the leader's log start ({lowest}), so no broker has them and nothing can be done"
+    return "the leader's log does not have them, so nothing can be done"

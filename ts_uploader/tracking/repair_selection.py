@@ -1,0 +1,93 @@
+"""Select the next repair of a partition (protocol rule 13). Pure: no clock, no I/O.
+
+A request is ready if this broker's part of its range is certain: each file that has offsets of it is closed, below the
+high watermark and not being shipped. Below the lowest live segment, `.deleted` files must have been examined. Other
+requests wait; they stay in the store. One repair of a partition runs at a time, and no commit with it.
+"""
+
+from collections.abc import Callable
+
+from ts_uploader.messages import Leadership, Listing
+from ts_uploader.tasks import AnyTask, Position, Repair, Ship
+from ts_uploader.tracking.partition_state import PartitionState
+
+
+def select_repair(
+    state: PartitionState,
+    leadership: Leadership,
+    listing: Listing,
+    position: Position,
+    second_listing: Callable[[PartitionState], list[AnyTask]],
+) -> list[AnyTask]:
+    """Return the next repair that can begin, and mark it as begun in the state.
+
+    Args:
+        state: of the partition.
+        leadership: this broker's.
+        listing: the newest.
+        position: where the archive's run ends.
+        second_listing: schedules another listing.
+    """
+    if not state.repairs or state.repairing is not None or state.committing or state.reading_deleted:
+        return []
+    for request in state.repairs:
+        start, end = max(request.start, position.log_start), min(request.end, position.next_offset)
+        if start < min(end, listing.bases[0]) and (not listing.whole or state.has_unread_deleted(listing)):
+            return second_listing(state)
+        segments = _segments(state, leadership, listing, position, (start, end))
+        if segments is None:
+            continue
+        state.repairing = frozenset(segment.base for segment in segments)
+        return [
+            Repair(
+                state.partition,
+                state.generation,
+                leadership,
+                request,
+                position,
+                listing,
+                segments,
+                lowest=max(start, next(state.segments_from(listing, start), (listing.bases[0], 0))[0]),
+            )
+        ]
+    return []
+
+
+def _segments(
+    state: PartitionState,
+    leadership: Leadership,
+    listing: Listing,
+    position: Position,
+    offsets: tuple[int, int],
+) -> tuple[Ship, ...] | None:
+    """Return the closed segments with any of these offsets `[start, end)`; None if the request has to wait."""
+    start, end = offsets
+    if start >= end:
+        return ()
+    if end > listing.bases[-1]:  # in the active segment, which another leader closed earlier
+        return None
+    highest = position.lineage.highest if position.lineage is not None else 0
+    segments = []
+    for base, next_base in state.segments_from(listing, start):
+        if base >= end:
+            break
+        if state.high_watermark is None or next_base > state.high_watermark or base in state.in_flight:
+            return None
+        segments.append(
+            Ship(
+                state.partition,
+                state.generation,
+                leadership,
+                position.keys,
+                listing,
+                base,
+                next_base,
+                position.epochs,
+                position.next_offset,
+                seen=state.saw(base, next_base),
+                hangs=state.hangs(base, listing),
+                variants_below=max(highest, position.log_start),
+                gaps=tuple(gap for gap in position.gaps if gap[0] < next_base and base < gap[1]),
+            )
+        )
+    return tuple(segments)
