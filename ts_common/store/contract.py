@@ -60,6 +60,23 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """One version of an object in a bucket with versions.
+
+    Attributes:
+        info: key, size, ETag and time of the version, without metadata. A delete marker has neither size nor ETag.
+        id: names the version of this key.
+        is_latest: whether readers find it; of a delete marker, whether the object is deleted.
+        is_delete_marker: whether it has no bytes: a delete put it on top of the others.
+    """
+
+    info: ObjectInfo
+    id: str
+    is_latest: bool
+    is_delete_marker: bool
+
+
+@dataclass(frozen=True, slots=True)
 class IfAbsent:
     """Write only if the key has no object (`If-None-Match: *`)."""
 
@@ -361,6 +378,24 @@ class ObjectStore(ABC):
         Raises:
             AccessDenied: this identity may not list versions; the message names the permission.
         """
+        versions = self.versions(prefix)
+        if versions is None:
+            return None
+        objects = size = markers = 0
+        for each in versions:
+            markers += each.is_delete_marker
+            if not each.is_latest and not each.is_delete_marker:
+                objects, size = objects + 1, size + each.info.size
+        return HiddenBytes(objects, size, markers)
+
+    def versions(self, prefix: str) -> Iterator[ObjectVersion] | None:
+        """Return all versions of the objects whose keys begin with `prefix`; None if the store does not list them.
+
+        The versions of one key are consecutive. Without versions in the bucket, each object has one.
+
+        Raises:
+            AccessDenied: this identity may not list versions.
+        """
         del prefix
         return None
 
@@ -388,6 +423,14 @@ class ObjectStore(ABC):
         """
         del days, tier
         raise OperatorError(f"{self.location}/{key}: this store has no frozen objects that can be thawed")
+
+    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
+        """Open a streaming get of one version; its info has the metadata.
+
+        Raises:
+            ObjectNotFound: the version does not exist any more.
+        """
+        raise ObjectNotFound(f"{version.info.key}: the store has no versions")
 
     def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:
         """Return the bytes of one (small) object or of a range of it, and its info.

@@ -42,11 +42,12 @@ from ts_common.store.contract import (
     ObjectInfo,
     ObjectStore,
     ObjectStream,
+    ObjectVersion,
 )
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
-from ts_common.store.protection import HiddenBytes, Lock, Protection
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.s3.copies import copy_object
 from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
@@ -57,6 +58,7 @@ from ts_common.store.s3.pages import Pages
 from ts_common.store.s3.protection import BucketProtection
 from ts_common.store.s3.shared_clients import SharedClients
 from ts_common.store.s3.thaw import may_be_frozen, restore_object, state_of
+from ts_common.store.s3.versions import list_versions
 from ts_common.store.s3.writes import check_encrypted, storing_arguments
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
@@ -208,10 +210,19 @@ class S3Store(ObjectStore):
         check_key(key)
         return self._open(key, byte_range)
 
+    def versions(self, prefix: str) -> Iterator[ObjectVersion] | None:
+        """Send ListObjectVersions for each page."""
+        check_prefix(prefix)
+        return list_versions(self._reads, self._bucket, self._base, prefix)
+
+    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
+        """Send GetObject with the version's id."""
+        return self._open(check_key(version.info.key), None, version.id)
+
     @contextmanager
-    def _open(self, key: str, byte_range: ByteRange | None) -> Iterator[ObjectStream]:
-        call = self._call("GetObject", key)
-        request: dict[str, Any] = {}
+    def _open(self, key: str, byte_range: ByteRange | None, version: str | None = None) -> Iterator[ObjectStream]:
+        call = self._call("GetObject" if version is None else "GetObjectVersion", key)
+        request: dict[str, Any] = {} if version is None else {"VersionId": version}
         if byte_range is not None and byte_range != ByteRange(0):
             request["Range"] = range_header(byte_range)
         try:
@@ -359,10 +370,6 @@ class S3Store(ObjectStore):
     def locked_until(self, key: str) -> Lock | None:
         """Send HeadObject, and GetObjectRetention and GetObjectLegalHold for what its response does not show."""
         return self._protection.lock_of(check_key(key))
-
-    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
-        """Send ListObjectVersions for each page; return None if the server does not support it."""
-        return self._protection.hidden_bytes(check_prefix(prefix))
 
     def close(self) -> None:
         """Wait for puts, and close the clients' connections unless other stores use them."""

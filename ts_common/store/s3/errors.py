@@ -40,6 +40,8 @@ NEEDED_PERMISSION = {
     "HeadObject": READ,
     "HeadBucket": "s3:ListBucket on the bucket",
     "ListObjectsV2": "s3:ListBucket on the bucket",
+    "ListObjectVersions": "s3:ListBucketVersions on the bucket",
+    "GetObjectVersion": "s3:GetObjectVersion on the key",
     "DeleteObject": "s3:DeleteObject, and s3:GetObject for its condition",
     "DeleteObjects": "s3:DeleteObject",
     "RestoreObject": "s3:RestoreObject on the key",
@@ -48,7 +50,6 @@ NEEDED_PERMISSION = {
     "GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration on the bucket",
     "GetObjectRetention": "s3:GetObjectRetention on the key",
     "GetObjectLegalHold": "s3:GetObjectLegalHold on the key",
-    "ListObjectVersions": "s3:ListBucketVersions on the bucket",
 }
 
 GIVE_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or attach a role to this host"

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as sdk
 
-from ts_common.errors import StoreUnavailable, TieredStorageError
-from ts_common.store.answers import size_of
+from ts_common.errors import TieredStorageError
 from ts_common.store.call import Call
 from ts_common.store.contract import ObjectInfo
-from ts_common.store.listing import Onward, below
-from ts_common.store.protection import HiddenBytes, Lock, Protection
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.s3.errors import status_of, translated
 
 if TYPE_CHECKING:
@@ -90,37 +88,6 @@ class BucketProtection:
         if hold is None:
             hold = self._legal_hold(key)
         return None if until is None and hold != _ON else Lock(until, hold == _ON, mode)
-
-    def hidden_bytes(self, prefix: str) -> HiddenBytes | None:
-        """Send ListObjectVersions for each page; None if the server does not support it.
-
-        Raises:
-            AccessDenied: this identity may not list versions.
-        """
-        call = self._call("ListObjectVersions", prefix)
-        asked, onward = self._base + prefix, Onward(call)
-        objects = size = markers = 0
-        following: dict[str, str] = {}
-        while True:
-            named = {"Bucket": self._bucket, "Prefix": asked, **following}
-            page = self._answered(call, self._client.list_object_versions, named)
-            if page is None:
-                return None
-            with call.understood():
-                earlier = [each for each in page.get("Versions", ()) if not each["IsLatest"]]
-                for each in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-                    below(each["Key"], asked)
-                objects, size = objects + len(earlier), size + sum(size_of(str(each["Size"])) for each in earlier)
-                markers += len(page.get("DeleteMarkers", ()))
-            if not page.get("IsTruncated"):
-                return HiddenBytes(objects, size, markers)
-            names = {"KeyMarker": page.get("NextKeyMarker", ""), "VersionIdMarker": page.get("NextVersionIdMarker", "")}
-            at = {name: value for name, value in names.items() if value}
-            if not at.get("KeyMarker") or at == following:
-                raise StoreUnavailable(f"{call.operation} {call.target}: the page is truncated and names no other page")
-            if at["KeyMarker"] != following.get("KeyMarker"):  # one object can have more versions than a page
-                onward.advance(at["KeyMarker"])
-            following = at
 
     def _retention(self, key: str) -> tuple[str, float | None]:
         call = self._call("GetObjectRetention", key)

@@ -12,9 +12,10 @@ from ts_common.store.contract import (
     ObjectInfo,
     ObjectStore,
     ObjectStream,
+    ObjectVersion,
 )
 from ts_common.store.lifecycle import LifecycleRule
-from ts_common.store.protection import HiddenBytes, Lock, Protection
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.thaw_state import ThawState, ThawTier
 
 
@@ -98,10 +99,6 @@ class WrappedStore(ObjectStore):
         """Call the inner store."""
         return self._inner.locked_until(key)
 
-    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
-        """Call the inner store."""
-        return self._inner.hidden_bytes(prefix)
-
     def thaw_state(self, key: str) -> ThawState:
         """Call the inner store."""
         return self._inner.thaw_state(key)
@@ -109,6 +106,14 @@ class WrappedStore(ObjectStore):
     def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
         """Call the inner store."""
         self._inner.thaw(key, days, tier)
+
+    def versions(self, prefix: str) -> Iterator[ObjectVersion] | None:
+        """Call the inner store."""
+        return self._inner.versions(prefix)
+
+    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
+        """Call the inner store."""
+        return self._inner.open_version(version)
 
     def close(self) -> None:
         """Wait for asynchronous puts, then close the inner store."""

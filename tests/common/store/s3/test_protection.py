@@ -125,8 +125,9 @@ def test_a_bucket_without_versions_hides_nothing(moto: MotoServer, bucket: str) 
 
 def test_more_versions_than_a_page_are_counted(far: ObjectStore, fake: FakeServer) -> None:
     """The versions of one object can end on another page; the next request names key and version."""
-    version = "<Version><Key>base/a</Key><IsLatest>{}</IsLatest><Size>{}</Size></Version>".format
-    marker = "<DeleteMarker><Key>base/b</Key><IsLatest>true</IsLatest></DeleteMarker>"
+    named = f"<VersionId>v</VersionId><LastModified>{UNTIL.isoformat()}</LastModified><IsLatest>"
+    version = f"<Version><Key>base/a</Key><ETag>e</ETag>{named}{{}}</IsLatest><Size>{{}}</Size></Version>".format
+    marker = f"<DeleteMarker><Key>base/b</Key>{named}true</IsLatest></DeleteMarker>"
     truncated = "<IsTruncated>true</IsTruncated><NextKeyMarker>base/a</NextKeyMarker>"
     more = f"{truncated}<NextVersionIdMarker>{{}}</NextVersionIdMarker>"
     pages = [

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from ts_common.store.contract import (
     Condition,
     IfAbsent,
     ObjectInfo,
+    ObjectStream,
+    ObjectVersion,
 )
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.lifecycle import LifecycleRule
@@ -56,8 +59,11 @@ class Inner(FileStore):
     def locked_until(self, key: str) -> Lock | None:
         return LOCK if key == "d/a" else None
 
-    def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
-        return HiddenBytes(len(prefix), 0, 0)
+    def versions(self, prefix: str) -> Iterator[ObjectVersion] | None:
+        return iter([ObjectVersion(info, "v", True, False) for info in self.list(prefix)])
+
+    def open_version(self, version: ObjectVersion) -> AbstractContextManager[ObjectStream]:
+        return self.open(version.info.key)
 
 
 @pytest.fixture
@@ -100,7 +106,10 @@ def test_reads_and_deletes_are_those_of_the_inner_store(outer: WrappedStore, inn
     assert outer.locked_until("d/a") == LOCK
     assert outer.locked(["d/a", "d/b"], 8) == {"d/a": LOCK}
     assert outer.enforces_deletes() is None
-    assert outer.hidden_bytes("d/") == HiddenBytes(2, 0, 0)
+    assert outer.hidden_bytes("d/") == HiddenBytes(0, 0, 0)
+    (version,) = list(outer.versions("e/") or ())
+    with outer.open_version(version) as stream:
+        assert (stream.info.key, stream.read(9)) == ("e/a", b"content")
     assert outer.copy_if_absent("d/a", "c") == inner.head("c")
     assert outer.delete_matching({"d/b": inner.head("d/a").etag, "never": "e"}).kept == ("d/b",)
     outer.delete(["c", "d/a", "e/a"])
