@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,7 +21,7 @@ from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
 from ts_common.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.store.options import Endpoint
+from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 from tsctl.scan_options import WORDING
 
@@ -108,6 +109,21 @@ def open_reader(
     return ReaderArchive(url, cluster, prefix_entropy_bits=entropy_bits, **further)
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveLocation:
+    """One location of an archive.
+
+    Attributes:
+        store: open as long as the archive.
+        options: of the store.
+        has: whether readers read a topic from this location.
+    """
+
+    store: ObjectStore
+    options: StorageOptions
+    has: Callable[[str], bool]
+
+
 class Archive:
     """An archive with open stores; `open_archive` returns it.
 
@@ -167,6 +183,20 @@ class Archive:
     def stores(self) -> tuple[ObjectStore, ...]:
         """The stores, each location once: two endpoints can differ in their options only."""
         return tuple({store.location: store for store in self._stores}.values())
+
+    @property
+    def locations(self) -> tuple[ArchiveLocation, ...]:
+        """The stores as `stores`, each with the topics of its location."""
+        found: dict[str, list[Endpoint]] = {}
+        for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
+            found.setdefault(store.location, []).append(endpoint)
+        return tuple(
+            ArchiveLocation(store, endpoints[0].options, partial(self._is_in, endpoints))
+            for store, endpoints in zip(self.stores, found.values(), strict=True)
+        )
+
+    def _is_in(self, endpoints: Sequence[Endpoint], topic: str) -> bool:
+        return any(self._name.lies_in(topic, endpoint) for endpoint in endpoints)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all topics, sorted.

@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "hold": ("hold", "hold"),
     "status": ("status", "status"),
     "cost": ("cost", "cost"),
+    "gc": ("gc", "gc"),
     "adopt-topic-id": ("adopt", "adopt_topic_id"),
 }
 

@@ -44,6 +44,8 @@ def note_absent(
     archived: Iterable[ArchivedTopic],
     cluster: Mapping[str, str | None],
     now: int,
+    *,
+    writes: bool = True,
 ) -> dict[str, int]:
     """Return since when each absent topic was absent, ms since the epoch, and write it.
 
@@ -53,6 +55,7 @@ def note_absent(
         archived: the topics of the store.
         cluster: the topic ids of the running cluster by name; None for a topic without an id.
         now: milliseconds since the epoch, by the clock of the store.
+        writes: whether to write it.
 
     Raises:
         QueryError: the cluster has so few of the topics that it is probably another one.
@@ -70,6 +73,8 @@ def note_absent(
     key = f"{keys.gc_runs}absent.json"
     since, etag = _read(store, key)
     found = {name: min(since.get(name, now), now) for name in sorted(absent)}
+    if not writes:
+        return found
     fields = {"version": VERSION, "time": now, "absent": found}
     body = (json.dumps(fields, separators=(",", ":")) + "\n").encode()
     try:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from ts_common.archive.gc_plans import (
     DONE_NAME,
+    PART_BYTES,
     Plan,
     PlannedObject,
     PlannedPartition,
@@ -27,7 +28,9 @@ from ts_common.archive.gc_plans import (
     read_plan,
 )
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
+from ts_common.archive.small_objects import get_small
 from ts_common.format_version import VERSION
+from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
@@ -35,6 +38,8 @@ from tsctl.gc.over import MARKS, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.topic_incarnations import find_incarnation
 
+LOG: Final = "log-"
+_LINE_BYTES: Final = 16 << 10
 _AT_ONCE: Final = 3000  # objects of a partition, about a thousand segments
 
 
@@ -120,7 +125,7 @@ def delete_planned(
         _finish(store, run, found, now)
         return found
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now / 1000))
-    log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"log-{stamp}", number))
+    log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{stamp}", number))
     work = _Work(store, cluster, retention, now, locked, found, log)
     try:
         for partition, objects in _each_once(store, cluster, plan):
@@ -270,3 +275,27 @@ def _finish(store: ObjectStore, run: RunObjects, found: Deleted, now: int) -> No
         "bytes": found.bytes,
     }
     write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+
+
+def read_log(store: ObjectStore, run: RunObjects) -> Iterator[dict[str, Any]]:
+    """Yield each line of what a run deleted, with the partition that it belongs to.
+
+    Raises:
+        CorruptData: the log is damaged.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    for info in run.objects:
+        if not info.key.removeprefix(run.directory).startswith(LOG):
+            continue
+        partition: str | None = None
+        for line in get_small(store, info.key, 2 * PART_BYTES)[0].splitlines():
+            with decoding(info.key, "a log of deletions", line):
+                match parse_json(line, info.key, _LINE_BYTES):
+                    case {"partition": str(partition), "outcome": str(outcome), "reason": str(reason)}:
+                        yield {"partition": partition, "outcome": outcome, "reason": reason}
+                    case {"partition": str(partition)}:
+                        pass
+                    case [str(name), int(size), str(etag), str(outcome)]:
+                        yield {"partition": partition, "name": name, "bytes": size, "etag": etag, "outcome": outcome}
+                    case other:
+                        raise ValueError(f"{shown(other)} is no line of such a log")

@@ -1,14 +1,12 @@
 """Objects that retention, repair and agents' checks write themselves: they are deleted by their own ages."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from ts_common.archive.gc_plans import RunObjects, list_runs
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
+from tsctl.gc.deletion import LOG
 from tsctl.gc.policy import OwnObjects
-
-_LOG: Final = "log-"
 
 
 def old_objects(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int) -> Iterator[ObjectInfo]:
@@ -39,7 +37,7 @@ def delete_old(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int)
 
 def _of_run(run: RunObjects, own: OwnObjects, now: int, *, is_newest: bool) -> Iterator[ObjectInfo]:
     for info in run.objects:
-        if info.key.removeprefix(run.directory).startswith(_LOG):
+        if info.key.removeprefix(run.directory).startswith(LOG):
             if _is_older(info, own.deletion_log, now):
                 yield info
         elif not is_newest and _is_older(info, own.plans, now):

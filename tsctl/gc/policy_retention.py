@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ts_common.archive.holds import read_holds
@@ -148,9 +148,20 @@ def read_absent(
     store: ObjectStore,
     keys: ClusterKeys,
     kafka: "KafkaCluster",
+    has: Callable[[str], bool],
     now: int,
+    *,
+    writes: bool,
 ) -> dict[str, int]:
     """Return since when topics of a store have been absent from the running cluster, and note it in the store.
+
+    Args:
+        store: of the topics.
+        keys: of the cluster.
+        kafka: the running cluster.
+        has: whether the store has a topic.
+        now: milliseconds since the epoch, by the clock of the store.
+        writes: whether to note it.
 
     Raises:
         QueryError, PreconditionFailed: as `note_absent`.
@@ -159,10 +170,10 @@ def read_absent(
     """
     doubts: list[Skipped] = []
     archived: dict[str, frozenset[str]] = {}
-    for each in read_topic_incarnations(store, keys, lambda _: True, doubts.append):
+    for each in read_topic_incarnations(store, keys, has, doubts.append):
         if each.over_since is None:
             archived[each.topic] = each.topic_ids
     running = {name: topic.topic_id for name, topic in kafka.topics().items()}
     kafka.check_unknown(archived.keys() - running.keys())  # a cluster also hides topics that an identity may not see
     topics = [ArchivedTopic(name, topic_ids) for name, topic_ids in archived.items()]
-    return note_absent(store, keys, topics, running, now)
+    return note_absent(store, keys, topics, running, now, writes=writes)

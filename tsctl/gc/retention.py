@@ -43,7 +43,8 @@ class NeededFrom:
     Attributes:
         offset: the first offset.
         reader: its name.
-        overdue: whether it has not moved for the longest wait.
+        overdue: whether it has not moved for the longest wait. It matters only if nothing else keeps the offsets: a
+            reader at the end of an idle partition does not move either.
     """
 
     offset: int

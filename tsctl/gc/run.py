@@ -46,7 +46,8 @@ class RunResult:
 
     Attributes:
         deleted: of the plan whose grace was over; None without one.
-        waits_until: when the grace of the plan ends, ms since the epoch; None if none waits.
+        waits_until: when the grace of the plan ends, ms since the epoch; None if no plan waits.
+        planned_at: seconds since the epoch: the time of the plan that waits or was made; None without one.
         survey: what is due; None while a plan waits.
         planned: what phase 1 did; None while a plan waits, or if the fuse has blown.
         fuse: why the fuse has blown; None if it has not.
@@ -56,6 +57,7 @@ class RunResult:
 
     deleted: Deleted | None = None
     waits_until: int | None = None
+    planned_at: float | None = None
     survey: Survey | None = None
     planned: Planned | None = None
     fuse: str | None = None
@@ -118,6 +120,8 @@ def run_once(
             policy=policy,
             advance=advance,
         )
+        if result.planned.plan is not None:
+            result.planned_at = now / 1000
     return result
 
 
@@ -136,7 +140,7 @@ def _finish_plan(
     try:
         plan = read_plan(store, cluster, run.run)
         if now < plan.due and not run.claimed:
-            result.waits_until = plan.due
+            result.waits_until, result.planned_at = plan.due, plan.time / 1000
             return False
         result.fuse = settings.fuse.blown(plan.objects, plan.size)
         if result.fuse is not None:

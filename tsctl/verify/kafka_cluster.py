@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import javaproperties
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as TheirPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
     AdminClient,
@@ -39,7 +39,11 @@ _JAVA_ONLY: Final = {
     "ssl.truststore.type": "ssl.ca.location, a PEM file",
     "ssl.keystore.type": "ssl.keystore.location, a PKCS#12 file",
 }
-_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 # No request fails with these errors: librdkafka reports them to a callback, and retries.
 _NOT_LET_IN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
 
@@ -151,15 +155,40 @@ class KafkaCluster:
         Raises:
             ClusterAway, AccessDenied: the request failed.
         """
-        kept: dict[str, Keeping] = {}
+        return {topic: keeping_of(settings) for topic, settings in self.settings(topics).items()}
+
+    def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of each topic, with those of the broker and defaults.
+
+        Raises:
+            ClusterAway, AccessDenied: the request failed.
+        """
+        found: dict[str, dict[str, str]] = {}
         for some in _pieces(sorted(topics)):
             asked = self._admin.describe_configs(
                 [ConfigResource(ResourceType.TOPIC, name) for name in some], request_timeout=REQUEST_SECONDS
             )
             for resource, future in asked.items():
                 entries = self._result(future)
-                kept[resource.name] = keeping_of({name: entry.value for name, entry in entries.items()})
-        return kept
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a consumer group; empty if the cluster has no such group.
+
+        Raises:
+            ClusterAway, AccessDenied: the request failed.
+        """
+        asked = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
+        )
+        found: dict[TopicPartition, int] = {}
+        for theirs in self._result(asked[group]).topic_partitions:
+            if theirs.error is not None:
+                raise self._translated(theirs.error, f"group {group}: ")
+            if theirs.offset >= 0:
+                found[TopicPartition(theirs.topic, theirs.partition)] = theirs.offset
+        return found
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return (log start offset, high watermark) of each partition that has a leader.
@@ -268,7 +297,7 @@ class KafkaCluster:
         if error.code() in _DENIED:
             return AccessDenied(
                 f"{self._bootstrap}: access denied: {about}{error.str()}; this identity needs Describe and "
-                "DescribeConfigs on the topics, and Read with --depth full"
+                "DescribeConfigs on the topics, Read with --depth full, and Describe on groups that a policy names"
             )
         return self._refused() or ClusterAway(f"{self._bootstrap}: {about}{error.str()}")
 

@@ -1,0 +1,169 @@
+"""`tsctl gc`: what a user runs, reads and undoes; the policy, holds and readers of a run."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.spark.archives import Archive
+from tests.tsctl.gc.archives import GRACE, bases, later, ship, start_of
+from tests.tsctl.running import Run
+from ts_common.archive.table_claims import TableClaims, claims_key
+
+POLICY = """
+grace: 1h
+least_time: 0s
+fuse: {{share: 90%}}
+rules:
+  - topics: kept
+    keep: true
+  - topics: .*
+    max_size: 1KiB
+    {more}
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    return write_policy(tmp_path)
+
+
+def write_policy(directory: Path, more: str = "") -> Path:
+    path = directory / "retention.yaml"
+    path.write_text(POLICY.format(more=more))
+    return path
+
+
+@pytest.fixture
+def shipped(hand_made: Archive) -> Archive:
+    for topic in ("t", "kept"):
+        ship(hand_made, topic, 0, 100)
+    return hand_made
+
+
+def test_a_run_is_planned_waits_and_deletes(shipped: Archive, named: tuple[str, ...], policy: Path, run: Run) -> None:
+    """The dry run prints the objects that the plan has; a log has each deletion; a topic to keep is not touched."""
+    dry = run("gc", "run", "--policy", policy, *named, "--dry-run", "--objects")
+    assert dry.code == 0
+    assert start_of(shipped) == 0
+    first = run("gc", "run", "--policy", policy, *named)
+    assert (first.code, start_of(shipped)) == (0, 30)
+    assert "9 objects" in first.out
+    assert "waits until" in run("gc", "run", "--policy", policy, *named).out
+    later(shipped, GRACE)
+    deleted = run("gc", "run", "--policy", policy, *named, "--json")
+    (line,) = deleted.lines
+    assert line["deleted"]["objects"] == {"removed": 9}
+    assert line["left_out"] == []
+    log = run("gc", "log", line["deleted"]["run"], *named).lines
+    assert {(entry["name"], entry["etag"]) for entry in log} == {
+        (entry["key"].rpartition("/")[2], entry["etag"]) for entry in dry.lines
+    }
+    assert {entry["outcome"] for entry in log} == {"removed"}
+    assert [row["state"] for row in run("gc", "ls", *named, "--json").document["runs"]] == ["deleted"]
+    assert bases(shipped) == list(range(30, 100, 10))
+    assert bases(shipped, "kept") == list(range(0, 100, 10))
+
+
+def test_an_undone_run_is_listed_and_deletes_nothing(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """After the deletion began there is nothing to undo."""
+    run("gc", "run", "--policy", policy, *named)
+    undone = run("gc", "undo", *named)
+    assert (undone.code, start_of(shipped)) == (0, 0)
+    assert "1 partition is back" in undone.out
+    assert [row["state"] for row in run("gc", "ls", *named, "--json").document["runs"]] == ["undone"]
+    run("gc", "run", "--policy", policy, *named)
+    later(shipped, GRACE)
+    run("gc", "run", "--policy", policy, *named)
+    refused = run("gc", "undo", *named)
+    assert (refused.code, start_of(shipped)) == (2, 30)
+    assert "deleted objects" in refused.err
+    assert run("gc", "undo", "x", *named).code == 2
+
+
+def test_a_hold_stops_a_run_until_it_is_removed(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run
+) -> None:
+    """It is expected, so the exit code is 0; a hold that cannot be read stops everything, with a finding."""
+    run("hold", "add", "case-17", "--topic", "t", "--reason", "audit", *named)
+    held = run("gc", "run", "--policy", policy, *named)
+    assert (held.code, start_of(shipped)) == (0, 0)
+    assert "t-0: left out: hold case-17: audit" in held.err
+    shipped.store.put(shipped.keys.holds + "x.json", b"{}")
+    assert run("gc", "run", "--policy", policy, *named).code == 1
+    assert start_of(shipped) == 0
+
+
+def test_a_run_waits_for_a_reader_and_names_an_overdue_one(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """Offsets that a table has not claimed stay; after the longest wait the run ends with a finding, and they stay."""
+    policy = write_policy(tmp_path, "until_read_by: [{table: lake.t}]\n    longest_wait: 10d")
+    missing = run("gc", "run", "--policy", policy, *named)
+    assert (missing.code, start_of(shipped)) == (2, 0)
+    assert "lake.t" in missing.err
+    for age, code, start in ((1, 0, 17), (11, 1, 17)):
+        claims = TableClaims("lake.t", "1", int((time.time() - age * 86_400) * 1000), {"t-0": 17})
+        shipped.store.put(claims_key(shipped.keys, "lake.t"), claims.encode())
+        found = run("gc", "run", "--policy", policy, *named)
+        assert (found.code, start_of(shipped)) == (code, start)
+        later(shipped, GRACE)
+    assert "table lake.t still needs offset 17" in found.err
+
+
+def test_a_blown_fuse_is_a_finding_and_can_be_ignored(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """Nothing is moved until the operator has compared the dry run."""
+    path = tmp_path / "retention.yaml"
+    path.write_text(POLICY.format(more="").replace("share: 90%", "objects: 8"))
+    blown = run("gc", "run", "--policy", path, *named)
+    assert (blown.code, start_of(shipped)) == (1, 0)
+    assert "fuse.objects is 8" in blown.err
+    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 1
+    assert run("gc", "run", "--policy", path, *named, "--ignore-fuse").code == 0
+    assert start_of(shipped) == 30
+
+
+def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run) -> None:
+    """Each is one message with code 2, and nothing is moved."""
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("rules: [{topics: t, max_age: 5}]")
+    kafka = write_policy(tmp_path, "").with_name("kafka.yaml")
+    kafka.write_text("rules: [{topics: t, as_in_kafka: true}]")
+    for arguments, text in (
+        (("--policy", bad), "max_age"),
+        (("--policy", tmp_path / "none.yaml"), "none.yaml"),
+        ((), "--policy is missing"),
+        (("--policy", kafka), "--bootstrap-server"),
+        (("--policy", write_policy(tmp_path), "--objects"), "--dry-run"),
+        (("--policy", write_policy(tmp_path), "--every", "1m", "--dry-run"), "--every"),
+    ):
+        ended = run("gc", "run", *arguments, *named)
+        assert ended.code == 2
+        assert text in ended.err
+    assert start_of(shipped) == 0
+
+
+def test_a_run_writes_metrics(shipped: Archive, named: tuple[str, ...], policy: Path, tmp_path: Path, run: Run) -> None:
+    """Also of a run that fails."""
+    path = tmp_path / "gc.prom"
+    run("gc", "run", "--policy", policy, *named, "--metrics-file", path)
+    assert re.search(r'^ts_gc_planned_objects\{cluster="prod"\} 9\.0$', path.read_text(), re.MULTILINE)
+    assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 0\.0$', path.read_text(), re.MULTILINE)
+    shipped.store.put(shipped.keys.gc_runs + "x", b"")
+    for info in list(shipped.store.list(shipped.keys.gc_runs)):
+        if info.key.endswith("plan.json"):
+            shipped.store.put(info.key, b'{"version":9}')
+    assert run("gc", "run", "--policy", policy, *named, "--metrics-file", path).code == 2
+    assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 1\.0$', path.read_text(), re.MULTILINE)
+
+
+def test_the_checks_of_a_directory_are_fine(shipped: Archive, named: tuple[str, ...], run: Run) -> None:
+    """A directory enforces conditional deletes and has neither locks nor lifecycle rules."""
+    ended = run("gc", "check", *named, "--json")
+    assert ended.code == 0
+    assert {row["verdict"] for row in ended.document["checks"]} <= {"ok", "warning"}

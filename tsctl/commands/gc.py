@@ -1,0 +1,366 @@
+"""`tsctl gc`: retention of an archive. It moves `log.start` first, and deletes objects after a grace."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ts_common.archive.gc_plans import PlannedObject, RunObjects, Use, list_runs, read_claim, read_plan
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.config.cluster_config import load_config
+from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, QueryError, TieredStorageError
+from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive
+from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
+from tsctl.archive import (
+    Archive,
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    JsonOption,
+    UrlOption,
+    open_archive,
+)
+from tsctl.exit_codes import ExitCode
+from tsctl.gc.archive_run import run_archive, survey_archive
+from tsctl.gc.checks import Verdict, run_checks
+from tsctl.gc.deletion import read_log
+from tsctl.gc.java_policy import policy_of_java
+from tsctl.gc.policy import Policy, read_policy
+from tsctl.gc.reporting import Recording, Summary, show
+from tsctl.gc.survey import Candidate
+from tsctl.gc.undo import choose_undone, undo
+from tsctl.output import Cell, Output, iso, size
+from tsctl.repeats import EveryOption, seconds_of, stopping
+from tsctl.verify.run import BootstrapOption, CommandConfigOption
+
+if TYPE_CHECKING:
+    from tsctl.verify.kafka_cluster import KafkaCluster
+
+gc = typer.Typer(no_args_is_help=True, help="Retention: delete what a policy no longer needs, after a grace.")
+
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        help="The policy, a YAML file (docs/retention.md); default: the Java uploader's keys in the file of --config.",
+        metavar="FILE",
+    ),
+]
+_RUNS: Final = ("RUN", "STATE", "DUE", "PARTITIONS", "OBJECTS", "SIZE", "LOCATION")
+
+
+@gc.command("run")
+def run(
+    policy: PolicyOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what is due, and change nothing. With --objects: each object.")
+    ] = False,
+    objects: Annotated[
+        bool, typer.Option("--objects", help="With --dry-run: print each object, as JSON lines.")
+    ] = False,
+    ignore_fuse: Annotated[
+        bool, typer.Option("--ignore-fuse", help="Delete more than the policy's fuse allows.")
+    ] = False,
+    every: EveryOption = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics-file",
+            help="Write metrics for the textfile collector of Prometheus' node_exporter; the name ends in .prom.",
+            metavar="FILE",
+        ),
+    ] = None,
+    push_gateway: Annotated[
+        str | None, typer.Option("--push-gateway", help="Push metrics to this Pushgateway.", metavar="URL")
+    ] = None,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete what an earlier run planned, if its grace is over; then plan what is due now.
+
+    Exit code 1: a partition was left out in doubt, a reader is overdue, a delete failed, or the fuse has blown.
+    """
+    output = Output(as_json or objects)
+    if objects and not dry_run:
+        raise ConfigurationError(SOURCE, ["--objects requires --dry-run"])
+    if every is not None and dry_run:
+        raise ConfigurationError(SOURCE, ["--every and --dry-run: give one of the two"])
+    name = name_archive(config, url, cluster, entropy_bits)
+    found = _policy(policy, name)
+    seconds = None if every is None else max(1, seconds_of(every, "--every"))
+    record = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output)
+    with _kafka(found, bootstrap_server, command_config) as kafka, stopping(seconds is not None) as stopped:
+        while True:
+            began = time.monotonic()
+            try:
+                with open_archive(name, output.warn) as archive:
+                    if dry_run:
+                        code = _dry_run(archive, found, kafka, output, with_objects=objects)
+                    else:
+                        with record.run() as summary:
+                            code = _run(archive, found, kafka, output, summary, ignore_fuse=ignore_fuse)
+            except TieredStorageError as error:
+                if seconds is None:
+                    raise
+                output.warn(str(error))
+            if seconds is None or stopped(max(0.0, seconds - (time.monotonic() - began))):
+                break
+    if code is not ExitCode.FINE:
+        raise typer.Exit(code)
+
+
+@gc.command("ls")
+def ls(
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs that retention keeps: what they planned, and whether it was deleted or undone."""
+    output = Output(as_json)
+    rows: list[dict[str, Any]] = []
+    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        for store in archive.stores:
+            rows += [_row(store, archive.keys, found) for found in list_runs(store, archive.keys)]
+    if as_json:
+        output.document({"cluster": archive.keys.cluster, "runs": rows})
+    elif rows:
+        output.table(_RUNS, [[row[column.lower()] for column in _RUNS] for row in rows])
+    else:
+        output.text("no runs")
+
+
+@gc.command("undo")
+def undo_run(
+    run_name: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the newest run, as `tsctl gc ls` shows it.")
+    ] = None,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move log.start back to where it was before the newest run, as long as nothing of its plan was deleted."""
+    output = Output(as_json)
+    now, done = int(time.time() * 1000), []
+    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        stores = [store for store in archive.stores if run_name is None or _has_run(store, archive.keys, run_name)]
+        if not stores:
+            raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
+        chosen = [(store, choose_undone(store, list_runs(store, archive.keys), run_name)) for store in stores]
+        for store, found in chosen:
+            undone = undo(store, archive.keys, found, now)
+            for skipped in undone.skipped:
+                output.warn(f"{skipped.where}: left out: {skipped.reason}")
+            output.text(
+                f"{store.location}: {found.run}: log.start of {counted(undone.lowered, 'partition')} is back; "
+                f"{undone.unchanged:,} were not moved. The same policy moves it again: change it, or set a hold"
+            )
+            done.append((store.location, found.run, undone))
+    if as_json:
+        runs = [
+            {"location": at, "run": name, "lowered": each.lowered, "unchanged": each.unchanged}
+            for at, name, each in done
+        ]
+        output.document({"runs": runs})
+    if any(each.skipped for _, _, each in done):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@gc.command("check")
+def check(
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check rights, conditional deletes, object lock, versions, lifecycle rules and clocks before a first run."""
+    output = Output(as_json)
+    name = name_archive(config, url, cluster, entropy_bits)
+    rows: list[dict[str, str]] = []
+    with open_archive(name, output.warn) as archive:
+        for location in archive.locations:
+            at = location.store.location
+            rows += [
+                {"location": at, "check": each.name, "verdict": str(each.verdict), "text": each.text}
+                for each in run_checks(location.store, archive.keys, frozenset(location.options.storing.tags))
+            ]
+    if as_json:
+        output.document({"checks": rows})
+    else:
+        output.table(("VERDICT", "CHECK", "FOUND"), [[row["verdict"], row["check"], row["text"]] for row in rows])
+    if any(row["verdict"] == Verdict.ERROR for row in rows):
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+@gc.command("log")
+def log(
+    run_name: Annotated[str, typer.Argument(metavar="RUN", help="Name of the run, as `tsctl gc ls` shows it.")],
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+) -> None:
+    """Print what a run deleted, as JSON lines: [name, bytes, ETag, outcome] after each partition."""
+    output = Output(True)
+    count = 0
+    with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        for store in archive.stores:
+            for found in list_runs(store, archive.keys):
+                if found.run == run_name:
+                    count += 1
+                    for line in read_log(store, found):
+                        output.line(line)
+    if not count:
+        raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
+
+
+def _run(
+    archive: Archive,
+    policy: Policy,
+    kafka: "KafkaCluster | None",
+    output: Output,
+    summary: Summary,
+    *,
+    ignore_fuse: bool,
+) -> ExitCode:
+    for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse):
+        summary.results.append(found)
+        show(found, output)
+    return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
+
+
+def _dry_run(
+    archive: Archive, policy: Policy, kafka: "KafkaCluster | None", output: Output, *, with_objects: bool
+) -> ExitCode:
+    """Print what is due, with the same objects that a plan would have."""
+    rows: list[list[Cell]] = []
+
+    def show_one(candidate: Candidate, objects: Sequence[PlannedObject]) -> None:
+        limit = "it is over" if candidate.over else str(candidate.limit)
+        rows.append(
+            [
+                candidate.keys.directory,
+                candidate.start,
+                candidate.target,
+                candidate.objects,
+                size(candidate.bytes),
+                limit,
+            ]
+        )
+        if with_objects:
+            for each in objects:
+                output.line({"key": candidate.keys.prefix + each.name, "bytes": each.size, "etag": each.etag})
+
+    code, documents = ExitCode.FINE, []
+    for at, found, skipped, fuse in survey_archive(archive, policy, kafka, show_one):
+        for each in (*skipped, *found.skipped):
+            output.warn(f"{each.where}: left out: {each.reason}")
+        if fuse is not None:
+            output.warn(f"the fuse would blow: {fuse}")
+        if fuse is not None or any(each.why.is_finding for each in (*skipped, *found.skipped)):
+            code = ExitCode.FOUND
+        documents.append(
+            {
+                "location": at,
+                "partitions": found.partitions,
+                "due_partitions": len(found.candidates),
+                "objects": found.objects,
+                "bytes": found.bytes,
+                "fuse": fuse,
+            }
+        )
+        output.text(
+            f"{at}: {counted(found.objects, 'object')} of {size(found.bytes)} would be planned, in "
+            f"{len(found.candidates):,} of {counted(found.partitions, 'partition')}"
+        )
+    if with_objects:
+        return code
+    if output.as_json:
+        due = [dict(zip(("partition", "from", "to", "objects", "size", "limit"), row, strict=True)) for row in rows]
+        output.document({"locations": documents, "due": due})
+    elif rows:
+        output.table(("PARTITION", "FROM", "TO", "OBJECTS", "SIZE", "NEXT LIMIT"), rows)
+    return code
+
+
+def _policy(path: Path | None, name: ArchiveName) -> Policy:
+    """Return the policy of a file, or that of the Java uploader's keys.
+
+    Raises:
+        ConfigurationError: it is malformed, or there is no policy.
+    """
+    if path is not None:
+        return read_policy(path)
+    found = None if name.file is None else policy_of_java(load_config(name.file.path)[0])
+    if found is None:
+        raise ConfigurationError(
+            SOURCE, ["--policy is missing, and the file of --config has no retention of the Java uploader that applies"]
+        )
+    return found
+
+
+@contextmanager
+def _kafka(policy: Policy, bootstrap: str | None, command_config: Path | None) -> "Iterator[KafkaCluster | None]":
+    """Yield a client of the running cluster; None if the command line does not name it.
+
+    Raises:
+        ConfigurationError: the policy needs it, or an option lacks it.
+    """
+    if bootstrap is None:
+        if command_config is not None:
+            raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
+        if policy.needs_kafka:
+            raise ConfigurationError(SOURCE, ["the policy needs the running cluster: give --bootstrap-server"])
+        yield None
+        return
+    from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties  # noqa: PLC0415  (librdkafka)
+
+    settings = {} if command_config is None else read_client_properties(command_config)
+    yield KafkaCluster(bootstrap, settings)
+
+
+def _row(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, Any]:
+    """Return a run for a list; a damaged plan has no numbers."""
+    row: dict[str, Any] = dict.fromkeys(column.lower() for column in _RUNS)
+    row |= {"run": run.run, "state": _state(store, run), "location": store.location}
+    if run.planned is not None:
+        try:
+            plan = read_plan(store, keys, run.run)
+        except (CorruptData, NewerFormat):
+            row["state"] = "damaged"
+        else:
+            row |= {
+                "due": iso(plan.due),
+                "partitions": plan.partitions,
+                "objects": plan.objects,
+                "size": size(plan.size),
+            }
+    return row
+
+
+def _state(store: ObjectStore, run: RunObjects) -> str:
+    undone = run.claimed and read_claim(store, run) is Use.UNDO
+    if undone:
+        return "undone" if run.done else "undo began"
+    if run.done:
+        return "deleted"
+    if run.planned is None:
+        return "no plan"
+    return "deletion began" if run.claimed else "waits"
+
+
+def _has_run(store: ObjectStore, keys: ClusterKeys, name: str) -> bool:
+    return name in {run.run for run in list_runs(store, keys)}

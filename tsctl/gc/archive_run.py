@@ -1,0 +1,139 @@
+"""A run of `tsctl gc` on all stores of an archive, and a dry run."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ts_common.archive.gc_plans import PlannedObject
+from ts_common.store.contract import ObjectStore
+from ts_common.store.protection import Lock
+from tsctl.archive import Archive, ArchiveLocation
+from tsctl.gc.deletion import Locked
+from tsctl.gc.own_objects import delete_old
+from tsctl.gc.policy import Fuse, Policy
+from tsctl.gc.policy_retention import PolicyRetention, read_absent
+from tsctl.gc.retention import Skipped
+from tsctl.gc.run import RunResult, Settings, run_once, store_time
+from tsctl.gc.survey import Candidate, Survey, survey
+from tsctl.gc.topic_incarnations import read_topic_incarnations
+
+if TYPE_CHECKING:
+    from tsctl.verify.kafka_cluster import KafkaCluster
+
+_NO_FUSE = Fuse.model_validate({"share": "100%"})
+
+
+@dataclass(slots=True)
+class LocationResult:
+    """What a run did in one location.
+
+    Attributes:
+        location: of the store.
+        result: of both phases.
+        old: number of objects of retention itself, of repairs and of checks that were deleted by their ages.
+        old_failed: why some of them were not deleted, by key.
+        now: of the run, milliseconds since the epoch.
+    """
+
+    location: str
+    result: RunResult
+    now: int
+    old: int = 0
+    old_failed: Mapping[str, Exception] = field(default_factory=dict)
+
+
+def run_archive(
+    archive: Archive,
+    policy: Policy,
+    kafka: "KafkaCluster | None",
+    *,
+    ignore_fuse: bool = False,
+    advance: Callable[[], None] = lambda: None,
+) -> Iterator[LocationResult]:
+    """Run retention on each location of an archive, and yield what it did there.
+
+    Args:
+        archive: with open stores.
+        policy: of the cluster.
+        kafka: the running cluster; None if the command line does not name it.
+        ignore_fuse: whether the run may delete more than the fuse allows.
+        advance: is called after each partition of each phase.
+
+    Raises:
+        QueryError: a clock is wrong, or the running cluster is probably another one.
+        ConfigurationError: a reader of the policy does not exist, or the policy needs the running cluster.
+        CorruptData, NewerFormat: an object of a reader or of retention is damaged, or of a later release.
+        ClusterAway, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    fuse = _NO_FUSE if ignore_fuse else policy.fuse
+    settings = Settings(policy.grace, fuse, {**policy.as_json(), "digest": policy.digest()})
+    for location in archive.locations:
+        store = location.store
+        store.check()
+        now = store_time(store, archive.keys)
+        retention = _retention(archive, location, policy, kafka, now, writes=True)
+        locked = _locked(store, now)
+        result = run_once(store, archive.keys, location.has, retention, settings, now, locked=locked, advance=advance)
+        old = delete_old(store, archive.keys, policy.own, now)
+        yield LocationResult(store.location, result, now, len(old.removed), old.failed)
+
+
+def survey_archive(
+    archive: Archive,
+    policy: Policy,
+    kafka: "KafkaCluster | None",
+    show: Callable[[Candidate, Sequence[PlannedObject]], None],
+) -> Iterator[tuple[str, Survey, Sequence[Skipped], str | None]]:
+    """Yield, for each location, what a run plans at this moment, topics that are left out, and why the fuse blows.
+
+    It writes nothing. A plan that waits is not regarded: its objects are due too.
+
+    Args:
+        archive: with open stores.
+        policy: of the cluster.
+        kafka: the running cluster; None if the command line does not name it.
+        show: is called with each candidate and its objects.
+
+    Raises:
+        As `run_archive`.
+    """
+    for location in archive.locations:
+        location.store.check()
+        now = int(time.time() * 1000)
+        retention = _retention(archive, location, policy, kafka, now, writes=False)
+        skipped: list[Skipped] = []
+        incarnations = read_topic_incarnations(location.store, archive.keys, location.has, skipped.append)
+        found = survey(location.store, incarnations, retention, now, show=show)
+        fuse = policy.fuse.blown(found.objects, found.bytes, found.whole)
+        yield location.store.location, found, skipped, fuse
+
+
+def _retention(
+    archive: Archive,
+    location: ArchiveLocation,
+    policy: Policy,
+    kafka: "KafkaCluster | None",
+    now: int,
+    *,
+    writes: bool,
+) -> PolicyRetention:
+    absent = None
+    if policy.deleted_topics is not None and kafka is not None:
+        absent = read_absent(location.store, archive.keys, kafka, location.has, now, writes=writes)
+    stores = [location.store, *(store for store in archive.stores if store is not location.store)]
+    return PolicyRetention(policy, stores, archive.keys, now, kafka, absent, location.options)
+
+
+def _locked(store: ObjectStore, now: int) -> Locked:
+    """Return a function that finds objects which the store keeps; without object lock it sends no request."""
+    if not store.protection().locks:
+        return lambda _: {}
+    return lambda keys: {key: _text(lock) for key, lock in store.locked(keys, now / 1000).items()}
+
+
+def _text(lock: Lock) -> str:
+    if lock.legal_hold:
+        return "legal hold"
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(lock.until or 0))
+    return f"{lock.mode} until {until}"

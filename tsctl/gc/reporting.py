@@ -1,0 +1,185 @@
+"""What `tsctl gc run` prints, and the metrics of a run."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ts_common.wording import counted
+from tsctl.gc.archive_run import LocationResult
+from tsctl.gc.deletion import Outcome
+from tsctl.gc.metrics import DAY_SECONDS, GcMetrics, check_path, push_metrics, write_metrics
+from tsctl.gc.retention import Skipped, Why
+from tsctl.output import Output, iso, size
+
+
+@dataclass(slots=True)
+class Summary:
+    """The results of a run so far.
+
+    Attributes:
+        results: of each location.
+    """
+
+    results: list[LocationResult] = field(default_factory=list)
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the operator must act."""
+        return any(_is_finding(each) for each in self.results)
+
+
+def _is_finding(found: LocationResult) -> bool:
+    result = found.result
+    failed = result.deleted is not None and bool(result.deleted.errors)
+    doubts = any(skipped.why.is_finding for skipped in result.left_out)
+    return failed or doubts or result.fuse is not None or result.damaged is not None or bool(found.old_failed)
+
+
+class Recording:
+    """Writes the metrics of runs.
+
+    Args:
+        cluster: id of the cluster.
+        path: of a file; None for none.
+        gateway: URL of a Pushgateway; None for none.
+        interval: seconds between two runs of a loop; None for a schedule of another program, a day.
+        output: for warnings.
+
+    Raises:
+        OperatorError: the file cannot be written.
+    """
+
+    def __init__(
+        self, cluster: str, path: Path | None, gateway: str | None, interval: int | None, output: Output
+    ) -> None:
+        self._cluster, self._path, self._gateway = cluster, path, gateway
+        self._interval = DAY_SECONDS if interval is None else float(interval)
+        self._warn = output.warn
+        if path is not None:
+            check_path(path)
+
+    @contextmanager
+    def run(self) -> Iterator[Summary]:
+        """Yield an empty summary, and write the metrics of the run at the end, whatever ends it."""
+        summary, began, failed = Summary(), time.time(), True
+        try:
+            yield summary
+            failed = summary.is_finding
+        finally:
+            metrics = self._metrics(summary, began, failed=failed)
+            if self._path is not None:
+                write_metrics(self._path, metrics, self._warn)
+            if self._gateway is not None:
+                push_metrics(self._gateway, metrics, self._warn)
+
+    def _metrics(self, summary: Summary, began: float, *, failed: bool) -> GcMetrics:
+        metrics = GcMetrics(
+            cluster=self._cluster, began=began, ended=time.time(), failed=failed, interval=self._interval
+        )
+        for found in summary.results:
+            metrics = _added(metrics, found)
+        return metrics
+
+
+def _added(metrics: GcMetrics, found: LocationResult) -> GcMetrics:
+    result, left_out = found.result, found.result.left_out
+    deleted = result.deleted
+    outcomes = {} if deleted is None else deleted.objects
+    plan = None if result.planned is None else result.planned.plan
+    due = [time for time in (metrics.oldest_due, result.planned_at) if time is not None]
+    return replace(
+        metrics,
+        planned_objects=metrics.planned_objects + (0 if plan is None else plan.objects),
+        planned_bytes=metrics.planned_bytes + (0 if plan is None else plan.size),
+        deleted_objects=metrics.deleted_objects + outcomes.get(Outcome.REMOVED, 0),
+        deleted_bytes=metrics.deleted_bytes + (0 if deleted is None else deleted.bytes),
+        kept_objects=metrics.kept_objects + outcomes.get(Outcome.KEPT, 0),
+        locked_objects=metrics.locked_objects + outcomes.get(Outcome.LOCKED, 0),
+        failed_objects=metrics.failed_objects + outcomes.get(Outcome.FAILED, 0),
+        held_partitions=metrics.held_partitions + _count(left_out, Why.HELD),
+        waiting_partitions=metrics.waiting_partitions + (0 if result.survey is None else result.survey.waiting),
+        overdue_partitions=metrics.overdue_partitions + _count(left_out, Why.OVERDUE),
+        oldest_due=min(due, default=None),
+        fuse_blown=metrics.fuse_blown or result.fuse is not None,
+    )
+
+
+def _count(left_out: Sequence[Skipped], why: Why) -> int:
+    return len({skipped.where for skipped in left_out if skipped.why is why})
+
+
+def show(found: LocationResult, output: Output) -> None:
+    """Print what a run did in one location: lines of text, or one JSON line."""
+    result = found.result
+    for skipped in result.left_out:
+        output.warn(f"{skipped.where}: left out: {skipped.reason}")
+    for key, error in found.old_failed.items():
+        output.warn(f"{key}: not deleted: {error}")
+    if result.deleted is not None:
+        for error_line in result.deleted.errors:
+            output.warn(f"not deleted: {error_line}")
+    if result.damaged is not None:
+        output.warn(f"a plan was discarded, and nothing of it was deleted: {result.damaged}")
+    if result.fuse is not None:
+        output.warn(
+            f"the fuse has blown, so nothing was moved or deleted: {result.fuse}; compare a dry run with the policy, "
+            "then change it or give --ignore-fuse"
+        )
+    for line in _lines(found):
+        output.text(f"{found.location}: {line}")
+    if output.as_json:
+        output.line({"location": found.location, **_fields(found)})
+
+
+def _lines(found: LocationResult) -> Iterator[str]:
+    result = found.result
+    if (deleted := result.deleted) is not None:
+        others = ", ".join(
+            f"{count:,} {outcome}" for outcome, count in sorted(deleted.objects.items()) if outcome != Outcome.REMOVED
+        )
+        state = "was undone, so nothing was deleted" if deleted.undone else f"{size(deleted.bytes)} deleted"
+        removed = counted(deleted.objects[Outcome.REMOVED], "object")
+        yield f"plan {deleted.run}: {removed}, {state}{f'; {others}' if others else ''}"
+    if result.waits_until is not None:
+        yield f"a plan waits until {iso(result.waits_until)}; nothing else is done until then"
+    if (planned := result.planned) is not None and planned.plan is not None:
+        plan = planned.plan
+        yield (
+            f"plan {plan.run}: {counted(planned.moved, 'partition')} moved, {counted(plan.objects, 'object')} of "
+            f"{size(plan.size)} can be deleted from {iso(plan.due)} on; until then: tsctl gc undo"
+        )
+    elif planned is not None:
+        yield f"nothing is due; partitions checked: {0 if result.survey is None else result.survey.partitions}"
+    if found.old:
+        yield f"{counted(found.old, 'old object')} of plans, logs, repairs and checks deleted"
+
+
+def _fields(found: LocationResult) -> dict[str, object]:
+    result = found.result
+    deleted, planned = result.deleted, result.planned
+    plan = None if planned is None else planned.plan
+    return {
+        "deleted": None
+        if deleted is None
+        else {
+            "run": deleted.run,
+            "undone": deleted.undone,
+            "objects": {str(outcome): count for outcome, count in sorted(deleted.objects.items())},
+            "bytes": deleted.bytes,
+        },
+        "waits_until": iso(result.waits_until),
+        "planned": None
+        if plan is None
+        else {"run": plan.run, "due": iso(plan.due), "objects": plan.objects, "bytes": plan.size},
+        "moved_partitions": 0 if planned is None else planned.moved,
+        "partitions": 0 if result.survey is None else result.survey.partitions,
+        "waiting_partitions": 0 if result.survey is None else result.survey.waiting,
+        "left_out": [
+            {"where": skipped.where, "why": str(skipped.why), "reason": skipped.reason} for skipped in result.left_out
+        ],
+        "fuse": result.fuse,
+        "damaged_plan": result.damaged,
+        "old_objects": found.old,
+    }
