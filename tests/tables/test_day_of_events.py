@@ -91,7 +91,7 @@ def events(day: Day) -> Iterator[tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize("day", cases([QUICK, *FULL], quick=[QUICK]))
-def test_tables_by_type_and_hour_are_those_that_duckdb_computes(tmp_path: Path, day: Day) -> None:
+def test_t05_tables_by_type_and_hour_are_those_that_duckdb_computes(tmp_path: Path, day: Day) -> None:
     """In several runs, with columns that are found on the way; each refused record has a reason."""
     archive = MadeArchive(tmp_path / "archive")
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}

@@ -159,7 +159,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     return Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", request.param)
 
 
-def test_each_record_is_rows_or_refused(made: Made) -> None:
+def test_t04_each_record_is_rows_or_refused(made: Made) -> None:
     """With its position, its time and the columns of the parser; the reason is in the other table."""
     made.put(0, 40)
     made.put(0, 20, partition=1)

@@ -93,7 +93,7 @@ def test_an_open_transaction_and_needed_offsets_stay() -> None:
     ],
     ids=["future", "no time", "-1", "backfill", "copied"],
 )
-def test_age_counts_from_the_lesser_of_timestamp_and_shipping(copy: SegmentCopy, expected: int) -> None:
+def test_g02_age_counts_from_the_lesser_of_timestamp_and_shipping(copy: SegmentCopy, expected: int) -> None:
     """A clock that is ahead holds nothing for ever; the time of a copy of the object has no effect."""
     assert record_time(copy) == expected
 

@@ -114,7 +114,7 @@ def go_back(archive: MadeArchive, offset: int) -> None:
 
 
 @pytest.mark.parametrize("when", cases(["before", "half", "after"], quick=["half"]))
-def test_a_killed_collector_is_repeated_and_no_reader_sees_a_hole(make: Callable[[], MadeArchive], when: str) -> None:
+def test_g03_a_killed_collector_is_repeated_and_no_reader_sees_a_hole(make: Callable[[], MadeArchive], when: str) -> None:
     """G03: at each write, of both runs, the view is whole, and the runs after it leave what the policy keeps."""
     for at in count():
         made = make()
@@ -148,7 +148,7 @@ def test_an_election_between_two_runs_voids_the_plan(make: Callable[[], MadeArch
             assert len([name for name in names(made) if ".e2." in name]) == len(range(offset, 80, 10)), at
 
 
-def test_two_collectors_at_once_leave_what_one_leaves(make: Callable[[], MadeArchive]) -> None:
+def test_g03_two_collectors_at_once_leave_what_one_leaves(make: Callable[[], MadeArchive]) -> None:
     """G03: each write of one collector is followed by a whole run of another."""
 
     archive = make()

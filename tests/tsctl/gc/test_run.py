@@ -34,7 +34,7 @@ def run(archive: MadeArchive, retention: FixedRetention, *, after: int = 0, sett
     return run_once(archive.store, archive.keys, lambda _: True, retention, settings, now)
 
 
-def test_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeArchive) -> None:
+def test_g03_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeArchive) -> None:
     """G03: readers leave out what is due before the first object is removed."""
     size = ship(archive, "t", 0, 100)
     first = run(archive, keep_last(3, size))
@@ -57,7 +57,7 @@ def test_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeA
     assert not [each for each in list_runs(archive.store, archive.keys) if each.is_pending]
 
 
-def test_partition_10_is_not_touched_for_partition_1(archive: MadeArchive) -> None:
+def test_g01_partition_10_is_not_touched_for_partition_1(archive: MadeArchive) -> None:
     """G01: only the exact directory is listed, also where a topic has the name of a partition."""
     size = ship(archive, "t", 0, 50, partition=1)
     for topic, partition in (("t", 10), ("t-1", 0)):
@@ -109,7 +109,7 @@ def test_a_hold_stops_both_phases(archive: MadeArchive, between: str) -> None:
 
 
 @pytest.mark.parametrize("fuse", [{"objects": 20, "share": "100%"}, {"bytes": 100, "share": "100%"}, {}], ids=str)
-def test_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fuse: dict[str, Any]) -> None:
+def test_g05_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fuse: dict[str, Any]) -> None:
     """G05: a policy with a mistake hides and deletes nothing."""
     size = ship(archive, "t", 0, 100)
     found = run(archive, keep_last(3, size), settings=Settings(GRACE, Fuse.model_validate(fuse), {}))
@@ -117,7 +117,7 @@ def test_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fuse: 
     assert (start_of(archive), bases(archive)) == (0, list(range(0, 100, 10)))
 
 
-def test_a_damaged_plan_deletes_nothing_and_is_replaced(archive: MadeArchive) -> None:
+def test_g05_a_damaged_plan_deletes_nothing_and_is_replaced(archive: MadeArchive) -> None:
     """G05: a plan that cannot be read is void, and the next run makes another one."""
     size = ship(archive, "t", 0, 100)
     run(archive, keep_last(3, size))
@@ -132,7 +132,7 @@ def test_a_damaged_plan_deletes_nothing_and_is_replaced(archive: MadeArchive) ->
 
 
 @pytest.mark.parametrize("name", ["offset.wm", "log.start"])
-def test_an_unreadable_mark_leaves_the_partition_out(archive: MadeArchive, name: str) -> None:
+def test_g05_an_unreadable_mark_leaves_the_partition_out(archive: MadeArchive, name: str) -> None:
     """G05: other partitions are collected, and the run reports this one."""
     size = ship(archive, "t", 0, 100)
     ship(archive, "t", 0, 100, partition=1)
@@ -188,7 +188,7 @@ def test_a_run_by_age_needs_the_least_time_in_the_store(archive: MadeArchive) ->
     assert start_of(archive) == 90
 
 
-def test_a_clock_that_differs_from_the_store_stops_the_run(archive: MadeArchive) -> None:
+def test_g02_a_clock_that_differs_from_the_store_stops_the_run(archive: MadeArchive) -> None:
     """G02: nothing is deleted by the age that a wrong clock computes; of two clocks the earlier counts."""
     with pytest.raises(QueryError, match="clock"):
         store_time(archive.store, archive.keys, lambda: time.time() + 3600)
