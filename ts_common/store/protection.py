@@ -72,6 +72,9 @@ class HiddenBytes:
     bytes: int
     markers: int
 
+    def __add__(self, other: "HiddenBytes") -> "HiddenBytes":
+        return HiddenBytes(self.objects + other.objects, self.bytes + other.bytes, self.markers + other.markers)
+
 
 def _utc(seconds: float) -> str:
     """Return a time; one beyond the calendar as seconds, because a store can retain an object for ever."""

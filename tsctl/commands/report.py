@@ -29,12 +29,14 @@ from tsctl.cost.survey import survey
 from tsctl.cost.tables import Section, section
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output
+from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.run import (
     BootstrapOption,
     CommandConfigOption,
     DepthOption,
     InFlightOption,
     RequestsOption,
+    VersionsOption,
     Wanted,
     run_verification,
 )
@@ -50,6 +52,7 @@ def report(
     requests: RequestsOption = 16,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    versions: VersionsOption = False,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     prices: Annotated[
         Path | None, typer.Option("--prices", help="A price file: adds what the archive costs a month.")
@@ -66,7 +69,7 @@ def report(
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
     priced = None if prices is None else read_prices(prices)
-    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
+    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions)
     from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
 
     found = run_verification(name, wanted, output)
@@ -74,6 +77,7 @@ def report(
         "cluster": name.keys.cluster,
         "location": ", ".join(endpoint.location for endpoint in name.endpoints),
         "depth": depth.value,
+        **({} if found.hidden is None else {"hidden": hidden_line(found.hidden)}),
     }
     cost = None if priced is None else _cost(name, topics or (), priced, output)
     page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time(), cost)

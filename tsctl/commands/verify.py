@@ -21,6 +21,7 @@ from tsctl.exit_codes import ExitCode
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
 from tsctl.verify.audit import Side
+from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.findings import Finding, Severity
 from tsctl.verify.run import (
     BootstrapOption,
@@ -29,6 +30,7 @@ from tsctl.verify.run import (
     InFlightOption,
     RequestsOption,
     Verification,
+    VersionsOption,
     Wanted,
     parse_severity,
     run_verification,
@@ -53,6 +55,7 @@ def verify(
     requests: RequestsOption = 16,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    versions: VersionsOption = False,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     config: ConfigOption = None,
     url: UrlOption = None,
@@ -64,7 +67,7 @@ def verify(
     output = Output(as_json)
     least = parse_severity(fail_on)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
-    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
+    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions)
     found = run_verification(name, wanted, output)
     if as_json:
         output.document({"cluster": name.keys.cluster, "depth": depth.value, **as_fields(found)})
@@ -85,6 +88,8 @@ def _say(output: Output, found: Verification) -> None:
             output.text(f"{kind.code}: {kind.meaning} {kind.advice}")
         output.text("")
     output.text(summary(found))
+    if found.hidden is not None:
+        output.text(hidden_line(found.hidden))
 
 
 def summary(found: Verification) -> str:
@@ -122,6 +127,12 @@ def as_fields(found: Verification) -> dict[str, object]:
             for coverage in found.coverages
         ],
     }
+    if found.hidden is not None:
+        fields["noncurrent_versions"] = {
+            "objects": found.hidden.objects,
+            "bytes": found.hidden.bytes,
+            "delete_markers": found.hidden.markers,
+        }
     if found.sides is not None:
         fields["cluster_sides"] = [
             {

@@ -320,6 +320,13 @@ RECORDS_DIFFER = Kind(
     "Store and cluster have different records at an offset, or only one of them has a record there.",
     "Keep both, and find the right one. Check whether an unclean election is the cause.",
 )
+LIFECYCLE_HARM = Kind(
+    "lifecycle-harm",
+    _SUSPICIOUS,
+    "A lifecycle rule of the bucket removes objects of the archive, moves them to a class that must be restored before "
+    "it can be read, or removes their earlier versions too early for a repair.",
+    "Remove the rule or narrow its filter; docs/deploy.md has rules that do no harm. tsctl gc applies retention.",
+)
 
 KINDS: tuple[Kind, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 

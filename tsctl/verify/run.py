@@ -22,10 +22,12 @@ from ts_common.reading.topics import nothing_under
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
+from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
 from tsctl.archive import chooser
 from tsctl.output import Output
 from tsctl.verify.audit import Side, audit, compare_records, with_cluster
+from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import UNREADABLE, Finding, Severity, severity_of, worst_first
 from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties
@@ -50,6 +52,12 @@ BootstrapOption = Annotated[
 CommandConfigOption = Annotated[
     Path | None, typer.Option("--command-config", help="File with settings of librdkafka, with --bootstrap-server.")
 ]
+VersionsOption = Annotated[
+    bool,
+    typer.Option(
+        "--versions", help="Count the noncurrent versions that the bucket keeps: a request for each thousand."
+    ),
+]
 
 _PRINTED_EVERY_SECONDS: Final = 10.0
 
@@ -66,6 +74,7 @@ class Wanted:
         requests: number of segments to check in parallel.
         bootstrap: address of a running cluster; None: only the store.
         command_config: file with settings of its client.
+        versions: whether to count noncurrent versions, with a request for each thousand.
     """
 
     topics: Sequence[str]
@@ -75,6 +84,7 @@ class Wanted:
     requests: int
     bootstrap: str | None
     command_config: Path | None
+    versions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +95,13 @@ class Verification:
         coverages: of each partition, in each incarnation.
         findings: all findings, the worst first.
         sides: each partition in cluster and store; None without a cluster.
+        hidden: noncurrent versions and delete markers; None if they were not counted, or no store lists them.
     """
 
     coverages: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
     sides: tuple[Side, ...] | None
+    hidden: HiddenBytes | None = None
 
 
 def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verification:
@@ -115,6 +127,10 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
             _check_known(name, wanted, known, [store for _, store in stores])
         coverages = tuple(coverage for found in verified for coverage in found.coverages)
         findings = [finding for found in verified for finding in found.all_findings]
+        if not wanted.topics and wanted.partitions is None:
+            for endpoint, store in stores:
+                findings += rules_findings(store, name.keys, frozenset(endpoint.options.storing.tags), output.warn)
+        hidden = _hidden(name, [store for _, store in stores], output) if wanted.versions else None
         sides = None
         if cluster is not None:
             seen = audit(
@@ -131,7 +147,7 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
             findings = [*with_cluster(findings, sides), *chosen]
             if wanted.depth is Depth.FULL:
                 findings += _compared(stores, name, cluster, sides, output)
-    return Verification(coverages, tuple(worst_first(findings)), sides)
+    return Verification(coverages, tuple(worst_first(findings)), sides, hidden)
 
 
 def parse_severity(text: str) -> Severity:
@@ -232,6 +248,18 @@ def _check_known(name: ArchiveName, wanted: Wanted, known: set[str], stores: Seq
         choose = chooser([text])
         if not any(choose(topic) for topic in known):
             raise QueryError(f"topic {text}: cluster {name.keys.cluster} in {stores[0].location} has no such topic")
+
+
+def _hidden(name: ArchiveName, stores: Sequence[ObjectStore], output: Output) -> HiddenBytes | None:
+    """Count what the stores hide; a store that does not list versions is a warning."""
+    found: HiddenBytes | None = None
+    for store in stores:
+        counted_here = hidden_bytes(store, name.keys)
+        if counted_here is None:
+            output.warn(f"{store.location}: versions are not counted: the store does not list them")
+        else:
+            found = counted_here if found is None else found + counted_here
+    return found
 
 
 def _ships(name: ArchiveName, choose: Callable[[str], bool]) -> Callable[[str], bool]:
