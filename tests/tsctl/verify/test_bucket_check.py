@@ -43,8 +43,8 @@ def test_rules_and_versions_of_a_bucket_are_named(
         s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         with closing(archive_in(location).store) as store:
             assert run("verify", *named, "--versions").out.endswith(
-                "noncurrent versions: 0 objects, 0 bytes, and 0 delete markers; they stay until a lifecycle rule expires "
-                "them\n"
+                "noncurrent versions: 0 objects, 0 bytes, and 0 delete markers; they stay until a lifecycle rule "
+                "expires them\n"
             )
             store.put("00/prod/gone-0/a", b"12345")  # hidden, so that no listing has its directory
             store.delete(["00/prod/gone-0/a"])

@@ -41,6 +41,7 @@ from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Copying, Operations, Page, Put, Service
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.thaw_state import ThawState, ThawTier
 
 _ACCEPTED = 202
@@ -48,6 +49,7 @@ _NOT_FOUND = 404
 _PAGE = "5000"  # the largest page of the service
 _METADATA = "x-ms-meta-"
 _ARCHIVE = "Archive"  # the one tier that is not online
+_TRUE = "true"
 _READ = "Storage Blob Data Reader on the container (List and Read of a SAS)"
 _WRITE = "Storage Blob Data Contributor on the container (Create and Write of a SAS)"
 _OPERATIONS = Operations(
@@ -59,6 +61,8 @@ _OPERATIONS = Operations(
     list="List Blobs",
     delete="Delete Blob",
     thaw="Set Blob Tier",
+    protection="Get Container Properties",
+    lock="Get Blob Properties",
 )
 _CODES: Mapping[str, type[TieredStorageError]] = {
     "BlobNotFound": ObjectNotFound,
@@ -102,7 +106,10 @@ _WAYS_OUT = {
     "KeyBasedAuthenticationNotPermitted": "the account accepts no keys: unset AZURE_STORAGE_KEY and use Entra ID",
     "NoAuthenticationInformation": "the request has no credentials: set AZURE_STORAGE_KEY, a SAS, or use Entra ID",
     "401": _RENEW,
-    "BlobImmutableDueToPolicy": "an immutability policy applies to offset.wm, which the agent overwrites: remove it",
+    "BlobImmutableDueToPolicy": (
+        "an immutability policy or a legal hold applies to the blob: the agent overwrites offset.wm, which must have "
+        "none; other blobs can be deleted after its end"
+    ),
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
@@ -112,6 +119,7 @@ _PERMISSIONS = {
     _OPERATIONS.list: _READ,
     _OPERATIONS.delete: "Storage Blob Data Contributor on the container (Delete of a SAS)",
     _OPERATIONS.thaw: "Storage Blob Data Contributor on the container (Write of a SAS)",
+    _OPERATIONS.protection: "Storage Blob Data Reader on the container",
 }
 
 
@@ -246,6 +254,29 @@ class AzureService(Service):
         """Return Delete Blob, snapshots included."""
         condition = {} if etag is None else {"if-match": _quoted(etag)}
         return self._request("DELETE", self._of(name), {"x-ms-delete-snapshots": "include", **condition})
+
+    def protection(self) -> Request:
+        """Return Get Container Properties."""
+        return self._request("HEAD", f"{self._url}?restype=container")
+
+    def protection_of(self, answer: Response) -> Protection:
+        """Read the headers; those of the account, versions and soft delete, have no request for this role."""
+        of_versions = answer.headers.get("x-ms-immutable-storage-with-versioning-enabled") == _TRUE
+        policies = (answer.headers["x-ms-has-immutability-policy"], answer.headers["x-ms-has-legal-hold"])
+        return Protection(of_versions, of_versions or _TRUE in policies, None)
+
+    def lock(self, name: str) -> Request:
+        """Return Get Blob Properties."""
+        return self.head(name)
+
+    def lock_of(self, answer: Response) -> Lock | None:
+        """Read the headers of the response."""
+        until = answer.headers.get("x-ms-immutability-policy-until-date")
+        is_held = answer.headers.get("x-ms-legal-hold") == _TRUE
+        if until is None and not is_held:
+            return None
+        seconds = None if until is None else parsedate_to_datetime(until).timestamp()
+        return Lock(seconds, is_held, answer.headers.get("x-ms-immutability-policy-mode", ""))
 
     def code_of(self, answer: Response) -> tuple[str, str]:
         """Return the code in the headers, which a response without a body has too, and the message in the body."""

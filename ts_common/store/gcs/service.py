@@ -33,6 +33,7 @@ from ts_common.errors import (
     BucketMissing,
     CorruptData,
     ObjectNotFound,
+    OperatorError,
     PreconditionFailed,
     StoreThrottled,
     TieredStorageError,
@@ -43,6 +44,7 @@ from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, Ob
 from ts_common.store.gcs.tokens import GIVE, default_tokens
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Copying, Operations, Page, Put, Service
+from ts_common.store.protection import Lock, Protection
 
 _PUBLIC = "https://storage.googleapis.com"
 _METADATA = "x-goog-meta-"
@@ -60,6 +62,8 @@ _OPERATIONS = Operations(
     head="HEAD Object",
     list="objects.list",
     delete="objects.delete",
+    protection="buckets.get",
+    lock="objects.get",
 )
 _CODES: Mapping[str, type[TieredStorageError]] = {
     "NoSuchKey": ObjectNotFound,
@@ -74,6 +78,8 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "AuthenticationRequired": AccessDenied,
     "forbidden": AccessDenied,
     "insufficientPermissions": AccessDenied,
+    "retentionPolicyNotMet": OperatorError,
+    "objectUnderActiveHold": OperatorError,
 }
 _UNKNOWN = f"the service does not accept this identity, or the token has expired: {GIVE}"
 _WAYS_OUT = {
@@ -81,6 +87,8 @@ _WAYS_OUT = {
     "AuthenticationRequired": _UNKNOWN,
     "required": _UNKNOWN,
     "401": _UNKNOWN,
+    "retentionPolicyNotMet": "a retention policy of the bucket or of the object keeps it: delete it after its end",
+    "objectUnderActiveHold": "a hold keeps the object: release it first",
     "accountDisabled": "the project's account is disabled: check its billing",
     "UserProjectMissing": "the bucket is Requester Pays, which is not supported: use another, or switch that off",
 }
@@ -91,6 +99,8 @@ _PERMISSIONS = {
     _OPERATIONS.head: _READ,
     _OPERATIONS.list: _READ,
     _OPERATIONS.delete: "storage.objects.delete on the bucket",
+    _OPERATIONS.protection: "storage.buckets.get on the bucket",
+    _OPERATIONS.lock: _READ,
 }
 
 
@@ -232,6 +242,41 @@ class GcsService(Service):
         """Return objects.delete."""
         query = "" if etag is None else f"?ifGenerationMatch={_generation(etag)}"
         return Request("DELETE", f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}{query}")
+
+    def protection(self) -> Request:
+        """Return buckets.get."""
+        fields = "kind,versioning,softDeletePolicy,retentionPolicy,objectRetention,defaultEventBasedHold"
+        return Request("GET", f"{self.base_url}/storage/v1/b/{self._bucket}?{urlencode({'fields': fields})}")
+
+    def protection_of(self, answer: Response) -> Protection:
+        """Read the JSON of the response. Soft delete keeps deleted objects as versions do."""
+        bucket = parse_json(answer.body)
+        if bucket["kind"] != "storage#bucket":
+            raise ValueError(f"a {bucket['kind']!r}; expected storage#bucket")
+        soft = size_of(str(bucket.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0)))
+        versioned = bucket.get("versioning", {}).get("enabled") is True or soft > 0
+        period = bucket.get("retentionPolicy", {}).get("retentionPeriod")
+        each = bucket.get("objectRetention", {}).get("mode") == "Enabled" or bucket.get("defaultEventBasedHold") is True
+        default = None if period is None else f"{size_of(str(period))} s (retention policy)"
+        return Protection(versioned, each or period is not None, default)
+
+    def lock(self, name: str) -> Request:
+        """Return objects.get."""
+        fields = {"fields": "kind,retention,retentionExpirationTime,temporaryHold,eventBasedHold"}
+        path = f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}"
+        return Request("GET", f"{path}?{urlencode(fields)}")
+
+    def lock_of(self, answer: Response) -> Lock | None:
+        """Read the JSON of the response."""
+        found = parse_json(answer.body)
+        if found["kind"] != "storage#object":
+            raise ValueError(f"a {found['kind']!r}; expected storage#object")
+        retention = found.get("retention", {})
+        ends = [
+            _seconds(text) for text in (found.get("retentionExpirationTime"), retention.get("retainUntilTime")) if text
+        ]
+        is_held = found.get("temporaryHold") is True or found.get("eventBasedHold") is True
+        return Lock(max(ends, default=None), is_held, text_of(retention.get("mode", ""))) if ends or is_held else None
 
     def code_of(self, answer: Response) -> tuple[str, str]:
         """Return the reason of the JSON API, or the code of the XML API."""

@@ -44,6 +44,7 @@ from ts_common.store.http.client import HttpClient, Request, Response
 from ts_common.store.http.copies import copy_object
 from ts_common.store.http.service import Page, Service
 from ts_common.store.listing import Onward, below, directory_below, list_in_order
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
@@ -311,6 +312,27 @@ class HttpStore(ObjectStore):
         except PreconditionFailed as error:
             return is_missing_after(error, lambda: self.head(key), etag)
         return True
+
+    def protection(self) -> Protection:
+        """Send the service's request for the bucket; if it is denied, assume that it has versions and locks.
+
+        The roles for objects do not include that request. Nothing is hidden then: the service rejects the delete of a
+        locked object, and `locked_until` needs no other right than `head`.
+        """
+        call = Call(self._service.operations.protection, self._service.bucket_url)
+        try:
+            answer = self._sent(call, self._service.protection())
+        except AccessDenied:
+            return Protection(versioned=True, locks=True, default_retention=None)
+        with call.understood():
+            return self._service.protection_of(answer)
+
+    def locked_until(self, key: str) -> Lock | None:
+        """Send the service's request for the properties of the object."""
+        call = self._call(self._service.operations.lock, check_key(key))
+        answer = self._sent(call, self._service.lock(self._base + key))
+        with call.understood():
+            return self._service.lock_of(answer)
 
     def close(self) -> None:
         """Wait for puts, and close the connections."""

@@ -25,6 +25,7 @@ from ts_common.errors import (
 from ts_common.store.call import Call
 from ts_common.store.contract import ByteRange, Condition, ObjectInfo
 from ts_common.store.http.client import Request, Response
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.thaw_state import WAY_OUT, ThawState, ThawTier
 
@@ -50,6 +51,8 @@ class Operations:
     head: str
     list: str
     delete: str
+    protection: str
+    lock: str
     thaw: str = ""
 
 
@@ -209,6 +212,30 @@ class Service(ABC):
         """Return whether an object can be read, from the response to a head."""
         del answer
         return ThawState(info.storage_class, is_frozen=info.is_frozen)
+
+    @abstractmethod
+    def protection(self) -> Request:
+        """Return a request for what the bucket keeps of deleted objects."""
+
+    @abstractmethod
+    def protection_of(self, answer: Response) -> Protection:
+        """Return what the response to `protection` contains.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is not such a response.
+        """
+
+    @abstractmethod
+    def lock(self, name: str) -> Request:
+        """Return a request for the lock of one object."""
+
+    @abstractmethod
+    def lock_of(self, answer: Response) -> Lock | None:
+        """Return the lock in the response to `lock`; None without one.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is not such a response.
+        """
 
     @abstractmethod
     def code_of(self, answer: Response) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.http import driver as http_store
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Page
+from ts_common.store.protection import Lock, Protection
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_local.stores.azurite import AzuriteServer
 
@@ -138,3 +139,47 @@ def test_a_pending_rehydration_is_a_thaw_in_progress() -> None:
     info = ObjectInfo("a", 7, "0x1", 0.0, storage_class="Archive", is_frozen=True)
     answer = Response(200, {"x-ms-archive-status": "rehydrate-pending-to-hot"}, b"")
     assert SERVICE.thaw_state_of(info, answer) == ThawState("Archive", is_frozen=True, is_thawing=True)
+
+
+CONTAINER = {"x-ms-has-immutability-policy": "false", "x-ms-has-legal-hold": "false"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "protection"),
+    [
+        ({}, Protection(versioned=False, locks=False, default_retention=None)),
+        ({"x-ms-has-immutability-policy": "true"}, Protection(versioned=False, locks=True, default_retention=None)),
+        ({"x-ms-has-legal-hold": "true"}, Protection(versioned=False, locks=True, default_retention=None)),
+        (
+            {"x-ms-immutable-storage-with-versioning-enabled": "true"},
+            Protection(versioned=True, locks=True, default_retention=None),
+        ),
+    ],
+)
+def test_the_protection_of_a_container_is_read(headers: dict[str, str], protection: Protection) -> None:
+    """Of the whole container, or of each version."""
+    assert SERVICE.protection_of(Response(200, {**CONTAINER, **headers}, b"")) == protection
+    with pytest.raises(KeyError):
+        SERVICE.protection_of(Response(200, {}, b""))
+
+
+def test_the_lock_of_a_blob_is_read() -> None:
+    """Azurite cannot lock, so this is by the headers that the documentation has."""
+    until = {
+        "x-ms-immutability-policy-until-date": "Tue, 01 Jan 2030 00:00:00 GMT",
+        "x-ms-immutability-policy-mode": "unlocked",
+    }
+    assert SERVICE.lock_of(Response(200, until, b"")) == Lock(1893456000.0, legal_hold=False, mode="unlocked")
+    held = {"x-ms-legal-hold": "true"}
+    assert SERVICE.lock_of(Response(200, held, b"")) == Lock(None, legal_hold=True, mode="")
+    assert SERVICE.lock_of(Response(200, {"x-ms-legal-hold": "false"}, b"")) is None
+
+
+def test_a_container_without_policies_has_no_locks(azure: AzuriteServer) -> None:
+    """Azurite answers as the service does."""
+    del azure
+    with open_store(f"az://{AZURE_CONTAINER}/locks") as store:
+        store.put("a", b"x")
+        assert store.protection() == Protection(versioned=False, locks=False, default_retention=None)
+        assert store.locked_until("a") is None
+        assert store.locked(["a", "never"], 0) == {}

@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import GCS_BUCKET
 from ts_common.errors import (
     ObjectNotFound,
+    OperatorError,
     PreconditionFailed,
     StoreUnavailable,
 )
@@ -17,6 +18,8 @@ from ts_common.store.factory import open_store
 from ts_common.store.gcs.service import GcsService, gcs_service
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Copying, Page
+from ts_common.store.protection import Lock, Protection
+from ts_local.loopback_http import request
 from ts_local.stores.fake_gcs import GcsServer
 
 
@@ -125,3 +128,72 @@ def test_the_environment_names_an_emulator(environment: str, endpoint: str) -> N
     service = gcs_service("box", {"STORAGE_EMULATOR_HOST": environment})
     assert service.base_url == endpoint
     assert service.authorize(Request("GET", endpoint)) == Request("GET", endpoint)
+
+
+def test_the_retention_of_an_object_is_read(google: GcsServer) -> None:
+    """Of an object that retains itself; the emulator deletes it all the same, and Google does not."""
+    with open_store(f"gs://{GCS_BUCKET}/locks") as store:
+        for key in ("a b/1", "free"):
+            store.put(key, b"x")
+        retention = {"retention": {"mode": "Locked", "retainUntilTime": "2030-01-01T00:00:00Z"}}
+        path = f"/storage/v1/b/{GCS_BUCKET}/o/locks%2Fa%20b%2F1"
+        headers = {"content-type": "application/json"}
+        status, _ = request(google.port, path, method="PATCH", body=json.dumps(retention), headers=headers)
+        assert status == 200
+        lock = Lock(1893456000.0, legal_hold=False, mode="Locked")
+        assert store.locked(["a b/1", "free", "never"], 0) == {"a b/1": lock}
+        assert store.protection() == Protection(versioned=False, locks=False, default_retention=None)
+
+
+@pytest.mark.parametrize(
+    ("resource", "lock"),
+    [
+        ({}, None),
+        ({"temporaryHold": True}, Lock(None, legal_hold=True, mode="")),
+        ({"eventBasedHold": True, "temporaryHold": False}, Lock(None, legal_hold=True, mode="")),
+        ({"retentionExpirationTime": "1970-01-01T00:00:09Z"}, Lock(9, legal_hold=False, mode="")),
+        (
+            {
+                "retentionExpirationTime": "1970-01-01T00:00:09Z",
+                "retention": {"mode": "Unlocked", "retainUntilTime": "1970-01-01T00:00:10Z"},
+            },
+            Lock(10, legal_hold=False, mode="Unlocked"),
+        ),
+    ],
+)
+def test_holds_and_the_later_end_of_two_retentions_are_read(resource: dict[str, object], lock: Lock | None) -> None:
+    """The bucket's policy and the object's own retention have an end each."""
+    assert GcsService("box", "http://host", None).lock_of(page(kind="storage#object", **resource)) == lock
+
+
+@pytest.mark.parametrize(
+    ("resource", "protection"),
+    [
+        ({"versioning": {"enabled": True}}, Protection(versioned=True, locks=False, default_retention=None)),
+        (
+            {"softDeletePolicy": {"retentionDurationSeconds": "604800"}},
+            Protection(versioned=True, locks=False, default_retention=None),
+        ),
+        (
+            {"retentionPolicy": {"retentionPeriod": "86400"}, "softDeletePolicy": {"retentionDurationSeconds": "0"}},
+            Protection(versioned=False, locks=True, default_retention="86400 s (retention policy)"),
+        ),
+        ({"objectRetention": {"mode": "Enabled"}}, Protection(versioned=False, locks=True, default_retention=None)),
+    ],
+)
+def test_what_a_bucket_keeps_is_read(resource: dict[str, object], protection: Protection) -> None:
+    """Soft delete keeps the bytes of deleted objects as versions do."""
+    service = GcsService("box", "http://host", None)
+    assert service.protection_of(page(kind="storage#bucket", **resource)) == protection
+    with pytest.raises(KeyError):
+        service.protection_of(page(**resource))
+
+
+def test_a_store_that_keeps_an_object_names_the_way_out() -> None:
+    """A policy or a hold rejects the delete with 403, which is no missing right."""
+    service, call = GcsService("box", "http://host", lambda: "t0ken"), Call("objects.delete", "gs://box/a")
+    for reason, way in (("retentionPolicyNotMet", "after its end"), ("objectUnderActiveHold", "release it first")):
+        error = {"errors": [{"reason": reason}], "message": "no"}
+        found = service.error(Response(403, {}, json.dumps({"error": error}).encode()), call)
+        assert type(found) is OperatorError
+        assert way in str(found)

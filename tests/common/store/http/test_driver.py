@@ -25,6 +25,7 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import ByteRange, DeleteOutcome, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.protection import Protection
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_local.stores.azurite import ACCOUNT, KEY
 
@@ -166,6 +167,17 @@ def test_u14_a_refusal_names_what_to_allow(told: Told) -> None:
         told.store.put("key", b"x")
     with pytest.raises(AccessDenied, match=r"allow this identity"):
         list(told.store.list())
+
+
+def test_a_bucket_whose_settings_are_denied_counts_as_one_with_versions_and_locks(told: Told) -> None:
+    """Roles for objects do not include the request; the lock of each object is then read, with the right to read it."""
+    told.server.answers = [told.refusal("403 Forbidden", "AuthorizationPermissionMismatch", "forbidden")]
+    assert told.store.protection() == Protection(versioned=True, locks=True, default_retention=None)
+    with pytest.raises(AccessDenied, match=r"base/key.*allow this identity"):
+        told.store.locked(["key"], 0)
+    told.server.answers = [answer("200 OK", b"{}" if told.kind == "gs" else b"", **SAYS)]
+    with pytest.raises(StoreUnavailable, match="not a response of the store"):
+        told.store.protection()
 
 
 @pytest.mark.parametrize(
