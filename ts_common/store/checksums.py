@@ -51,7 +51,9 @@ class _Crc:
 def checksum_argument(
     algorithm: ChecksumAlgorithm, body: bytes | SizedBody, crc32c: int | None, name: str
 ) -> dict[str, str]:
-    """Return the argument of PutObject with the checksum of a body, and seek the body to its start.
+    """Return the arguments of PutObject with the checksum of a body, and seek the body to its start.
+
+    A bucket whose objects get a default retention (Object Lock) rejects a put that does not name the algorithm.
 
     Args:
         algorithm: of the checksum.
@@ -63,9 +65,9 @@ def checksum_argument(
         CorruptData: the body's CRC-32C is not `crc32c`.
         SegmentChanged, or an error of the reader: as `SizedBody.read`.
     """
-    argument = f"Checksum{algorithm}"
+    named, argument = {"ChecksumAlgorithm": str(algorithm)}, f"Checksum{algorithm}"
     if algorithm is ChecksumAlgorithm.CRC32C and crc32c is not None:
-        return {argument: _text(crc32c.to_bytes(4, "big"))}
+        return {**named, argument: _text(crc32c.to_bytes(4, "big"))}
     checksum, check = _started(algorithm), _Crc(crc32c_of, 4)
     reader = io.BytesIO(body) if isinstance(body, bytes) else body
     while piece := reader.read(_BLOCK):
@@ -77,7 +79,7 @@ def checksum_argument(
         raise CorruptData(
             f"{name}: the body's CRC-32C is {check.digest().hex()}; expected {crc32c:08x}; nothing was sent"
         )
-    return {argument: _text(checksum.digest())}
+    return {**named, argument: _text(checksum.digest())}
 
 
 def _started(algorithm: ChecksumAlgorithm) -> "_Crc | hashlib._Hash":

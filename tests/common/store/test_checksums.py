@@ -47,7 +47,7 @@ def test_the_argument_has_the_checksum_and_the_body_is_at_its_start(
     algorithm: ChecksumAlgorithm, known: int | None
 ) -> None:
     """Of bytes and of the first bytes of a reader; the put then sends the whole body."""
-    expected = {f"Checksum{algorithm}": text_of(algorithm)}
+    expected = {"ChecksumAlgorithm": str(algorithm), f"Checksum{algorithm}": text_of(algorithm)}
     body = SizedBody(io.BytesIO(b"123456789 and more"), 9, "key")
     assert checksum_argument(algorithm, body, known, "key") == expected
     assert body.read() == b"123456789"
@@ -63,7 +63,8 @@ def test_a_given_crc_32c_costs_no_read() -> None:
 
     body = SizedBody(Unread(b"123456789"), 9, "key")
     assert checksum_argument(ChecksumAlgorithm.CRC32C, body, crc32c(b"123456789"), "key") == {
-        "ChecksumCRC32C": text_of(ChecksumAlgorithm.CRC32C)
+        "ChecksumAlgorithm": "CRC32C",
+        "ChecksumCRC32C": text_of(ChecksumAlgorithm.CRC32C),
     }
 
 
