@@ -21,6 +21,7 @@ from ts_common.archive.commit import Commit, decode_commit, decode_log_start
 from ts_common.archive.ends import decode_ends
 from ts_common.archive.gap_records import decode_gap, parse_gap_name
 from ts_common.archive.group_offsets import decode_offsets, encode_offsets
+from ts_common.archive.holds import decode_hold
 from ts_common.archive.incarnations import decode_incarnations
 from ts_common.archive.layout import decode_layout
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
@@ -87,6 +88,18 @@ _JSON: Mapping[str, Any] = {
     "cache object": {"of": "t-0", "segments": [_ROW]},
     "layout": {"version": 1, "cluster": "c", "entropyBits": 0, "time": 5},
     "ends": {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 5]}},
+    "hold": {
+        "version": 1,
+        "name": "h",
+        "topics": ["t.*", "u"],
+        "prefix": "v",
+        "reason": "r",
+        "until": 5,
+        "setBy": "a",
+        "time": 1,
+        "twoPeople": True,
+        "purpose": "hold",
+    },
     "groups": {"version": 1, "group": "g", "time": 1, "partitions": {"t-0": [5, 3, 5, "m"]}},
     "endpoints": {
         "endpoints": {"restricted": {"bucket": "bbb", "prefix": "p", "s3": {"server.side.encryption": "aws:kms"}}},
@@ -188,6 +201,12 @@ def _layout(data: bytes) -> None:
     _same(decode_layout(found.encode(), "c", "k"), found)
 
 
+def _hold(data: bytes) -> None:
+    found = decode_hold(data, "h", "k")
+    _sane(found)
+    _same(decode_hold(found.encode(), "h", "k"), found)
+
+
 def _ends(data: bytes) -> None:
     found = decode_ends(data, 1, "k")
     _sane(found)
@@ -268,6 +287,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "layout": _layout,
     "ends": _ends,
     "groups": _groups,
+    "hold": _hold,
     "metadata": _metadata,
     "names": _names,
     "indexes": _indexes,
