@@ -41,7 +41,7 @@ class Checkpoint:
 
     Attributes:
         batch: the last complete one; None before the first.
-        offsets: where it ends, of each source whose offset has the form of ours; at least one if there is a batch.
+        offsets: where it ends, of each source whose offset has our form; at least one if there is a batch.
         time: milliseconds since the epoch, by the clock of its store: when that batch was complete, or else when the
             checkpoint was last written.
     """
@@ -102,7 +102,7 @@ def _decode(data: bytes, what: str) -> tuple[StreamOffset, ...]:
 
 
 def _ours(lines: list[bytes], what: str) -> Iterator[StreamOffset]:
-    """Yield the offsets that have the form of ours, as those of Spark's own Kafka source have too."""
+    """Yield the offsets that have our form, as those of Spark's own Kafka source have too."""
     for line in lines:
         if line in {b"", _NOTHING}:
             continue

@@ -18,7 +18,14 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import Scheme, open_store, parse_location
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from tsctl.gc.policy import ReadBy, TopicRule
-from tsctl.gc.readers import CheckpointReader, GroupReader, KafkaGroupReader, Lives, Reader, TableReader
+from tsctl.gc.readers import (
+    CheckpointReader,
+    GroupReader,
+    IncarnationLists,
+    KafkaGroupReader,
+    Reader,
+    TableReader,
+)
 from tsctl.gc.retention import NeededFrom
 
 if TYPE_CHECKING:
@@ -66,7 +73,7 @@ class _Places:
     kafka: "KafkaCluster | None"
     options: StorageOptions
     group_stores: Sequence[ObjectStore]
-    lives: Lives
+    incarnations: IncarnationLists
 
 
 def open_needed(
@@ -93,7 +100,7 @@ def open_needed(
         CorruptData, NewerFormat: what a reader wrote is damaged, or of a later release.
         ClusterAway, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
-    places = _Places(store, cluster_keys, kafka, options, group_stores, Lives(store, cluster_keys))
+    places = _Places(store, cluster_keys, kafka, options, group_stores, IncarnationLists(store, cluster_keys))
     readers: list[Reader] = []
     problems: list[str] = []
     for each in rule.until_read_by:
@@ -138,7 +145,7 @@ def _table(table: str, places: _Places) -> Iterator[Reader]:
             f"{', '.join(names[:10]) or 'no table'} has written some"
         )
     for found in claims:
-        yield TableReader(f"table {found.table}", found, places.lives)
+        yield TableReader(f"table {found.table}", found, places.incarnations)
 
 
 def _checkpoint(url: str, places: _Places) -> Reader:
@@ -150,7 +157,7 @@ def _checkpoint(url: str, places: _Places) -> Reader:
             raise _Missing(str(error)) from error
     if found is None:
         raise _Missing("there is no checkpoint of a stream")
-    return CheckpointReader(f"checkpoint {url}", found, places.lives)
+    return CheckpointReader(f"checkpoint {url}", found, places.incarnations)
 
 
 def _group(group: str, places: _Places) -> Reader:
@@ -161,7 +168,7 @@ def _group(group: str, places: _Places) -> Reader:
                 offsets[partition] = committed
     if not offsets:
         raise _Missing("the archive has no committed offsets of such a group of the endpoint")
-    return GroupReader(f"group {group}", offsets, places.lives)
+    return GroupReader(f"group {group}", offsets, places.incarnations)
 
 
 def _kafka_group(group: str, places: _Places) -> Reader:
@@ -170,4 +177,4 @@ def _kafka_group(group: str, places: _Places) -> Reader:
     committed = places.kafka.group_offsets(group)
     if not committed:
         raise _Missing("the running cluster has no committed offsets of such a group")
-    return KafkaGroupReader(f"kafka_group {group}", committed, places.kafka, places.lives)
+    return KafkaGroupReader(f"kafka_group {group}", committed, places.kafka, places.incarnations)

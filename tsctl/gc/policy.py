@@ -262,12 +262,12 @@ class OwnObjects(BaseModel):
 
 
 class DeletedTopics(BaseModel):
-    """When everything of a topic's life that is over is due: the topic was deleted, or created again."""
+    """When everything of a former incarnation is due: its topic was deleted, or created again."""
 
     model_config = _STRICT
 
     after: Annotated[Milliseconds, _least("1d")] = Field(
-        description="Time since the end of that life. The rule of the topic does not matter then, but keep: true does."
+        description="Time since the end of the incarnation. Of the topic's rule only keep: true still counts."
     )
 
 

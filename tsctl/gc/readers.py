@@ -43,7 +43,7 @@ class Reader(Protocol):
         """
 
 
-class Lives:
+class IncarnationLists:
     """The incarnations of topics; each list is read once.
 
     Args:
@@ -110,23 +110,23 @@ class TableReader:
     Args:
         name: for messages.
         claims: of the table.
-        lives: of topics.
+        incarnations: of topics.
     """
 
-    def __init__(self, name: str, claims: TableClaims, lives: Lives) -> None:
+    def __init__(self, name: str, claims: TableClaims, incarnations: IncarnationLists) -> None:
         self._name = name
         self._claims = claims
-        self._lives = lives
+        self._incarnations = incarnations
 
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`."""
         offset = self._claims.needed_from.get(keys.directory)
         if offset is None:
             topic = keys.partition.topic
-            mine = self._lives.number(topic, directory_of(keys))
-            later = {entry.directory for entry in self._lives.of(topic).entries} - {directory_of(keys)}
+            mine = self._incarnations.number(topic, directory_of(keys))
+            later = {entry.directory for entry in self._incarnations.of(topic).entries} - {directory_of(keys)}
             read = {name.rpartition("-")[0] for name in self._claims.needed_from}
-            if any(self._lives.number(topic, directory) > mine for directory in later & read):
+            if any(self._incarnations.number(topic, directory) > mine for directory in later & read):
                 return None
         return _needed(offset, self._name, keys, now - self._claims.time > longest_wait)
 
@@ -137,19 +137,19 @@ class CheckpointReader:
     Args:
         name: for messages.
         checkpoint: of the stream.
-        lives: of topics.
+        incarnations: of topics.
     """
 
-    def __init__(self, name: str, checkpoint: Checkpoint, lives: Lives) -> None:
+    def __init__(self, name: str, checkpoint: Checkpoint, incarnations: IncarnationLists) -> None:
         self._name = name
         self._checkpoint = checkpoint
-        self._lives = lives
+        self._incarnations = incarnations
 
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`. Of several sources with the topic, the one that needs most counts."""
         overdue = now - self._checkpoint.time > longest_wait
         topic = keys.partition.topic
-        mine = self._lives.number(topic, directory_of(keys))
+        mine = self._incarnations.number(topic, directory_of(keys))
         sources = [each for each in self._checkpoint.offsets if each.of_topic(topic)]
         needs: list[int] = []
         for source in sources:
@@ -167,7 +167,7 @@ class CheckpointReader:
         topic_id = source.topic_ids.get(topic)
         if topic_id is None:  # the archive had no topic id yet, so there was one incarnation
             return 0
-        return self._lives.number_of_id(topic, topic_id)
+        return self._incarnations.number_of_id(topic, topic_id)
 
 
 class GroupReader:
@@ -176,25 +176,25 @@ class GroupReader:
     Args:
         name: for messages.
         offsets: the committed offsets.
-        lives: of topics.
+        incarnations: of topics.
     """
 
-    def __init__(self, name: str, offsets: Offsets, lives: Lives) -> None:
+    def __init__(self, name: str, offsets: Offsets, incarnations: IncarnationLists) -> None:
         self._name = name
         self._offsets = offsets
-        self._lives = lives
+        self._incarnations = incarnations
 
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`."""
         topic, number = keys.partition.topic, keys.partition.partition
-        entries = [each for each in self._lives.of(topic).entries if each.directory == directory_of(keys)]
-        is_newest = self._lives.number(topic, directory_of(keys)) == self._lives.newest(topic)
+        entries = [each for each in self._incarnations.of(topic).entries if each.directory == directory_of(keys)]
+        is_newest = self._incarnations.number(topic, directory_of(keys)) == self._incarnations.newest(topic)
         names = [TopicPartition(f"{topic}~{entry.topic_id}", number) for entry in entries]
         began = min((entry.first_seen for entry in entries), default=0) + _CHANGE_MS
         if not is_newest:
             if not any(name in self._offsets for name in names) and any(each.topic == topic for each in self._offsets):
                 return None  # it reads the newest
-        elif not self._lives.newest(topic) or self._time(keys.partition) >= began:
+        elif not self._incarnations.newest(topic) or self._time(keys.partition) >= began:
             names.append(keys.partition)
         found = [self._offsets[name] for name in names if name in self._offsets]
         last = max((each.time for each in found or self._offsets.values()), default=0)
@@ -216,21 +216,23 @@ class KafkaGroupReader:
         name: for messages.
         committed: the committed offsets.
         kafka: the cluster.
-        lives: of topics.
+        incarnations: of topics.
     """
 
-    def __init__(self, name: str, committed: Mapping[TopicPartition, int], kafka: "KafkaCluster", lives: Lives) -> None:
+    def __init__(
+        self, name: str, committed: Mapping[TopicPartition, int], kafka: "KafkaCluster", incarnations: IncarnationLists
+    ) -> None:
         self._name = name
         self._committed = committed
         self._kafka = kafka
-        self._lives = lives
+        self._incarnations = incarnations
         self._topics = kafka.topics()
         self._old: dict[str, Mapping[TopicPartition, int]] = {}
 
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`."""
         topic = keys.partition.topic
-        mine = self._lives.number(topic, directory_of(keys))
+        mine = self._incarnations.number(topic, directory_of(keys))
         theirs = self._topics.get(topic)
         reached = None if theirs is None else self._number(topic, theirs)
         if theirs is None or reached is None or reached < mine:
@@ -244,9 +246,9 @@ class KafkaGroupReader:
 
     def _number(self, topic: str, theirs: "KafkaTopic") -> int | None:
         """Return the number of the incarnation that the cluster has; None if the archive does not have it."""
-        if theirs.topic_id is None or not self._lives.of(topic).entries:
-            return self._lives.newest(topic)
-        return self._lives.number_of_id(topic, theirs.topic_id)
+        if theirs.topic_id is None or not self._incarnations.of(topic).entries:
+            return self._incarnations.newest(topic)
+        return self._incarnations.number_of_id(topic, theirs.topic_id)
 
     def _ends_of_old(self, topic: str, theirs: "KafkaTopic", time: int) -> Mapping[TopicPartition, int]:
         """Return the first offset that is not older than a time, of partitions that have older records."""

@@ -82,7 +82,7 @@ def test_an_object_with_other_content_is_damage(data: bytes) -> None:
 
 
 def test_offsets_are_read_by_the_name_of_the_group(tmp_path: Path) -> None:
-    """Without an object there are no offsets; a former incarnation has a name of its own."""
+    """A group without an object has no offsets; a former incarnation has a name of its own."""
     offsets = {TopicPartition("orders~pQ1r", 0): Committed(5, -1, BEGAN, "")}
     data = encode_offsets("a/b", offsets, BEGAN)
     with open_store(tmp_path.as_uri()) as store:

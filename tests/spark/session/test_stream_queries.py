@@ -20,6 +20,9 @@ from tests.made_archive import batches, steps
 from tests.spark.archives import Archive, oracle_records
 from tests.spark.session.conftest import CODECS, Shipped
 from ts_common.archive.catalog import read_catalog
+from ts_common.following.checkpoint import read_checkpoint
+from ts_common.model import TopicPartition
+from ts_common.store.factory import open_store
 from ts_local.oracle import OracleRecord
 from ts_local.waiting import wait_for
 
@@ -65,6 +68,10 @@ def test_available_now_reads_everything_once(spark: SparkSession, two: Archive, 
     assert read_available(spark, two, tmp_path, startingOffsets="earliest") == list(range(200))
     (last,) = (tmp_path / "checkpoint/offsets/1").read_text().splitlines()[2:]
     assert json.loads(last)["t"] == {"0": 200}
+    with open_store((tmp_path / "checkpoint").as_uri()) as store:
+        found = read_checkpoint(store)
+    assert found is not None
+    assert [each.positions for each in found.offsets] == [{TopicPartition("t", 0): 200}]
 
 
 @pytest.mark.full

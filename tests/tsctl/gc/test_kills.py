@@ -114,7 +114,9 @@ def go_back(archive: MadeArchive, offset: int) -> None:
 
 
 @pytest.mark.parametrize("when", cases(["before", "half", "after"], quick=["half"]))
-def test_g03_a_killed_collector_is_repeated_and_no_reader_sees_a_hole(make: Callable[[], MadeArchive], when: str) -> None:
+def test_g03_a_killed_collector_is_repeated_and_no_reader_sees_a_hole(
+    make: Callable[[], MadeArchive], when: str
+) -> None:
     """G03: at each write, of both runs, the view is whole, and the runs after it leave what the policy keeps."""
     for at in count():
         made = make()
