@@ -35,7 +35,7 @@ class ColdArchive(MadeArchive):
         self.client = client
         for base in range(0, 3 * STEP, STEP):
             self.put_segment(TOPIC, base, batches((base, base + STEP)), index=b"", timeindex=b"")
-        self.commit(TOPIC, 3 * STEP, highest_base=2 * STEP)
+        self.commit(TOPIC, 3 * STEP, highest_base=2 * STEP, last_stable_offset=3 * STEP)
 
     def key(self, base: int, suffix: str = ".log") -> str:
         """Return the key of an object of a segment."""

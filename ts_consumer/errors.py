@@ -8,6 +8,7 @@ from ts_common.errors import (
     ConfigurationError,
     CorruptData,
     DataLoss,
+    ObjectFrozen,
     ObjectNotFound,
     OperatorError,
     PermanentError,
@@ -61,15 +62,17 @@ _CODES = (
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether the same work can succeed later, also after an operator has mended the store's rights."""
-    return isinstance(error, KafkaException | TransientError | ObjectNotFound | AccessDenied | BucketMissing)
+    """Return whether the same work can succeed later, also after an operator has mended rights or thawed objects."""
+    return isinstance(
+        error, KafkaException | TransientError | ObjectNotFound | AccessDenied | BucketMissing | ObjectFrozen
+    )
 
 
 def needs_an_operator(error: BaseException) -> bool:
-    """Return whether an error that may pass is reported at once: nothing but a change of rights mends it."""
+    """Return whether an error that may pass is reported at once: nothing but an operator mends it."""
     if isinstance(error, KafkaException):
         return error.args[0].code() in _REFUSALS
-    return isinstance(error, AccessDenied | BucketMissing)
+    return isinstance(error, AccessDenied | BucketMissing | ObjectFrozen)
 
 
 def kafka_error(error: BaseException) -> KafkaError:

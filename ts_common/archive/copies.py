@@ -20,7 +20,7 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.small_objects import get_small
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 
 log = structlog.get_logger()
@@ -143,11 +143,11 @@ def _read_cache_objects(
 
 
 def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int) -> CacheObject | None:
-    """Return a cache object; None if it is missing, damaged or of a later release."""
+    """Return a cache object; None if it is missing, damaged, frozen or of a later release."""
     key = keys.cache_object(first)
     try:
         return CacheObject(get_small(store, key, CACHE_OBJECT_BYTES)[0], keys, key)
-    except (ObjectNotFound, CorruptData, NewerFormat) as error:
+    except (ObjectNotFound, CorruptData, NewerFormat, ObjectFrozen) as error:
         log.warning("metadata_cache_unusable", key=key, reason=str(error))
         return None
 

@@ -10,13 +10,16 @@ from typing import Final
 
 from ts_common.archive.plan import Hole, with_spares
 from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import ObjectFrozen
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.model import TopicPartition
 from ts_common.query.bounds import Bounds, check_named_partitions, find_bounds
 from ts_common.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_all_ends
+from ts_common.query.frozen import Span, check_thawed, explain, frozen_of, ranges_of
 from ts_common.query.gc_tuning import collecting_less
 from ts_common.query.losses import Loss, check_losses
 from ts_common.query.policies import View
-from ts_common.query.query import Query, settled
+from ts_common.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps, settled
 from ts_common.query.split import Split, bytes_of
 from ts_common.query.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_common.query.subscription import find_topics, where
@@ -82,6 +85,7 @@ def plan_query(store: ObjectStore, query: Query, wanted: Wanted = EVERYTHING) ->
         DataLoss: offsets of the query are lost, and it fails on data loss.
         CorruptData, NewerFormat: an object is damaged, or a later release wrote it.
         ObjectNotFound: retention deleted an object while the planner read it.
+        ObjectFrozen: segments of the query are in an archive class; the message has the command that thaws them.
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     with collecting_less():
@@ -139,8 +143,10 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: 
     """Return the splits of a query.
 
     Raises:
+        ObjectFrozen: segments must be thawed first; as `plan_query`.
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
     """
+    check_thawed(store, [part for partition in partitions for part in partition.ranges], query.incarnation)
     if query.view is View.LATEST:
         splits = whole_partitions(store, partitions, query.tolerance)
     else:
@@ -169,9 +175,48 @@ def plan_partition(
         hidden_by_cut: the transactions that the query's cut does not show, without the aborted ones.
 
     Raises:
+        ObjectFrozen: as `plan_query`, if a frozen segment decides what is read. `splits_of` checks the others.
         QueryError: no record is at or after the starting timestamp, and the query does not allow that.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
     """
+    try:
+        return _plan_partition(store, view, query, wanted, hidden_by_cut)
+    except ObjectFrozen as error:  # of a segment whose timestamps or markers decide what is read
+        ranges = ranges_of(view, _span(query, view.partition))
+        frozen = frozen_of(ranges) or ranges
+        if not frozen:
+            raise
+        raise ObjectFrozen(f"{explain(store, frozen, ranges, query.incarnation)}: {error}") from error
+
+
+def _span(query: Query, partition: TopicPartition) -> Span:
+    """Return the range of a partition that a query names."""
+
+    def of(bound: Bound) -> tuple[int | None, int | None]:
+        match bound:
+            case Offset(offset):
+                return offset, None
+            case Offsets(by_topic):
+                found = by_topic.get(partition.topic, {}).get(partition.partition)
+                return (found if isinstance(found, int) else None), None
+            case Timestamp(milliseconds):
+                return None, milliseconds
+            case Timestamps(times):
+                return None, times.get(partition.topic, {}).get(partition.partition)
+            case Edge():
+                return None, None
+
+    (start, since), (end, until) = of(query.start), of(query.end)
+    return Span(start, end, since, until)
+
+
+def _plan_partition(
+    store: ObjectStore,
+    view: PartitionView,
+    query: Query,
+    wanted: Wanted,
+    hidden_by_cut: Sequence[AbortedTransaction],
+) -> PartitionPlan:
     shown: PartitionView = view
     hidden = Hidden()
     if query.read_committed and query.cut is None:  # markers may follow the visible end

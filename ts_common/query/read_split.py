@@ -8,6 +8,8 @@ import pyarrow as pa
 from ts_common.archive.plan import ReadRange
 from ts_common.decode.arrow_schema import arrow_schema
 from ts_common.decode.memory import HEAP, Memory
+from ts_common.errors import ObjectFrozen
+from ts_common.query.frozen import commands_of
 from ts_common.query.policies import View
 from ts_common.query.rows_until import rows_until
 from ts_common.query.split import Split
@@ -35,8 +37,22 @@ def read_split(
         CorruptData: naming the object and the place; not from a tolerant query.
         BatchTooLarge: naming the object, the place and the option.
         ObjectNotFound: retention deleted an object since the query was planned.
+        ObjectFrozen: an object must be thawed first; naming it, and the command.
         StoreUnavailable, AccessDenied: from the store.
     """
+    return _explained(store, split, _rows_of(store, split, names, memory))
+
+
+def _explained(store: ObjectStore, split: Split, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows; add the command that thaws what the split reads to the error of a frozen object."""
+    try:
+        yield from rows
+    except ObjectFrozen as error:
+        command = commands_of(store, split.ranges)[0]
+        raise ObjectFrozen(f"{error}; what this task reads is thawed by `{command}`") from error
+
+
+def _rows_of(store: ObjectStore, split: Split, names: Sequence[str], memory: Memory) -> Iterator[pa.RecordBatch]:
     if split.view is View.LATEST:
         return read_newest(split.ranges, names, _reader(store, split))
     if split.tolerance.fails:

@@ -413,7 +413,7 @@ class ObjectStore(ABC):
         Args:
             key: of the object.
             days: how long the object can be read, from the end of the thaw; of a thawed object from now. None where
-                it stays readable for good: in S3's INTELLIGENT_TIERING and on Azure, which ignores a number.
+                it stays readable permanently: in S3's INTELLIGENT_TIERING and on Azure, which ignores a number.
             tier: how fast.
 
         Raises:

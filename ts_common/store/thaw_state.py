@@ -1,8 +1,8 @@
 """Frozen objects: in an archive class, whose objects a store returns only after a thaw. Pure.
 
 S3 calls a thaw "restore". The object keeps its class and gets a readable copy for some days. Azure calls it
-"rehydrate", and moves the object to another tier for good. A thaw needs minutes to days, and costs money by bytes and
-by requests.
+"rehydrate", and moves the object to another tier permanently. A thaw needs minutes to days, and costs money by bytes
+and by requests.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/restoring-objects.html
 https://learn.microsoft.com/azure/storage/blobs/archive-rehydrate-overview

@@ -7,7 +7,7 @@ from typing import Protocol
 from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
-from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, TieredStorageError
+from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectFrozen, TieredStorageError
 from ts_endpoint.contract import Permissions
 from ts_endpoint.topics.archive import ServedArchive
 
@@ -65,9 +65,10 @@ def epoch_error(requested: int, epoch: int) -> ErrorCode:
 def error_of(error: TieredStorageError) -> ErrorCode:
     """Return the error that a client gets for an error of the store.
 
-    `KAFKA_STORAGE_ERROR` makes clients retry, and `CORRUPT_MESSAGE` ends the partition for them.
+    `KAFKA_STORAGE_ERROR` makes clients retry in silence, and `CORRUPT_MESSAGE` is an error of the partition for them.
+    A thaw needs an operator and hours, so a frozen object has the second one.
     """
-    if isinstance(error, CorruptData | NewerFormat):
+    if isinstance(error, CorruptData | NewerFormat | ObjectFrozen):
         return ErrorCode.corrupt_message
     if isinstance(error, BatchTooLarge):
         return ErrorCode.message_too_large

@@ -22,7 +22,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
-from ts_common.errors import ObjectNotFound, TieredStorageError
+from ts_common.errors import ObjectFrozen, ObjectNotFound, TieredStorageError
 from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
 from ts_endpoint.protocol.replies import Records, Values
@@ -244,7 +244,10 @@ class FetchHandler:
 
     def _fail(self, part: _Part, error: TieredStorageError) -> None:
         part.error = error_of(error)
-        log.warning("fetch_failed", topic=part.topic, partition=part.number, reason=str(error))
+        reason = str(error)
+        if isinstance(error, ObjectFrozen) and part.partition is not None and part.snapshot is not None:
+            reason = part.snapshot.frozen_from(part.partition.store, part.wanted.fetch_offset) or reason
+        log.warning("fetch_failed", topic=part.topic, partition=part.number, reason=reason)
 
     def _replies(self, parts: Sequence[_Part], session: Session, *, committed: bool) -> list[Values]:
         topics: dict[str, list[Values]] = {}

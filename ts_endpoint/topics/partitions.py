@@ -24,6 +24,7 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.query.frozen import explain, frozen_of
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 
@@ -31,6 +32,7 @@ from ts_common.store.contract import ObjectStore
 LISTING_SECONDS: Final = 60.0
 # Aborted transactions are looked up for so many ranges at once: a lookup plans the whole view.
 _RANGES_AT_ONCE: Final = 16
+_EXPLAINED: Final = 1_000  # ranges in a message about frozen segments
 _OLD: Final = 2  # refresh intervals: a partition that clients fetch is renewed once in each
 # A client that fetches beyond the end has seen a later commit, or is hostile: each such request reads the commit.
 _READS_AT_ONCE: Final = 10
@@ -81,6 +83,18 @@ class Snapshot:
     def number_at(self, offset: int) -> int:
         """Return the number of the step with an offset of `[start, end)`."""
         return bisect_right(self._starts, offset) - 1
+
+    def frozen_from(self, store: ObjectStore, offset: int) -> str | None:
+        """Return a message about the frozen segments from an offset on; None if the listing shows none.
+
+        Args:
+            store: of the segments.
+            offset: of `[start, end)`.
+        """
+        number = self.number_at(offset)
+        ranges = [step for step in self.steps[number : number + _EXPLAINED] if isinstance(step, ReadRange)]
+        frozen = frozen_of(ranges)
+        return explain(store, frozen, ranges) if frozen else None
 
     async def stable(self, store: ObjectStore) -> int:
         """Return the end for `read_committed`, in `[start, end]`.

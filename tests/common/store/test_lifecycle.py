@@ -46,6 +46,17 @@ def rules_of(*rules: dict[str, Any]) -> list[LifecycleRule]:
     return list(parse_rules({"Rules": [{"ID": "r", "Status": "Enabled", **each} for each in rules]}, "base/"))
 
 
+def test_the_least_size_of_a_rule_is_read_in_both_forms() -> None:
+    """By size a rule can leave out all but segments; names have the segments' suffixes at their ends."""
+    glacier = {"Transitions": [{"Days": 1, "StorageClass": "GLACIER"}]}
+    known = rules_of(
+        {**glacier, "Filter": {"ObjectSizeGreaterThan": 7}},
+        {**glacier, "Filter": {"And": {"Prefix": "x/", "ObjectSizeGreaterThan": 9}}},
+        glacier,
+    )
+    assert [rule.above for rule in known] == [7, 9, -1]
+
+
 @pytest.mark.parametrize(
     ("rule", "expires", "archives"),
     [

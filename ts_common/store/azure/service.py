@@ -224,7 +224,7 @@ class AzureService(Service):
         return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata, storage_class, frozen)
 
     def thaw(self, name: str, tier: ThawTier) -> Request:
-        """Return Set Blob Tier, which moves the blob to the hot tier for good; the service has two priorities."""
+        """Return Set Blob Tier, which moves the blob to the hot tier permanently; the service has two priorities."""
         priority = "High" if tier is ThawTier.EXPEDITED else "Standard"
         headers = {"x-ms-access-tier": "Hot", "x-ms-rehydrate-priority": priority, "content-length": "0"}
         return self._request("PUT", f"{self._of(name)}?comp=tier", headers)

@@ -215,7 +215,7 @@ class HttpStore(ObjectStore):
         return self._service.thaw_state_of(*self._head(key))
 
     def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
-        """Send the service's request; the object stays readable for good."""
+        """Send the service's request; the object stays readable permanently."""
         request = self._service.thaw(self._base + check_key(key), tier)
         if request is None:
             super().thaw(key, days, tier)

@@ -204,7 +204,7 @@ class Service(ABC):
         """Return a request that removes one object; with an ETag, only the object with that ETag."""
 
     def thaw(self, name: str, tier: ThawTier) -> Request | None:
-        """Return a request that thaws one object for good; None if the service has no frozen objects."""
+        """Return a request that thaws one object permanently; None if the service has no frozen objects."""
         del name, tier
         return None
 

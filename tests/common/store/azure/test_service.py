@@ -116,7 +116,7 @@ class Archiving(AzureService):
 
 
 def test_an_archived_blob_is_readable_after_its_thaw(azure: AzuriteServer) -> None:
-    """Before it a get names the way out; a thaw moves the blob to the hot tier for good."""
+    """Before it a get names the way out; a thaw moves the blob to the hot tier permanently."""
     account = account_of(azure.environment())
     with (
         http_store.HttpStore(AzureService(AZURE_CONTAINER, account), "thaw") as store,
