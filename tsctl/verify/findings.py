@@ -90,6 +90,14 @@ DEAD_TAIL = Kind(
     "readers do not return them.",
     "Nothing. These are the records that an unclean election lost.",
 )
+FROZEN = Kind(
+    "frozen",
+    _INFORMATION,
+    "Segments are in an archive class, such as Glacier, and cannot be read until they are thawed. Their metadata was "
+    "checked, their bytes were not.",
+    "Nothing, if the class is intended. To read or check the bytes, thaw them first: tsctl thaw. Readers of these "
+    "offsets get an error until then.",
+)
 INDEX_MISSING = Kind(
     "index-missing",
     _DAMAGED,

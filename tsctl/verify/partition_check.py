@@ -12,7 +12,7 @@ from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from tsctl.verify.copies import Overlap, first_difference, overlaps_of
@@ -161,7 +161,7 @@ def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tupl
                 return GAP, key, decode_gap(get_small(store, key, GAP_BYTES)[0], key).reason
             except (CorruptData, NewerFormat) as error:
                 return GAP_RECORD_DAMAGED, key, str(error)
-            except AccessDenied as error:
+            except (AccessDenied, ObjectFrozen) as error:
                 return UNREADABLE, key, str(error)
             except ObjectNotFound:
                 return GAP, key, "recorded; the record was removed after the listing"
@@ -190,7 +190,7 @@ def _twice(store: ObjectStore, overlaps: list[Overlap], where: str, *, compare: 
             continue
         try:
             difference = first_difference(store, overlap)
-        except (AccessDenied, CorruptData, ObjectNotFound):
+        except (AccessDenied, CorruptData, ObjectFrozen, ObjectNotFound):
             continue  # the segment's own finding reports it
         if difference is not None:
             offset, detail = difference

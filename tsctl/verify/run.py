@@ -15,7 +15,14 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.config.cluster_config import load_config
-from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, ObjectNotFound, QueryError
+from ts_common.errors import (
+    ConfigurationError,
+    CorruptData,
+    NewerFormat,
+    ObjectFrozen,
+    ObjectNotFound,
+    QueryError,
+)
 from ts_common.model import TopicPartition
 from ts_common.reading.archive_name import SOURCE, ArchiveName, settled
 from ts_common.reading.topics import nothing_under
@@ -29,7 +36,7 @@ from tsctl.output import Output
 from tsctl.verify.audit import Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import UNREADABLE, Finding, Severity, severity_of, worst_first
+from tsctl.verify.findings import FROZEN, UNREADABLE, Finding, Severity, severity_of, worst_first
 from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
@@ -316,6 +323,8 @@ def _compared(
                 compacts = keeping[side.partition.topic].compacts
                 try:
                     findings += compare_records(store, directory, cluster, side, compacts=compacts)
+                except ObjectFrozen as error:
+                    findings.append(Finding(FROZEN, side.coverage.where, f"not compared: {error}"))
                 except (CorruptData, NewerFormat, ObjectNotFound) as error:
                     findings.append(Finding(UNREADABLE, side.coverage.where, f"not compared: {error}"))
             advance(1)

@@ -6,6 +6,7 @@ the object, decompresses every record, and compares all of the metadata.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,7 +20,7 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment, metadata_of, scan_object
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import (
     OFFSET_ENTRY_SIZE,
@@ -33,6 +34,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from tsctl.verify.findings import (
     CACHE_OBJECT_WRONG,
+    FROZEN,
     INDEX_MISSING,
     INDEX_WRONG,
     METADATA_WRONG,
@@ -110,13 +112,17 @@ def check_segment(
         except CorruptData as error:
             check.say(SEGMENT_DAMAGED, str(error))
             return Checked(None, tuple(check.findings), stored is None)
+        except ObjectFrozen as error:
+            check.say(FROZEN, str(error))
+            return Checked(None, tuple(check.findings), stored is None)
     check.take(metadata)
     if noted is not None and stored is not None and noted != stored:
         check.say(
             CACHE_OBJECT_WRONG,
             f"a cache object in {keys.cache_objects} has {noted}; the segment's own metadata has {stored}",
         )
-    check.look(depth, bound=stored is not None)
+    with check.reporting_frozen():
+        check.look(depth, bound=stored is not None)
     return Checked(SegmentCopy(keys, segment, metadata), tuple(check.findings), stored is None)
 
 
@@ -142,6 +148,14 @@ class _Check:
         """Set the metadata to compare the segment with."""
         self._metadata = metadata
 
+    @contextmanager
+    def reporting_frozen(self) -> Iterator[None]:
+        """Report a frozen object, whose bytes cannot be checked, and end the check there."""
+        try:
+            yield
+        except ObjectFrozen as error:
+            self.say(FROZEN, str(error))
+
     def rebuilt(self) -> SegmentCopy | None:
         """Return the copy by its batches, if its metadata cannot be read."""
         try:
@@ -149,7 +163,9 @@ class _Check:
             return SegmentCopy(self._keys, self._segment, metadata_of(scan, self._base, self.key))
         except CorruptData as error:
             self.say(SEGMENT_DAMAGED, str(error))
-            return None
+        except ObjectFrozen as error:
+            self.say(FROZEN, str(error))
+        return None
 
     def look(self, depth: Depth, *, bound: bool) -> None:
         """Compare the segment with its metadata; `bound` is false if that was computed from the segment."""
@@ -188,6 +204,8 @@ class _Check:
                 return get_small(self._store, key, INDEX_BYTES)[0]
             except ObjectNotFound:
                 pass
+            except ObjectFrozen:
+                return None  # its .log is frozen too, or the index is a hint
             except CorruptData as error:
                 self.say(INDEX_WRONG, str(error), key)
                 return None

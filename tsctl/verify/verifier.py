@@ -27,6 +27,7 @@ from ts_common.errors import (
     BatchTooLarge,
     CorruptData,
     NewerFormat,
+    ObjectFrozen,
     ObjectNotFound,
     SegmentChanged,
 )
@@ -39,6 +40,7 @@ from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import (
     CACHE_OBJECT_WRONG,
     COMMIT_DAMAGED,
+    FROZEN,
     INCARNATION_UNLISTED,
     INCARNATIONS_DAMAGED,
     INDEX_MISSING,
@@ -48,6 +50,7 @@ from tsctl.verify.findings import (
     UNREADABLE,
     Finding,
 )
+from tsctl.verify.frozen import joined_frozen
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment
@@ -205,7 +208,7 @@ class Verifier:
             return None if not listing.foreign_keys else _only(keys, foreign_objects(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
-        findings = self._without_expired(keys, findings)
+        findings = joined_frozen(self._without_expired(keys, findings), listing.catalog, where)
         commit = listing.catalog.commit
         if (
             incarnations is not None
@@ -266,7 +269,8 @@ class Verifier:
     ) -> Checked:
         keys = guess.keys
         if self._scope.depth is Depth.LISTING:
-            return Checked(guess, tuple(_listed_findings(segment, guess, noted, where)))
+            found_frozen = [Finding(FROZEN, where, "", guess.key, guess.base, guess.end)] if segment.is_frozen else []
+            return Checked(guess, (*_listed_findings(segment, guess, noted, where), *found_frozen))
         try:
             return OPERATION_POLICY(lambda: check_segment(self._store, keys, segment, self._scope.depth, noted, where))
         except ObjectNotFound as error:
@@ -319,7 +323,7 @@ class Verifier:
         key = keys.cache_object(first)
         try:
             return CacheObject(OPERATION_POLICY(lambda: get_small(self._store, key, CACHE_OBJECT_BYTES)[0]), keys, key)
-        except ObjectNotFound:
+        except (ObjectNotFound, ObjectFrozen):
             return None
         except (CorruptData, NewerFormat) as error:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else CACHE_OBJECT_WRONG
