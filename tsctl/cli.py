@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "gaps": ("gaps", "gaps"),
     "cat": ("cat", "cat"),
     "get": ("get", "get"),
+    "thaw": ("thaw", "thaw"),
     "consume": ("consume", "consume"),
     "sql": ("sql", "sql"),
     "tables": ("tables", "tables"),

@@ -59,6 +59,11 @@ class Output:
         self._warnings.append(warning)
         print(f"tsctl: {printable(warning)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
+    def note(self, line: str) -> None:
+        """Write a line about progress to standard error, if no progress bar is there."""
+        if not sys.stderr.isatty():
+            print(f"tsctl: {printable(line)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+
     def document(self, fields: Mapping[str, object]) -> None:
         """Write the command's JSON document."""
         whole = {"version": VERSION, **fields, "warnings": self._warnings}

@@ -21,12 +21,21 @@ from tests.docs.commands import blocks, commands
 from tests.spark.archives import Archive
 from tests.tsctl.running import PROGRAM
 from ts_common.archive.group_offsets import Committed
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, ClusterKeys, PartitionKeys, SegmentName
+from ts_common.archive.small_objects import (
+    COMMIT_BYTES,
+    GAP_BYTES,
+    INCARNATIONS_BYTES,
+    INDEX_BYTES,
+    LOG_START_BYTES,
+)
 from ts_common.archive.table_claims import claims_key
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.lifecycle import parse_rules
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.protection import Protection
 from ts_endpoint.cli import run as run_endpoint
@@ -193,6 +202,38 @@ def test_a_reader_may_read_all_of_it_and_change_nothing(store_as: As, capfd: pyt
         with pytest.raises(AccessDenied):
             store.put(key, b"x")
     assert not removed(commit)
+
+
+def test_a_thawer_may_thaw_segments_and_change_nothing_else(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
+    """`tsctl thaw` sends its requests; a reader's identity may look, and gets the missing right by name."""
+    store_as("uploader")
+    archive = archive_of_one_topic("frozen")
+    log = archive.partition("frozen").segment(SegmentName(0))
+    archive.store.close()
+    with closing(boto3.Session().client("s3")) as s3:
+        key = f"base/prefix/{log}"
+        found = s3.get_object(Bucket=BUCKET, Key=key)
+        body, metadata = found["Body"].read(), found["Metadata"]
+        s3.put_object(Bucket=BUCKET, Key=key, Body=body, Metadata=metadata, StorageClass="GLACIER")
+    command = ["thaw", "frozen", "--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    store_as("reader")
+    assert run_tsctl(command) == ExitCode.REFUSED
+    assert "allow this identity s3:RestoreObject on the key" in capfd.readouterr().err
+    store = store_as("thawer")
+    assert run_tsctl(command) == ExitCode.FINE, capfd.readouterr()
+    assert store.get(log)[0]
+    with pytest.raises(AccessDenied):
+        store.put("new", b"x")
+    assert not removed(log)
+
+
+def test_a_cold_rule_moves_segments_alone() -> None:
+    """No other object of an archive is as large, indexes included; a rule cannot select by a suffix."""
+    (rule,) = parse_rules(json.loads(document("bucket/cold/glacier.json")), "base/prefix/")
+    most = (INDEX_BYTES, COMMIT_BYTES, INCARNATIONS_BYTES, GAP_BYTES, LOG_START_BYTES, CACHE_OBJECT_BYTES)
+    assert rule.above >= max(most)
+    assert rule.applies_to("prod", 5, frozenset())
+    assert rule.archives is not None
 
 
 def collected_archive(store_as: As, topic: str) -> PartitionKeys:
@@ -456,6 +497,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
         "reader-kms",
         "restorer",
         "tables",
+        "thawer",
         "uploader",
         "uploader-kms",
     )

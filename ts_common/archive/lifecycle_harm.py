@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.small_objects import INDEX_BYTES
 from ts_common.store.lifecycle import LifecycleRule
 
 # Damage that a weekly check finds can be repaired from an earlier version within another week.
 LEAST_VERSIONS_DAYS: Final = 14
-# All objects but segments and metadata caches are smaller, so that a rule for larger ones moves no commit.
-_LARGEST_MARK: Final = 128 << 10
-_READ_AT_ONCE: Final = "use STANDARD_IA, GLACIER_IR or INTELLIGENT_TIERING"
+# No other object of an archive is larger, so a rule for larger ones moves segments alone: a choice, and no harm.
+_LARGEST_OTHER: Final = INDEX_BYTES
+_FROZEN: Final = "readers cannot read segments there before an operator thaws them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,11 @@ def _harm_of(rule: LifecycleRule, keys: ClusterKeys, tags: frozenset[tuple[str, 
         state = "it removes the layout, holds, and plans and logs of tsctl gc"
         remedy = f"remove the rule or narrow its filter: {holes if topics else state}"
         yield Harm(rule.name, f"{named} removes {objects} {rule.expires}", remedy, is_error=True)
-    if rule.archives is not None:
-        marks = cluster or rule.above < _LARGEST_MARK
-        reads = "neither readers nor the agent can read them before they are restored"
-        only = "; it moves offset.wm and log.start too: at least set ObjectSizeGreaterThan to 131072" if marks else ""
-        remedy = f"{reads}; {_READ_AT_ONCE}{only}"
+    if rule.archives is not None and rule.above < _LARGEST_OTHER:
+        remedy = (
+            f"{_FROZEN}; without a filter ObjectSizeGreaterThan of {_LARGEST_OTHER} the rule can also move offset.wm, "
+            "log.start and gaps, and then neither readers nor the agent continue: docs/cold-storage.md"
+        )
         yield Harm(rule.name, f"{named} moves {objects} {rule.archives}", remedy, is_error=False)
     if rule.versions_days is not None and rule.versions_days < LEAST_VERSIONS_DAYS:
         days = f"{rule.versions_days} day{'' if rule.versions_days == 1 else 's'}"

@@ -33,6 +33,7 @@ from ts_common.errors import ConfigurationError, CorruptData, OperatorError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
 from ts_common.query.bounds import Bounds
+from ts_common.query.frozen import check_thawed
 from ts_common.query.losses import Loss
 from ts_common.query.plan_query import plan_partition
 from ts_common.query.query import Bound, Edge, Offset, Query, Subscription, Timestamp
@@ -120,6 +121,7 @@ def get(
                 if view.warning:
                     output.warn(view.warning)
                 plan = plan_partition(entry.store, view, query)
+                check_thawed(entry.store, plan.read.ranges, incarnation)
                 losses = tuple(sorted(plan.losses, key=lambda loss: loss.start))
                 wanted.append(Fetched(entry.store, view, plan.bounds, plan.read.ranges, losses))
         _refuse(directory, wanted)

@@ -8,6 +8,7 @@ import pytest
 
 from ts_common.archive.lifecycle_harm import harmful
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.small_objects import INDEX_BYTES
 from ts_common.store.lifecycle import parse_rules
 
 KEYS = ClusterKeys("prod", 3)
@@ -34,7 +35,7 @@ def found(*rules: dict[str, Any], tags: frozenset[tuple[str, str]] = frozenset()
             "removes objects below ts-uploader~cluster~prod/ after 30 days",
             "it removes the layout, holds, and plans",
         ),
-        (GLACIER, False, "moves objects of the cluster to GLACIER after 90 days", "it moves offset.wm and log.start"),
+        (GLACIER, False, "moves objects of the cluster to GLACIER after 90 days", "can also move offset.wm"),
         (EARLY, False, "removes earlier versions of objects of the cluster after 3 days", "keep them for at least 14"),
     ],
 )
@@ -49,12 +50,11 @@ def test_a_harmful_rule_is_named_with_its_effect_and_remedy(
     assert remedy in way
 
 
-def test_segments_alone_in_an_archive_class_leave_the_marks_alone() -> None:
-    """Of a rule for large objects below the topics, the advice does not name commits."""
-    prefixed = {"And": {"Prefix": "base/101/prod/t-0/", "ObjectSizeGreaterThan": 131072}}
-    ((_, _, _, remedy),) = found({**GLACIER, "Filter": prefixed})
-    assert "readers" in remedy
-    assert "offset.wm" not in remedy
+def test_segments_alone_in_an_archive_class_are_a_choice() -> None:
+    """No other object is as large as this bound, so the commit and log.start stay readable."""
+    for bound, count in ((INDEX_BYTES, 0), (INDEX_BYTES - 1, 1)):
+        prefixed = {"And": {"Prefix": "base/101/prod/t-0/", "ObjectSizeGreaterThan": bound}}
+        assert len(found({**GLACIER, "Filter": prefixed})) == count
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""`tsctl thaw` against moto: what it selects, requests, extends and waits for, and what it refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.made_archive import MadeArchive, batches
+from tests.made_cold import STEP, TOPIC, ColdArchive, cold_archive, slow_thaws
+from tests.tsctl.running import Run, runner
+from ts_local.stores.moto import MotoServer
+from tsctl.thaw import thawing
+
+
+@pytest.fixture
+def cold(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ColdArchive]:
+    """Make an archive of three segments, without a frozen one."""
+    with cold_archive(moto_server, monkeypatch) as archive:
+        yield archive
+
+
+@pytest.fixture
+def tsctl(capfd: pytest.CaptureFixture[str]) -> Run:
+    return runner(capfd)
+
+
+def named(archive: MadeArchive) -> tuple[str, ...]:
+    return (TOPIC, "--url", archive.location, "--cluster", "prod")
+
+
+def frozen(archive: ColdArchive) -> list[str]:
+    """Return the names of the objects that cannot be read."""
+    keys = [info.key for info in archive.store.list() if archive.store.thaw_state(info.key).is_frozen]
+    return [key.rpartition("/")[2].lstrip("0") for key in keys]
+
+
+def test_a_dry_run_shows_what_a_thaw_costs_and_requests_nothing(cold: ColdArchive, tsctl: Run) -> None:
+    """Segments and indexes of the range alone, with their classes; the JSON has the numbers."""
+    cold.freeze(0, STEP)
+    cold.freeze(STEP, storage_class="DEEP_ARCHIVE", suffixes=(".index",))
+    ended = tsctl("thaw", *named(cold), "--from", STEP, "--to", STEP + 1, "--dry-run")
+    assert (ended.code, ended.err) == (0, "")
+    size = cold.store.head(cold.key(STEP)).size
+    assert ended.out.splitlines() == [
+        f"t-0: 1 segment and 1 of their indexes are frozen, {size} bytes (1 in DEEP_ARCHIVE, 1 in GLACIER)",
+        f"2 objects to request, {size} bytes, 0 requested before; tier Standard: less than $0.01, 3 to 12 hours "
+        "at list prices",
+    ]
+    document = tsctl("thaw", *named(cold), "--dry-run", "--json").document
+    assert (document["frozen"], document["requested"], document["dry_run"]) == (3, 0, True)
+    assert document["hours"] == [3, 12]
+    assert frozen(cold) == [".log", "10.index", "10.log"]
+
+
+def test_a_thaw_waits_until_all_can_be_read(
+    cold: ColdArchive, tsctl: Run, moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thaw that another command began is waited for, and not requested again."""
+    monkeypatch.setattr(thawing, "_FIRST_PAUSE_SECONDS", 0.01)
+    cold.freeze(0, STEP)
+    with slow_thaws(moto_server, 8):
+        first = tsctl("thaw", *named(cold), "--to", STEP, "--no-wait", "--tier", "Bulk")
+        assert first.out.endswith("the thaws run without this command; run it again to wait for them\n")
+        assert frozen(cold) == [".log", "10.log"]
+        ended = tsctl("thaw", *named(cold))
+    assert "1 object to request" in ended.out
+    assert "1 requested before" in ended.out
+    assert ended.out.endswith("1 thaw requested\nall 2 objects can be read now\n")
+    assert (ended.code, frozen(cold)) == (0, [])
+
+
+def test_a_readable_copy_that_expires_too_early_is_extended(cold: ColdArchive, tsctl: Run) -> None:
+    """A repeated command with the same days requests nothing."""
+    cold.freeze(0)
+    assert tsctl("thaw", *named(cold), "--days", 2).code == 0
+    again = tsctl("thaw", *named(cold), "--days", 2, "--json").document
+    assert (again["objects"], again["frozen"], again["extended"]) == (1, 0, 0)
+    before = cold.store.thaw_state(cold.key(0)).until
+    assert tsctl("thaw", *named(cold), "--days", 30, "--json").document["extended"] == 1
+    after = cold.store.thaw_state(cold.key(0)).until
+    assert before is not None
+    assert after is not None
+    assert after - before > 27 * thawing.DAY_SECONDS
+
+
+def test_a_range_of_times_needs_the_segment_where_it_begins(cold: ColdArchive, tsctl: Run) -> None:
+    """Records have the time 1000 ms plus their offset; metadata selects, and no frozen segment is read."""
+    cold.freeze(0, STEP, 2 * STEP)
+    ended = tsctl("thaw", *named(cold), "--from", "@1012", "--to", "@1013")
+    assert (ended.code, frozen(cold)) == (0, [".log", "20.log"])
+
+
+def test_a_java_uploaders_segment_is_selected_by_the_listing(cold: ColdArchive, tsctl: Run) -> None:
+    """Only its bytes have its end, and they are frozen."""
+    for base in (0, STEP, 2 * STEP):
+        cold.store.put(cold.key(base), batches((base, base + STEP)))
+    cold.store.put(cold.partition(TOPIC).commit, b"%020d" % (2 * STEP))
+    cold.freeze(0, STEP, 2 * STEP)
+    assert tsctl("thaw", *named(cold), "--from", STEP, "--to", 2 * STEP).code == 0
+    assert frozen(cold) == [".log", "20.log"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--tier", "Expedited"), "--tier=Expedited: objects of DEEP_ARCHIVE have the tiers Bulk and Standard"),
+        (("--from", "9", "--to", "3"), "--from=9 is after --to=3"),
+        (("-p", "7"), "the store has no partition 7"),
+    ],
+)
+def test_what_cannot_be_thawed_is_refused_before_any_request(
+    cold: ColdArchive, tsctl: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    """Nothing costs money."""
+    cold.freeze(0, storage_class="DEEP_ARCHIVE")
+    ended = tsctl("thaw", *named(cold), *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+    assert frozen(cold) == [".log"]
+
+
+def test_a_store_without_frozen_objects_has_nothing_to_thaw(tmp_path: Path, tsctl: Run) -> None:
+    """A directory, for example."""
+    with (archive := MadeArchive(tmp_path / "store")).store:
+        archive.put_segment(TOPIC, 0, batches((0, STEP)))
+        archive.commit(TOPIC, STEP)
+    ended = tsctl("thaw", *named(archive))
+    assert (ended.code, ended.out) == (0, "no object of the range is frozen\n")

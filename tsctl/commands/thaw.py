@@ -1,0 +1,175 @@
+"""`tsctl thaw`: make frozen segments of a range readable, and wait until they are.
+
+Segments in an archive class, such as S3's GLACIER, cannot be read until the store has made a readable copy. The command
+requests one for each frozen object that readers of the range need, indexes included, and waits. A thaw costs money, so
+`--dry-run` shows the bytes, the cost and the time, and requests nothing. An interrupted command is run again with the
+same arguments, and continues.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from ts_common.errors import ConfigurationError
+from ts_common.query.frozen import Span
+from ts_common.reading.archive_name import SOURCE, name_archive
+from ts_common.reading.incarnation_option import NEWEST
+from ts_common.reading.parallel import in_threads
+from ts_common.store.thaw_state import ThawTier
+from ts_common.wording import counted
+from tsctl.archive import (
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    IncarnationOption,
+    JsonOption,
+    PartitionsOption,
+    UrlOption,
+    open_archive,
+    parse_partitions,
+)
+from tsctl.output import Output, iso, size
+from tsctl.scan_options import FromOption, ToOption, parse_bounds
+from tsctl.thaw.objects import ColdObject, cold_objects
+from tsctl.thaw.thawing import Plan, cost_of, plan_thaw, request_thaws, wait_until_thawed
+
+_PRINTED_EVERY_SECONDS: Final = 60.0
+_MOST_DAYS: Final = 3_650
+
+
+def thaw(
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    partition: PartitionsOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    days: Annotated[
+        int, typer.Option("--days", min=1, max=_MOST_DAYS, help="How long the objects can be read afterwards.")
+    ] = 7,
+    tier: Annotated[
+        ThawTier, typer.Option("--tier", help="How fast: Bulk is the cheapest, Expedited the dearest.")
+    ] = ThawTier.STANDARD,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show objects, bytes, cost and time, and request nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until all objects can be read, which may need hours.")
+    ] = True,
+    incarnation: IncarnationOption = NEWEST,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the frozen segments of a topic or a range of it readable, and wait for them."""
+    problems: list[str] = []
+    output, span = Output(as_json), _span(parse_bounds(start, end, problems, offsets=True))
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    with open_archive(name, output.warn) as archive:
+        catalogs = [
+            (entry.store, catalog)
+            for entry in archive.topics([topic], numbers, incarnation)
+            for catalog in entry.topic.partitions
+        ]
+        found = in_threads(lambda one: cold_objects(*one, span), catalogs, most=4)
+        objects = [each for of_partition in found for each in of_partition]
+        plan = plan_thaw(objects, days, tier, time.time())
+        _show(plan, output)
+        if not dry_run:
+            _run(plan, output, waits=wait)
+    if as_json:
+        output.document({"cluster": name.keys.cluster, **_fields(plan, objects, dry_run=dry_run, waited=wait)})
+
+
+def _span(asked: Mapping[str, Any]) -> Span:
+    return Span(
+        asked.get("starting_offsets"),
+        asked.get("ending_offsets"),
+        asked.get("starting_timestamp"),
+        asked.get("ending_timestamp"),
+    )
+
+
+def _show(plan: Plan, output: Output) -> None:
+    """Write what is frozen, and what the thaw costs."""
+    if not plan.frozen:
+        until = _until([*plan.to_extend, *plan.readable])
+        output.text(f"no object of the range is frozen{'' if until is None else f'; the first expires at {until}'}")
+    by_partition: dict[str, list[ColdObject]] = {}
+    for each in plan.frozen:
+        by_partition.setdefault(each.keys.directory, []).append(each)
+    for directory, cold in by_partition.items():
+        segments = sum(each.is_segment for each in cold)
+        classes = Counter(each.state.storage_class for each in cold)
+        named = ", ".join(f"{count:,} in {storage_class}" for storage_class, count in classes.items())
+        output.text(
+            f"{directory}: {counted(segments, 'segment')} and {len(cold) - segments:,} of their indexes are frozen, "
+            f"{size(sum(each.size for each in cold))} ({named})"
+        )
+    if plan.frozen:
+        cost = cost_of(plan)
+        price = "no price is known for this class" if cost is None else f"{cost} at list prices"
+        requested = sum(each.size for each in plan.to_request)
+        output.text(
+            f"{counted(len(plan.to_request), 'object')} to request, {size(requested)}, {len(plan.in_progress):,} "
+            f"requested before; tier {plan.tier}: {price}"
+        )
+    if plan.to_extend:
+        output.text(f"{counted(len(plan.to_extend), 'readable object')} to keep for {counted(plan.days, 'day')}")
+
+
+def _until(objects: Sequence[ColdObject]) -> str | None:
+    """Return when the first readable copy expires."""
+    first = min((each.state.until for each in objects if each.state.until is not None), default=math.inf)
+    return None if first == math.inf else iso(int(first * 1000))
+
+
+def _run(plan: Plan, output: Output, *, waits: bool) -> None:
+    requests = len(plan.to_request) + len(plan.to_extend)
+    with output.progress("requests", requests) as advance:
+        request_thaws(plan, advance)
+    if requests:
+        output.text(f"{counted(requests, 'thaw')} requested")
+    if not plan.frozen:
+        return
+    if not waits:
+        output.text("the thaws run without this command; run it again to wait for them")
+        return
+    total, done = len(plan.frozen), 0
+    printed = time.monotonic()
+    with output.progress("bytes readable", sum(each.size for each in plan.frozen), in_bytes=True) as advance:
+
+        def thawed(objects: Sequence[ColdObject]) -> None:
+            nonlocal done, printed
+            done += len(objects)
+            advance(sum(each.size for each in objects))
+            if time.monotonic() - printed >= _PRINTED_EVERY_SECONDS:
+                printed = time.monotonic()
+                output.note(f"{done:,} of {counted(total, 'object')} can be read")
+
+        wait_until_thawed(plan, thawed)
+    output.text(f"all {counted(total, 'object')} can be read now")
+
+
+def _fields(plan: Plan, objects: Sequence[ColdObject], *, dry_run: bool, waited: bool) -> dict[str, object]:
+    cost = cost_of(plan)
+    return {
+        "tier": plan.tier.value,
+        "days": plan.days,
+        "dry_run": dry_run,
+        "waited": waited and not dry_run,
+        "objects": len(objects),
+        "frozen": len(plan.frozen),
+        "frozen_bytes": sum(each.size for each in plan.frozen),
+        "requested": 0 if dry_run else len(plan.to_request),
+        "in_progress": len(plan.in_progress),
+        "extended": 0 if dry_run else len(plan.to_extend),
+        "cost_dollars": None if cost is None else round(cost.dollars, 2),
+        "hours": None if cost is None else list(cost.hours),
+    }

@@ -1,0 +1,1 @@
+"""Thawing frozen objects."""

@@ -1,0 +1,110 @@
+"""The frozen objects that readers of a range need: segments and their indexes, with their sizes and classes.
+
+A listing of the partition shows them, without a request for each. Of objects in INTELLIGENT_TIERING no listing shows
+whether they are in an archive tier, so each of those has a request of its own.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment
+from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
+from ts_common.archive.view import open_view
+from ts_common.errors import ObjectFrozen, ObjectNotFound
+from ts_common.query.frozen import Span, ranges_of
+from ts_common.reading.parallel import in_threads
+from ts_common.store.contract import ObjectStore
+from ts_common.store.lifecycle import ARCHIVE_CLASSES
+from ts_common.store.retry import OPERATION_POLICY
+from ts_common.store.thaw_state import ThawState
+
+TIERING: Final = "INTELLIGENT_TIERING"
+_REQUESTS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ColdObject:
+    """An object of an archive class.
+
+    Attributes:
+        store: that holds it.
+        keys: of its partition.
+        key: its key.
+        size: bytes.
+        state: whether it can be read.
+    """
+
+    store: ObjectStore
+    keys: PartitionKeys
+    key: str
+    size: int
+    state: ThawState
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is a `.log`; else it is an index."""
+        return self.key.endswith(LOG_SUFFIX)
+
+    @property
+    def thaws_permanently(self) -> bool:
+        """Whether it moves to another tier, instead of having a readable copy for some days."""
+        return self.state.storage_class not in ARCHIVE_CLASSES
+
+
+def cold_objects(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> list[ColdObject]:
+    """Return the objects of archive classes that readers of a range need, by key, each with its state.
+
+    Args:
+        store: of the partition.
+        catalog: its snapshot.
+        span: the range.
+
+    Raises:
+        CorruptData: metadata of a segment is damaged.
+        ObjectNotFound: retention removed a segment of the range meanwhile.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    names = _needed(store, catalog, span)
+    stems = {name.stem for name in names}
+    found = []
+    for info in OPERATION_POLICY(lambda: list(store.list(catalog.keys.prefix))):
+        parsed = SegmentName.parse(info.key.removeprefix(catalog.keys.prefix))
+        may_be_cold = info.is_frozen or info.storage_class in ARCHIVE_CLASSES or info.storage_class == TIERING
+        if parsed is None or parsed[0].stem not in stems or not may_be_cold:
+            continue
+        state = ThawState(info.storage_class, is_frozen=info.is_frozen)
+        found.append(ColdObject(store, catalog.keys, info.key, info.size, state))
+    return [each for each in with_states(found) if each.state.is_frozen or each.state.until is not None]
+
+
+def _needed(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> Collection[SegmentName]:
+    """Return the segments that readers of a range need."""
+    try:
+        view = open_view(store, catalog)
+    except ObjectFrozen:  # of a Java uploader: only its bytes have its end, so the listing decides
+        return [segment.name for segment in _listed(catalog.committed, span)]
+    return {copy.segment.name for part in ranges_of(view, span) for copy in part.copies}
+
+
+def _listed(segments: Iterable[StoredSegment], span: Span) -> list[StoredSegment]:
+    """Return the segments that can have offsets of a range, by their base offsets; times select nothing."""
+    below = [each for each in segments if span.end is None or each.name.base < span.end]
+    first = max((each.name.base for each in below if each.name.base <= (span.start or 0)), default=0)
+    return [each for each in below if each.name.base >= first]
+
+
+def with_states(objects: Iterable[ColdObject]) -> list[ColdObject]:
+    """Return the objects with their states now, by one request for each; without those that no longer exist.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+
+    def look(one: ColdObject) -> ColdObject | None:
+        try:
+            return replace(one, state=OPERATION_POLICY(lambda: one.store.thaw_state(one.key)))
+        except ObjectNotFound:  # retention
+            return None
+
+    return [each for each in in_threads(look, objects, most=_REQUESTS) if each is not None]
