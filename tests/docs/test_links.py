@@ -23,6 +23,7 @@ _RUN_BY = {
     "docs/consumer.md": "tests/consumer/test_page.py",
     "docs/parsed-tables.md": "tests/tables/test_parsed_page.py",
     "docs/cost.md": "tests/docs/test_cost.py",
+    "docs/cold-storage.md": "tests/tsctl/commands/test_thaw.py",
     "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/endpoint-runbook.md": "tests/monitoring/test_endpoint_files.py",
     "docs/endpoint.md": "tests/endpoint/test_page.py",

@@ -87,7 +87,7 @@ def describe(
         keys: keys of the partition.
         segments: segments of a snapshot.
         cache_objects: first bases of the snapshot's cache objects. Only those that these segments belong to are read.
-        known: copies from earlier calls. A `.log` never changes, so no request is sent for them.
+        known: copies from earlier calls. A `.log` never changes, so no request is sent for them; its storage class can.
         damaged: receives a message for each segment without usable metadata and batches, which is then left out;
             None to raise.
         removed: receives each segment whose object no longer exists, which is then left out; None to raise.
@@ -101,6 +101,8 @@ def describe(
     copies: list[SegmentCopy | None] = []
     for segment in segments:
         copy = known.get(segment) if known else None
+        if copy is not None and copy.segment.is_frozen is not segment.is_frozen:
+            copy = SegmentCopy(keys, segment, copy.metadata)
         if copy is None and (metadata := cached(segment)) is not None:
             copy = SegmentCopy(keys, segment, metadata)
         copies.append(copy)

@@ -172,10 +172,11 @@ def commands_of(store: ObjectStore, ranges: Iterable[ReadRange], incarnation: st
 
 
 def _command(store: ObjectStore, keys: PartitionKeys, start: int, end: int, incarnation: str) -> str:
-    partition, cluster = keys.partition, keys.prefix.rstrip("/").split("/")[-2]
+    partition, (*entropy, cluster, _) = keys.partition, keys.prefix.rstrip("/").split("/")
     words = ["tsctl", "thaw", partition.topic, "-p", str(partition.partition), "--from", str(start), "--to", str(end)]
     words += [] if incarnation == NEWEST else ["--incarnation", incarnation]
-    return shlex.join([*words, "--url", store.location, "--cluster", cluster])
+    words += ["--url", store.location, "--cluster", cluster]
+    return shlex.join([*words, "--entropy-bits", str(len(entropy[-1]))] if entropy else words)
 
 
 def costs_text(copies: Sequence[SegmentCopy], prices: ThawPrices = LIST_PRICES) -> str:

@@ -312,6 +312,8 @@ def _segment_fields(look: _Look, copy: SegmentCopy) -> dict[str, object]:
         "indexes": sorted(suffix.removeprefix(".") for suffix in segment.suffixes),
         "corruptions": metadata.corruptions,
         "crc32c": None if metadata.rebuilt else f"{metadata.crc32c:08x}",
+        "storage_class": segment.storage_class,
+        "frozen": segment.is_frozen,
     }
 
 

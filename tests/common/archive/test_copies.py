@@ -1,6 +1,7 @@
 """The coverage of listed segments: from earlier calls, the segment metadata cache, or the objects."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def test_copies_are_returned_in_the_order_of_the_segments(archive: MadeArchive) 
     copies = describe(archive.store, KEYS, catalog.segments)
     assert [(copy.base, copy.end, copy.dense) for copy in copies] == [(n, n + 10, True) for n in range(0, 100, 10)]
     assert copies[1].key == KEYS.segment(SegmentName(10))
+
+
+def test_a_known_copy_has_the_storage_class_of_the_newer_listing(archive: MadeArchive) -> None:
+    """A lifecycle rule moves a segment, and a thaw makes it readable: its bytes and its ETag stay."""
+    segments = ten_segments(archive).segments
+    known = {copy.segment: copy for copy in describe(archive.store, KEYS, segments)}
+    store = Heads(archive.store, threads=1)
+    cold = [replace(segment, storage_class="GLACIER", is_frozen=True) for segment in segments]
+    assert [copy.segment.is_frozen for copy in describe(store, KEYS, cold, known=known)] == [True] * 10
+    assert store.heads == 0
 
 
 def test_known_copies_cause_no_request(archive: MadeArchive) -> None:

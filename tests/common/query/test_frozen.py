@@ -163,6 +163,16 @@ def test_the_listing_alone_explains_a_range(made: MadeArchive) -> None:
     assert "; and for 3 partitions more; then repeat" in explain(store, many, many)
 
 
+def test_the_command_has_the_entropy_bits_of_the_keys(tmp_path: Path) -> None:
+    """An archive of an earlier release has no layout that names them."""
+    archive = MadeArchive(tmp_path / "store", entropy_bits=5)
+    with archive.store:
+        archive.put_segment("t", 0, batches((0, 10)))
+        archive.commit("t", 10)
+        (command,) = commands_of(archive.store, ranges_of(view_of(archive), Span()))
+    assert command.endswith("--cluster prod --entropy-bits 5")
+
+
 @pytest.mark.parametrize(
     ("span", "bases"),
     [

@@ -1,11 +1,15 @@
 """The cost and the time of a thaw."""
 
+import re
+
 import pytest
 
+from tests.docs.commands import CHECKOUT
 from ts_common.store.thaw_prices import LIST_PRICES, ThawPrice, duration, thaw_cost
 from ts_common.store.thaw_state import ThawTier
 
 GIB = 1 << 30
+PAGE = CHECKOUT / "docs/cold-storage.md"
 
 
 def test_the_cost_is_of_bytes_and_of_objects() -> None:
@@ -36,6 +40,24 @@ def test_a_tier_that_a_class_lacks_has_no_price() -> None:
 def test_a_duration_is_in_the_unit_that_people_use(hours: tuple[float, float], text: str) -> None:
     """Minutes below an hour."""
     assert duration(hours) == text
+
+
+def test_the_page_has_the_prices() -> None:
+    """Of the classes with one row for each tier, or for two of Azure's."""
+    rows = re.findall(
+        r"^\|([A-Za-z_ ]*) \| ([A-Za-z, ]+) \| ([0-9.]+) \| ([0-9.]+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE
+    )
+    shown, storage_class = {}, ""
+    for name, tiers, per_gigabyte, per_thousand, hours in rows:
+        storage_class = name.strip().removeprefix("Azure ") or storage_class
+        for tier in tiers.split(", "):
+            shown[storage_class, ThawTier(tier)] = (float(per_gigabyte), float(per_thousand), hours)
+    known = {
+        key: (price.per_gigabyte, price.per_thousand, duration(price.hours))
+        for key, price in LIST_PRICES.items()
+        if not key[0].startswith("INTELLIGENT_TIERING")
+    }
+    assert shown == known
 
 
 def test_a_cost_below_a_cent_is_not_shown_as_free() -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.commands import CHECKOUT, blocks
 from tests.made_archive import MadeArchive, batches
 from tests.made_cold import STEP, TOPIC, ColdArchive, cold_archive, slow_thaws
 from tests.tsctl.running import Run, runner
+from ts_common.archive.object_keys import SegmentName
 from ts_local.stores.moto import MotoServer
 from tsctl.thaw import thawing
 
@@ -50,6 +52,41 @@ def test_a_dry_run_shows_what_a_thaw_costs_and_requests_nothing(cold: ColdArchiv
     assert (document["frozen"], document["requested"], document["dry_run"]) == (3, 0, True)
     assert document["hours"] == [3, 12]
     assert frozen(cold) == [".log", "10.index", "10.log"]
+
+
+def test_the_list_of_segments_has_their_classes(cold: ColdArchive, tsctl: Run) -> None:
+    """For programs of an operator's own."""
+    cold.freeze(0)
+    (topic,) = tsctl("ls", *named(cold), "--level", "segments", "--json").document["topics"]
+    (partition,) = topic["partitions"]
+    found = [(each["storage_class"], each["frozen"]) for each in partition["segment_list"]]
+    assert found == [("GLACIER", True), (None, False), (None, False)]
+
+
+def test_the_commands_of_the_page_thaw_a_day(cold: ColdArchive, tsctl: Run) -> None:
+    """docs/cold-storage.md: first what it costs, then the thaw."""
+    (block,) = blocks(CHECKOUT / "docs/cold-storage.md", "Thaw", language="sh")
+    day = 1_767_225_600_000  # 2026-01-01
+    for base, time in ((0, day), (STEP, day + 86_400_000)):
+        cold.put_segment("clicks", base, batches((base, base + STEP), time=time))
+    cold.commit("clicks", 2 * STEP)
+    key = cold.partition("clicks").segment(SegmentName(0))
+    cold.client.put_object(
+        Bucket=cold.bucket,
+        Key=f"base/{key}",
+        Body=cold.store.get(key)[0],
+        Metadata=dict(cold.store.head(key).metadata),
+        StorageClass="GLACIER",
+    )
+    first, second = (
+        line.replace("--config /etc/ts-uploader/conf", f"--url {cold.location} --cluster prod").split()[1:]
+        for line in block.text.splitlines()
+    )
+    ended = tsctl(*first)
+    assert "1 object to request" in ended.out
+    assert cold.store.thaw_state(key).is_frozen
+    assert tsctl(*second).code == 0
+    assert cold.store.get(key)[0]
 
 
 def test_a_thaw_waits_until_all_can_be_read(

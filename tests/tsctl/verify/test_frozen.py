@@ -44,6 +44,7 @@ def test_frozen_segments_are_one_finding_that_is_no_damage(
 def test_damage_beside_frozen_segments_is_reported(cold: ColdArchive, capfd: pytest.CaptureFixture[str]) -> None:
     """Copies of the same offsets are compared where both can be read."""
     cold.put_segment(TOPIC, STEP, batches((STEP, 2 * STEP), value=b"x"), variant=True, index=b"", timeindex=b"")
+    cold.freeze(2 * STEP, suffixes=(".index",))  # an index is a hint, and its segment can be read
     metadata = cold.store.head(cold.key(2 * STEP)).metadata
     cold.store.put(cold.key(2 * STEP), b"\0" * cold.store.head(cold.key(2 * STEP)).size, metadata=metadata)
     codes = [(each["code"], each["from"]) for each in found(cold, runner(capfd), "full")]

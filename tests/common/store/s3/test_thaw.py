@@ -11,6 +11,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.s3.thaw import state_of
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
+from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_local.stores.moto import MotoServer
 
 DAY = 86_400
@@ -20,7 +21,7 @@ def test_a_frozen_object_is_readable_after_its_thaw(moto: MotoServer, monkeypatc
     """Before it a get names object, class and way out; a second thaw moves the time of expiry. Wrappers pass it on."""
     with cold_archive(moto, monkeypatch) as archive, slow_thaws(moto, 3):
         archive.freeze(0)
-        key, store = archive.key(0), PacedStore(archive.store, Pace(), threads=1)
+        key, store = archive.key(0), PacedStore(WrappedStore(archive.store, threads=1), Pace(), threads=1)
         with pytest.raises(ObjectFrozen, match=rf"base/{key}: InvalidObjectState .* class GLACIER; .*tsctl thaw"):
             store.get(key)
         assert store.head(key).is_frozen
