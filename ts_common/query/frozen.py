@@ -1,8 +1,8 @@
 """Frozen segments of what a query reads: how many, how large, what a thaw costs, and the command that thaws them.
 
 Objects in an archive class, such as Glacier, cannot be read until an operator thaws them. A listing shows the class, so
-the planner finds them before any task begins. It rejects a plan only after a get has failed: some stores have
-such a class and return its objects all the same, and some list no readable copies.
+the planner finds them before any task begins. It rejects a plan only after a get has failed: some stores have such a
+class and return its objects all the same, and some list no readable copies.
 
 Without frozen segments this costs no request. Objects in an archive tier of S3's INTELLIGENT_TIERING are in no listing.
 The first get of one raises `ObjectFrozen` too.
@@ -17,6 +17,7 @@ from typing import Final
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
 from ts_common.errors import ObjectFrozen, ObjectNotFound
 from ts_common.reading.incarnation_option import NEWEST
@@ -60,7 +61,7 @@ def ranges_of(view: PartitionView, span: Span) -> tuple[ReadRange, ...]:
     end = view.end if span.end is None else min(view.end, span.end)
     ranges = [part for part in view.plan(start, end) if not isinstance(part, Hole)]
     if span.since is not None:
-        first = next((at for at, part in enumerate(ranges) if _reaches(part, span.since)), len(ranges))
+        first = next((at for at, part in enumerate(ranges) if _may_reach(part, span.since)), len(ranges))
         ranges = ranges[first:]
     if span.until is not None:
         last = next((at for at, part in enumerate(ranges) if _reaches(part, span.until)), len(ranges))
@@ -69,9 +70,16 @@ def ranges_of(view: PartitionView, span: Span) -> tuple[ReadRange, ...]:
 
 
 def _reaches(part: ReadRange, milliseconds: int) -> bool:
-    """Return whether a range can have a record at or after a timestamp."""
+    """Return whether metadata shows a timestamp of a range at or after this one."""
     times = [copy.metadata.time_max for copy in part.copies]
     return any(time is not None and time >= milliseconds for time in times)
+
+
+def _may_reach(part: ReadRange, milliseconds: int) -> bool:
+    """Return whether a range can have a record at or after a timestamp; metadata can lack timestamps."""
+    found = [copy.metadata for copy in part.copies]
+    unknown = any(one.corruptions or (one.time_max is None and known_crc32c(one) is None) for one in found)
+    return unknown or _reaches(part, milliseconds)
 
 
 def frozen_of(ranges: Iterable[ReadRange]) -> list[ReadRange]:

@@ -182,10 +182,13 @@ def plan_partition(
     try:
         return _plan_partition(store, view, query, wanted, hidden_by_cut)
     except ObjectFrozen as error:  # of a segment whose timestamps or markers decide what is read
-        ranges = ranges_of(view, _span(query, view.partition))
-        frozen = frozen_of(ranges) or ranges
-        if not frozen:
+        named = ranges_of(view, _span(query, view.partition))
+        # It can be outside of the query's offsets: markers of their transactions follow them.
+        failed = [part for part in ranges_of(view, Span()) if any(copy.key in str(error) for copy in part.copies)]
+        if not failed:
             raise
+        ranges = [*failed, *(part for part in named if part.copies != failed[0].copies)]
+        frozen = [*failed, *frozen_of(ranges[len(failed) :])]
         raise ObjectFrozen(f"{explain(store, frozen, ranges, query.incarnation)}: {error}") from error
 
 

@@ -3,12 +3,14 @@
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import MadeArchive, batches
-from tests.made_cold import ColdArchive, cold_archive
+from tests.made_cold import STEP, ColdArchive, cold_archive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import PartitionView, open_view
@@ -76,6 +78,21 @@ def test_a_time_that_frozen_segments_decide_is_explained(cold: ColdArchive) -> N
     query = Query(cold.location, "prod", 0, Subscription(("t",)), start=Timestamp(1003), end=Timestamp(1005))
     with pytest.raises(ObjectFrozen, match=r"1 of 1 segment to read.*--from 0 --to 10 .*InvalidObjectState"):
         plan_query(cold.store, query)
+
+
+def test_a_marker_in_a_frozen_segment_after_the_range_is_explained(
+    moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planner reads the segments after the range for the end of a transaction; the command thaws those too."""
+    with cold_archive(moto_server, monkeypatch) as archive:
+        records = [record(delta) for delta in range(STEP)]
+        archive.put_segment("t", 30, batch(30, records, attributes=TRANSACTIONAL, producer_id=9))
+        archive.put_segment("t", 40, marker(40, 9, 0), txnindex=b"frozen")
+        archive.commit("t", 41, highest_base=40, last_stable_offset=41)
+        archive.freeze(40, suffixes=(".log", ".txnindex"))
+        query = replace(query_of(archive, 30, 40), read_committed=True)
+        with pytest.raises(ObjectFrozen, match=r"1 of 2 segments to read.*--from 40 --to 41 .*InvalidObjectState"):
+            plan_query(archive.store, query)
 
 
 def test_a_frozen_index_costs_time_alone(cold: ColdArchive) -> None:
