@@ -180,6 +180,14 @@ def test_the_listing_alone_explains_a_range(made: MadeArchive) -> None:
     assert "; and for 3 partitions more; then repeat" in explain(store, many, many)
 
 
+def test_a_segment_without_times_may_have_any_time(made: MadeArchive) -> None:
+    """As a Java uploader's, if only its two ends were read: a thaw from a time on includes it."""
+    view = view_of(made)
+    untimed = replace(view.copies[1].metadata, time_max=None, crc32c=0, rebuilt=True, records=None)
+    view = replace(view, copies=(view.copies[0], replace(view.copies[1], metadata=untimed), *view.copies[2:]))
+    assert [part.start for part in ranges_of(view, Span(since=1020))] == [10, 20, 30]
+
+
 def test_the_command_has_the_entropy_bits_of_the_keys(tmp_path: Path) -> None:
     """An archive of an earlier release has no layout that names them."""
     archive = MadeArchive(tmp_path / "store", entropy_bits=5)

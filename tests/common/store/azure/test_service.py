@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.common.store.servers import FakeServer, answer
 from tests.conftest import AZURE_CONTAINER
 from ts_common.errors import CorruptData, ObjectFrozen
 from ts_common.store.azure.account import Account, account_of
@@ -134,11 +135,21 @@ def test_an_archived_blob_is_readable_after_its_thaw(azure: AzuriteServer) -> No
         assert not store.thaw_state("a.log").is_frozen
 
 
+def test_a_thaw_of_a_blob_in_progress_counts_as_begun(fake: FakeServer) -> None:
+    """The service answers 409, which another request would not change; a bulk thaw has the lower priority."""
+    fake.answers = [answer("409 Conflict", x_ms_error_code="BlobBeingRehydrated")]
+    service = AzureService("box", Account("account", fake.endpoint, key=b"key"))
+    with http_store.HttpStore(service, timeout_seconds=5) as store:
+        store.thaw("a.log", 7, ThawTier.BULK)
+    assert fake.requests == ["PUT /box/a.log?comp=tier HTTP/1.1"]
+    assert fake.headers[0]["x-ms-rehydrate-priority"] == "Standard"
+
+
 def test_a_pending_rehydration_is_a_thaw_in_progress() -> None:
     """The emulator ends it at once."""
     info = ObjectInfo("a", 7, "0x1", 0.0, storage_class="Archive", is_frozen=True)
-    answer = Response(200, {"x-ms-archive-status": "rehydrate-pending-to-hot"}, b"")
-    assert SERVICE.thaw_state_of(info, answer) == ThawState("Archive", is_frozen=True, is_thawing=True)
+    pending = Response(200, {"x-ms-archive-status": "rehydrate-pending-to-hot"}, b"")
+    assert SERVICE.thaw_state_of(info, pending) == ThawState("Archive", is_frozen=True, is_thawing=True)
 
 
 CONTAINER = {"x-ms-has-immutability-policy": "false", "x-ms-has-legal-hold": "false"}
