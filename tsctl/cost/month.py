@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from tsctl.cost.prices import Prices
-from tsctl.cost.requests import PUTS_BESIDE, WRITES, Requests
+from tsctl.cost.requests import PUTS_BESIDE, WRITES, Requests, puts_of_ends
 from tsctl.cost.usage import OWN, SEGMENT, Kind, Part, Usage, weights
 
 _READ_BYTES: Final = 128 << 20  # of one GET of a reader
@@ -140,8 +140,10 @@ def _requested(usage: Usage, requests: Requests, prices: Prices) -> Iterator[Lin
     in_class = each / (each + PUTS_BESIDE)  # the share of PUTs that write a segment's objects
     for operation, number in requests.monthly.items():
         if operation == "put":
-            yield from _spread(prices, operation, number * in_class, objects)
-            yield from _spread(prices, operation, number * (1 - in_class), by_topic)
+            ends = min(number, puts_of_ends(usage))
+            yield from _spread(prices, operation, ends, {})
+            yield from _spread(prices, operation, (number - ends) * in_class, objects)
+            yield from _spread(prices, operation, (number - ends) * (1 - in_class), by_topic)
         else:
             yield from _spread(prices, operation, number, logs if operation == "head" else by_topic)
 

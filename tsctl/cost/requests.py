@@ -69,10 +69,14 @@ def estimate(usage: Usage) -> Requests:
     objects = usage.total(lambda part: part.objects, (part for part in new if part.kind in SEGMENT))
     logs = usage.total(lambda part: part.objects, (part for part in new if part.kind is Kind.LOG))
     scale = usage.to_month
-    ends = usage.brokers * MONTH_SECONDS / ENDS_SECONDS
-    monthly = {"put": scale * (objects + PUTS_BESIDE * logs) + ends}
+    monthly = {"put": scale * (objects + PUTS_BESIDE * logs) + puts_of_ends(usage)}
     monthly |= {operation: scale * logs * times for operation, times in PER_SEGMENT.items()}
     return Requests(monthly, "estimate by segments of the last 30 days", estimated=True)
+
+
+def puts_of_ends(usage: Usage) -> float:
+    """Return the PUTs a month of all agents' ends."""
+    return usage.brokers * MONTH_SECONDS / ENDS_SECONDS
 
 
 def since_start(readings: Sequence[Reading]) -> Requests:
@@ -106,7 +110,7 @@ def scaled(requests: Requests, usage: Usage, ratio: float) -> Requests:
     if ratio == 1:
         return requests
     base = estimate(usage).monthly
-    base = {**base, "put": base["put"] - usage.brokers * MONTH_SECONDS / ENDS_SECONDS}
+    base = {**base, "put": base["put"] - puts_of_ends(usage)}
     monthly = {
         name: number + (ratio - 1) * min(number, base.get(name, 0.0)) for name, number in requests.monthly.items()
     }

@@ -1,5 +1,6 @@
 """What a change would do, worked out by hand; and that the present values change nothing."""
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +90,9 @@ def test_larger_segments_are_fewer_objects_and_requests() -> None:
         brokers=1,
     )
     outcome = what_if(held, estimate(held), PRICES, Change(segment_bytes=4_000_000))
-    quantities = {(line.item, line.storage_class): line.quantity for line in outcome.lines}
+    quantities: dict[tuple[str, str], float] = defaultdict(float)
+    for line in outcome.lines:
+        quantities[line.item, line.storage_class] += line.quantity
     assert quantities[Item.OVERHEAD, "FROZEN"] == pytest.approx(750 * 32768 / GB)
     assert quantities[Item.PUT, "FROZEN"] + quantities[Item.PUT, "HOT"] == pytest.approx(1125 + 8640)
     assert quantities[Item.HEAD, "FROZEN"] == pytest.approx(500)

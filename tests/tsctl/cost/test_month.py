@@ -78,6 +78,16 @@ def test_requests_have_the_class_of_their_objects() -> None:
     }
 
 
+def test_the_ends_of_brokers_are_the_clusters_own() -> None:
+    """Two brokers put 17,280 a month in the default class; of fewer PUTs, all are theirs."""
+    held = usage(part("a", "COOL"), brokers=2)
+    lines = [line for line in bill(held, Requests({"put": 17_380}, ""), PRICES) if line.item == "put"]
+    found = {(line.topic, line.storage_class): line.quantity for line in lines}
+    assert found == {(OWN, "HOT"): 17_280, ("a", "COOL"): pytest.approx(40), ("a", "HOT"): pytest.approx(60)}
+    (line,) = (line for line in bill(held, Requests({"put": 99.0}, ""), PRICES) if line.item == "put")
+    assert (line.topic, line.quantity) == (OWN, 99)
+
+
 def test_requests_belong_to_the_topics_that_get_segments() -> None:
     """Three new segments against one; an old one gets none. Without segments they are the cluster's own."""
     held = usage(part("a", objects=30), part("b", objects=10), part("c", objects=1000, days=200))
