@@ -191,15 +191,15 @@ def costs_text(copies: Sequence[SegmentCopy], prices: ThawPrices = LIST_PRICES) 
     """Return what a thaw of segments costs by each tier, for a message; the dearest class decides on the time."""
     found = []
     for tier in ThawTier:
-        dollars, least, most = 0.0, 0.0, 0.0
+        amount, least, most = 0.0, 0.0, 0.0
         for storage_class in {copy.segment.storage_class for copy in copies}:
             of_class = [copy.segment.size for copy in copies if copy.segment.storage_class == storage_class]
             cost = thaw_cost(sum(of_class), len(of_class), storage_class, tier, prices)
             if cost is None:
                 break
-            dollars, least, most = dollars + cost.dollars, max(least, cost.hours[0]), max(most, cost.hours[1])
+            amount, least, most = amount + cost.amount, max(least, cost.hours[0]), max(most, cost.hours[1])
         else:
-            found.append(f"{tier}: {ThawCost(dollars, (least, most))}")
+            found.append(f"{tier}: {ThawCost(amount, (least, most))}")
     return (
         f"A thaw costs, at list prices: {'; '.join(found)}" if found else "No price of a thaw is known for this class"
     )

@@ -25,8 +25,8 @@ class ThawPrice:
     """The price of a thaw in one class by one tier.
 
     Attributes:
-        per_gigabyte: US dollars for each GiB.
-        per_thousand: US dollars for each thousand objects.
+        per_gigabyte: in the currency of the prices, for each GiB; US dollars in the built-in ones.
+        per_thousand: the same for each thousand objects.
         hours: the least and the greatest time until the objects can be read, as the service states it.
     """
 
@@ -40,15 +40,18 @@ class ThawCost:
     """An estimate.
 
     Attributes:
-        dollars: US dollars, without the readable copy's storage.
+        amount: without the readable copy's storage.
         hours: as of `ThawPrice`.
+        currency: of the amount.
     """
 
-    dollars: float
+    amount: float
     hours: tuple[float, float]
+    currency: str = "USD"
 
     def __str__(self) -> str:
-        amount = "less than $0.01" if 0 < self.dollars < _CENT else f"about ${self.dollars:,.2f}"
+        sign = "$" if self.currency == "USD" else f"{self.currency} "
+        amount = f"less than {sign}0.01" if 0 < self.amount < _CENT else f"about {sign}{self.amount:,.2f}"
         return f"{amount}, {duration(self.hours)}"
 
 
@@ -91,8 +94,8 @@ def thaw_cost(
     price = prices.get((storage_class or "", tier))
     if price is None:
         return None
-    dollars = price.per_gigabyte * size / _GIGABYTE + price.per_thousand * objects / 1000
-    return ThawCost(dollars, price.hours)
+    amount = price.per_gigabyte * size / _GIGABYTE + price.per_thousand * objects / 1000
+    return ThawCost(amount, price.hours)
 
 
 def duration(hours: tuple[float, float]) -> str:

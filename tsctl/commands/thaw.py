@@ -10,6 +10,8 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -19,6 +21,7 @@ from ts_common.query.frozen import Span
 from ts_common.reading.archive_name import SOURCE, name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
+from ts_common.store.thaw_prices import ThawCost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
 from tsctl.archive import (
@@ -32,6 +35,8 @@ from tsctl.archive import (
     open_archive,
     parse_partitions,
 )
+from tsctl.cost.prices import Prices, read_prices
+from tsctl.cost.thaw_prices import thaw_prices
 from tsctl.output import Output, iso, size
 from tsctl.scan_options import FromOption, ToOption, parse_bounds
 from tsctl.thaw.objects import ColdObject, cold_objects
@@ -58,6 +63,9 @@ def thaw(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until all objects can be read, which may need hours.")
     ] = True,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="A price file, as of tsctl cost; default: list prices.")
+    ] = None,
     incarnation: IncarnationOption = NEWEST,
     config: ConfigOption = None,
     url: UrlOption = None,
@@ -71,6 +79,7 @@ def thaw(
     if problems:
         raise ConfigurationError(SOURCE, problems)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    priced = None if prices is None else read_prices(prices)
     with open_archive(name, output.warn) as archive:
         catalogs = [
             (entry.store, catalog)
@@ -80,11 +89,12 @@ def thaw(
         found = in_threads(lambda one: cold_objects(*one, span), catalogs, most=4)
         objects = [each for of_partition in found for each in of_partition]
         plan = plan_thaw(objects, days, tier, time.time())
-        _show(plan, output)
+        cost = _cost(plan, priced)
+        _show(plan, cost, "list prices" if priced is None else f"prices of {priced.name}", output)
         if not dry_run:
             _run(plan, output, waits=wait)
     if as_json:
-        output.document({"cluster": name.keys.cluster, **_fields(plan, objects, dry_run=dry_run, waited=wait)})
+        output.document({"cluster": name.keys.cluster, **_fields(plan, cost, objects, dry_run=dry_run, waited=wait)})
 
 
 def _span(asked: Mapping[str, Any]) -> Span:
@@ -96,8 +106,15 @@ def _span(asked: Mapping[str, Any]) -> Span:
     )
 
 
-def _show(plan: Plan, output: Output) -> None:
-    """Write what is frozen, and what the thaw costs."""
+def _cost(plan: Plan, prices: Prices | None) -> ThawCost | None:
+    if prices is None:
+        return cost_of(plan)
+    found = cost_of(plan, thaw_prices(prices))
+    return None if found is None else replace(found, currency=prices.currency)
+
+
+def _show(plan: Plan, cost: ThawCost | None, prices: str, output: Output) -> None:
+    """Write what is frozen, and what the thaw costs by prices of this name."""
     if not plan.frozen:
         until = _until([*plan.to_extend, *plan.readable])
         output.text(f"no object of the range is frozen{'' if until is None else f'; the first expires at {until}'}")
@@ -113,8 +130,7 @@ def _show(plan: Plan, output: Output) -> None:
             f"{size(sum(each.size for each in cold))} ({named})"
         )
     if plan.frozen:
-        cost = cost_of(plan)
-        price = "no price is known for this class" if cost is None else f"{cost} at list prices"
+        price = "no price is known for this class" if cost is None else f"{cost} at {prices}"
         requested = sum(each.size for each in plan.to_request)
         output.text(
             f"{counted(len(plan.to_request), 'object')} to request, {size(requested)}, {len(plan.in_progress):,} "
@@ -157,8 +173,9 @@ def _run(plan: Plan, output: Output, *, waits: bool) -> None:
     output.text(f"all {counted(total, 'object')} can be read now")
 
 
-def _fields(plan: Plan, objects: Sequence[ColdObject], *, dry_run: bool, waited: bool) -> dict[str, object]:
-    cost = cost_of(plan)
+def _fields(
+    plan: Plan, cost: ThawCost | None, objects: Sequence[ColdObject], *, dry_run: bool, waited: bool
+) -> dict[str, object]:
     return {
         "tier": plan.tier.value,
         "days": plan.days,
@@ -170,6 +187,7 @@ def _fields(plan: Plan, objects: Sequence[ColdObject], *, dry_run: bool, waited:
         "requested": 0 if dry_run else len(plan.to_request),
         "in_progress": len(plan.in_progress),
         "extended": 0 if dry_run else len(plan.to_extend),
-        "cost_dollars": None if cost is None else round(cost.dollars, 2),
+        "cost": None if cost is None else round(cost.amount, 2),
+        "currency": None if cost is None else cost.currency,
         "hours": None if cost is None else list(cost.hours),
     }

@@ -87,14 +87,14 @@ def plan_thaw(objects: Iterable[ColdObject], days: int, tier: ThawTier, now: flo
 def cost_of(plan: Plan, prices: ThawPrices = LIST_PRICES) -> ThawCost | None:
     """Return what the requests of a plan cost, and how long all its objects need; None if no price is known."""
     classes = Counter(each.state.storage_class for each in plan.frozen)
-    dollars, least, most = 0.0, 0.0, 0.0
+    amount, least, most = 0.0, 0.0, 0.0
     for storage_class in classes:
         requested = [each.size for each in plan.to_request if each.state.storage_class == storage_class]
         cost = thaw_cost(sum(requested), len(requested), storage_class, plan.tier, prices)
         if cost is None:
             return None
-        dollars, least, most = dollars + cost.dollars, max(least, cost.hours[0]), max(most, cost.hours[1])
-    return ThawCost(dollars, (least, most))
+        amount, least, most = amount + cost.amount, max(least, cost.hours[0]), max(most, cost.hours[1])
+    return ThawCost(amount, (least, most))
 
 
 def request_thaws(plan: Plan, advance: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ def test_the_cost_is_of_bytes_and_of_objects() -> None:
     """A terabyte in 1,000 objects by S3's price, and by a price of the operator's own."""
     cost = thaw_cost(1024 * GIB, 1000, "GLACIER", ThawTier.STANDARD)
     assert cost is not None
-    assert (round(cost.dollars, 2), str(cost)) == (10.29, "about $10.29, 3 to 5 hours")
+    assert (round(cost.amount, 2), str(cost)) == (10.29, "about $10.29, 3 to 5 hours")
     own = {("COLD", ThawTier.BULK): ThawPrice(0.5, 100.0, (0, 1))}
     assert str(thaw_cost(2 * GIB, 10, "COLD", ThawTier.BULK, own)) == "about $2.00, up to 1 hour"
 
