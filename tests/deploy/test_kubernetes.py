@@ -20,6 +20,8 @@ from ts_endpoint.serving.endpoint import GRACE_SECONDS
 from ts_uploader.cli import app as agent_cli
 from ts_uploader.environment import ServerPropertiesEnvironment
 from tsctl.cli import commands as tsctl_commands
+from tsctl.commands.gc import gc as gc_commands
+from tsctl.gc.policy import read_policy
 from tsctl.verify.segment_check import Depth
 
 CHECKOUT = Path(__file__).parents[2]
@@ -158,17 +160,22 @@ def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
     assert '"/opt/venv/bin/tsctl"' in IMAGE["tsctl"].last("ENTRYPOINT")
 
 
-def test_retention_has_an_identity_of_its_own_and_one_run_at_a_time() -> None:
-    """Its account is no other workload's; its files are mounted; a run that fails is continued by the next one."""
+def test_retention_has_an_identity_of_its_own_and_one_run_at_a_time(tmp_path: Path) -> None:
+    """Its account is no other workload's; the command accepts its options and its policy, which are mounted."""
     accounts = {pod["serviceAccountName"] for pod in (POD, JOB, SERVERS)}
     assert GC_JOB["serviceAccountName"] not in accounts
     spec = GC["CronJob", "tsctl-gc"]["spec"]
     assert (spec["concurrencyPolicy"], spec["jobTemplate"]["spec"]["backoffLimit"]) == ("Forbid", 0)
-    options = dict(each.removeprefix("--").split("=", 1) for each in COLLECTOR["args"] if "=" in each)
+    group: Any = typer.main.get_command(gc_commands)
+    name, *arguments = COLLECTOR["args"][1:]
+    options = dict(group.commands[name].make_context(name, arguments).params)
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
-    (policy,) = GC["ConfigMap", "tsctl-gc"]["data"]
-    assert options["config"] == f"{mounts(COLLECTOR)['ts-uploader']['mountPath']}/{file}"
-    assert options["policy"] == f"{mounts(COLLECTOR)['policy']['mountPath']}/{policy}"
+    ((policy, text),) = GC["ConfigMap", "tsctl-gc"]["data"].items()
+    assert str(options["config"]) == f"{mounts(COLLECTOR)['ts-uploader']['mountPath']}/{file}"
+    assert str(options["policy"]) == f"{mounts(COLLECTOR)['policy']['mountPath']}/{policy}"
+    assert read_policy(written({policy: text}, tmp_path / "policy") / policy).fuse is not None
+    assert options["every"] is None  # the job starts each run
+    assert not options["dry_run"]
 
 
 def test_each_pod_of_the_endpoint_is_one_of_its_peers(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.spark.archives import Archive
 from tests.tsctl.running import PROGRAM
 from ts_common.archive.group_offsets import Committed
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
-from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, ClusterKeys, PartitionKeys, SegmentName
+from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys, SegmentName
 from ts_common.archive.small_objects import (
     COMMIT_BYTES,
     GAP_BYTES,
@@ -264,6 +264,7 @@ def test_a_collector_may_do_each_request_of_a_run_and_no_other(store_as: As) -> 
     assert len(etags) == 9
     assert store.delete_matching(etags) == DeleteOutcome(tuple(etags), (), {})
     assert store.delete_matching({plan: etag}) == DeleteOutcome((plan,), (), {})
+    assert all(removed(key) for key in (f"{KEYS.repairs}old.json", PROBE_NAME))
     assert [info.key for info in store.list(keys.prefix)] == sorted(kept)
     for key in (keys.commit, keys.log_start, incarnations):
         outcome = store.delete_matching({key: store.head(key).etag})

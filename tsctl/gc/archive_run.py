@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ts_common.archive.gc_plans import PlannedObject
 from ts_common.store.contract import ObjectStore
-from ts_common.store.protection import Lock
 from tsctl.archive import Archive, ArchiveLocation
 from tsctl.gc.deletion import Locked
 from tsctl.gc.own_objects import delete_old
@@ -73,9 +72,9 @@ def run_archive(
         store.check()
         now = store_time(store, archive.keys)
         retention = _retention(archive, location, policy, kafka, now, writes=True)
-        locked = _locked(store, now)
+        locked = locked_by(store, now)
         result = run_once(store, archive.keys, location.has, retention, settings, now, locked=locked, advance=advance)
-        old = delete_old(store, archive.keys, policy.own, now)
+        old = delete_old(store, archive.keys, policy.own, now, locked=locked)
         yield LocationResult(store.location, result, now, len(old.removed), old.failed)
 
 
@@ -125,15 +124,16 @@ def _retention(
     return PolicyRetention(policy, stores, archive.keys, now, kafka, absent, location.options)
 
 
-def _locked(store: ObjectStore, now: int) -> Locked:
-    """Return a function that finds objects which the store keeps; without object lock it sends no request."""
+def locked_by(store: ObjectStore, now: int) -> Locked:
+    """Return a function that finds objects which the store keeps; without object lock it sends no request.
+
+    Args:
+        store: of the objects.
+        now: milliseconds since the epoch, by its clock.
+
+    Raises:
+        AccessDenied: this identity may not read whether the bucket has object lock.
+    """
     if not store.protection().locks:
         return lambda _: {}
-    return lambda keys: {key: _text(lock) for key, lock in store.locked(keys, now / 1000).items()}
-
-
-def _text(lock: Lock) -> str:
-    if lock.legal_hold:
-        return "legal hold"
-    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(lock.until or 0))
-    return f"{lock.mode} until {until}"
+    return lambda keys: {key: lock.reason for key, lock in store.locked(keys, now / 1000).items()}

@@ -190,7 +190,7 @@ def _rights(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
         return
     later, first = (keys.partition(TopicPartition(name, 0)) for name in (_LATER, _FIRST))
     plan = f"{keys.gc_runs}{_LATER}"
-    deletes = [*_removed_by_runs(later), plan]
+    deletes = [*_removed_by_runs(later), plan, f"{keys.repairs}{_LATER}", _LATER]
     puts = [later.log_start, plan]
     denied = [f"delete {key}: {error}" for key in deletes if (error := _denied_delete(store, key))]
     denied += [f"put {key}: {error}" for key in puts if (error := _denied_put(store, key))]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ts_common.archive.gc_plans import RunObjects, list_runs
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
-from tsctl.gc.deletion import LOG
+from tsctl.gc.deletion import LOG, Locked
 from tsctl.gc.policy import OwnObjects
 
 
@@ -30,9 +30,21 @@ def old_objects(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int
         yield from (info for info in store.list(prefix) if _is_older(info, age, now))
 
 
-def delete_old(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int) -> DeleteOutcome:
-    """Delete these objects; raise as `old_objects`."""
-    return store.delete_matching({info.key: info.etag for info in old_objects(store, keys, own, now)})
+def delete_old(
+    store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int, *, locked: Locked = lambda _: {}
+) -> DeleteOutcome:
+    """Delete these objects, except those that the store keeps; raise as `old_objects`.
+
+    Args:
+        store: of the cluster.
+        keys: its keys.
+        own: the ages.
+        now: milliseconds since the epoch, by the clock of the store.
+        locked: returns, by key, why the store keeps an object.
+    """
+    etags = {info.key: info.etag for info in old_objects(store, keys, own, now)}
+    held = locked(list(etags)) if etags else {}
+    return store.delete_matching({key: etag for key, etag in etags.items() if key not in held})
 
 
 def _of_run(run: RunObjects, own: OwnObjects, now: int, *, is_newest: bool) -> Iterator[ObjectInfo]:

@@ -1,6 +1,7 @@
 """An incarnation that is over is deleted as a whole, its commit and log.start last; and old objects of gc itself."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,17 @@ def test_own_objects_are_deleted_by_their_ages(tmp_path: Path) -> None:
         os.utime(path, (now / 1000 - 100 * 86_400, now / 1000 - 100 * 86_400))
     own = OwnObjects.model_validate({"plans": "90d", "deletion_log": "400d"})
     before = list_runs(made.store, made.keys)
+    locked: list[str] = []
+
+    def keep_all(keys: Sequence[str]) -> dict[str, str]:
+        locked.extend(keys)
+        return dict.fromkeys(keys, "legal hold")
+
+    assert delete_old(made.store, made.keys, own, now, locked=keep_all).removed == ()
+    assert locked
+    assert list_runs(made.store, made.keys) == before
     outcome = delete_old(made.store, made.keys, own, now)
+    assert set(outcome.removed) == set(locked)
     assert not outcome.kept
     assert not outcome.failed
     after = list_runs(made.store, made.keys)
