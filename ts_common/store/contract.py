@@ -16,7 +16,7 @@ Guarantees to a caller:
   `ValueError` for a key or metadata that some driver cannot store (for a key it is an `OperatorError` as well).
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -25,8 +25,8 @@ from types import MappingProxyType
 from typing import Protocol, Self
 
 from ts_common.errors import ObjectNotFound, OperatorError, TieredStorageError
-from ts_common.store.lifecycle import LifecycleRule
-from ts_common.store.protection import HiddenBytes, Lock, Protection, locks_held
+from ts_common.store.bucket_contract import BucketContract
+from ts_common.store.protection import HiddenBytes
 from ts_common.store.thaw_state import ThawState, ThawTier
 
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
@@ -164,7 +164,7 @@ class ObjectStream(Protocol):
         """
 
 
-class ObjectStore(ABC):
+class ObjectStore(BucketContract):
     """Objects under one location; the module's docstring lists the guarantees.
 
     Every method may raise `StoreUnavailable`, `AccessDenied` and `BucketMissing`.
@@ -313,61 +313,6 @@ class ObjectStore(ABC):
             BucketMissing: the bucket or directory does not exist.
             ValueError: an ETag is empty, `*` or not printable ASCII, or a key is invalid; nothing was removed.
         """
-
-    def enforces_deletes(self) -> bool | None:
-        """Return whether the store itself compares the ETags of conditional deletes, and not a HEAD before each.
-
-        Without that, an object that is overwritten between the two requests is lost. None until a conditional delete
-        has removed an object of a store that can lack it.
-        """
-        return True
-
-    def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
-        """Return the rules of the store that remove or move objects; None if it does not support such rules.
-
-        Raises:
-            AccessDenied: this identity may not read the rules.
-        """
-        return None
-
-    def protection(self) -> Protection:
-        """Return the settings of the bucket that keep what is deleted.
-
-        Raises:
-            AccessDenied: this identity may not read them; the message names the permission.
-        """
-        return Protection(versioned=False, locks=False, default_retention=None)
-
-    def locked_until(self, key: str) -> Lock | None:
-        """Return the lock of an object, also one that has ended; None without a lock.
-
-        A store that refuses to delete a locked object reports that as a failure of the delete. S3 hides it instead, and
-        reports success: read the lock before the delete, if `Protection.locks` is true.
-
-        Raises:
-            AccessDenied: this identity may not read the lock; the message names the permission.
-            ObjectNotFound: the object does not exist, and the store has locks.
-        """
-        del key
-        return None
-
-    def locked(self, keys: Iterable[str], now: float) -> Mapping[str, Lock]:
-        """Return the locks that hold at a time, by key; eight are read at once. Missing objects have no lock.
-
-        Args:
-            keys: of the objects.
-            now: seconds since the epoch, by the store's clock.
-
-        Raises:
-            AccessDenied: as `locked_until`.
-        """
-        return locks_held(self._lock_if_present, keys, now)
-
-    def _lock_if_present(self, key: str) -> Lock | None:
-        try:
-            return self.locked_until(key)
-        except ObjectNotFound:
-            return None
 
     def hidden_bytes(self, prefix: str = "") -> HiddenBytes | None:
         """Count the noncurrent versions and delete markers of keys with a prefix, with a request for each thousand.

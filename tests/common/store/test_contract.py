@@ -10,7 +10,6 @@ import pytest
 from ts_common.errors import PreconditionFailed
 from ts_common.store.contract import ByteRange, IfAbsent, ObjectInfo
 from ts_common.store.directory.driver import FileStore
-from ts_common.store.protection import Protection
 
 
 @pytest.mark.parametrize(("start", "end"), [(5, 5), (5, 3), (0, 0), (-1, 3), (-3, -1)])
@@ -42,22 +41,6 @@ def test_get_returns_all_bytes_of_an_object_and_its_properties(tmp_path: Path) -
         assert store.get("a") == (content, info)
         assert store.get("a", ByteRange(100, 2 << 20)) == (content[100 : 2 << 20], info)
         assert store.get("a", ByteRange(len(content))) == (b"", info)
-
-
-def test_a_store_without_lifecycle_rules_reports_that_it_has_no_such_rules(tmp_path: Path) -> None:
-    """None differs from an empty tuple, which means that the store has rules and none applies."""
-    with FileStore(tmp_path) as store:
-        assert store.lifecycle_rules() is None
-
-
-def test_a_store_without_versions_and_locks_reports_that_it_has_neither(tmp_path: Path) -> None:
-    """A delete in a directory removes the bytes."""
-    with FileStore(tmp_path) as store:
-        store.put("a", b"x")
-        assert store.protection() == Protection(versioned=False, locks=False, default_retention=None)
-        assert store.locked_until("a") is None
-        assert store.locked(["a", "b"], 0) == {}
-        assert store.hidden_bytes() is None
 
 
 def test_an_asynchronous_put_has_the_result_or_the_error_of_put(tmp_path: Path) -> None:

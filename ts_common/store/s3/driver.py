@@ -9,10 +9,9 @@ Listings omit objects whose keys the contract does not allow, such as the `dir/`
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from email.utils import parsedate_to_datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as sdk
@@ -50,7 +49,8 @@ from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.protection import Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.s3.copies import copy_object
-from ts_common.store.s3.errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
+from ts_common.store.s3.deletes import delete_keys
+from ts_common.store.s3.errors import is_without_reason, status_of, translated
 from ts_common.store.s3.identity import identity_of
 from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.s3.matching import MatchingDeletes
@@ -75,9 +75,8 @@ from ts_common.store.validation import (
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3.type_defs import ErrorTypeDef
+    pass
 
-_DELETED_AT_ONCE = 1000
 # Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
 
@@ -325,20 +324,7 @@ class S3Store(ObjectStore):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Send DeleteObjects for each thousand keys."""
-        failed: list[ErrorTypeDef] = []
-        count = 0
-        remaining = iter(keys)
-        while chunk := [check_key(key) for key in islice(remaining, _DELETED_AT_ONCE)]:
-            call = self._call("DeleteObjects", chunk[0])
-            with translated(call):
-                answer = self._reads.delete_objects(
-                    Bucket=self._bucket,
-                    Delete={"Objects": [{"Key": self._base + key} for key in chunk], "Quiet": True},
-                )
-            count += len(chunk)
-            failed += [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
-        if failed:
-            raise self._not_deleted(failed, count)
+        delete_keys(self._reads, self._bucket, self._base, keys)
 
     def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
         """Send DeleteObject with `If-Match` for each object; first a HEAD if the store does not enforce that."""
@@ -347,17 +333,6 @@ class S3Store(ObjectStore):
     def enforces_deletes(self) -> bool | None:
         """Return what the first object with its ETag has shown."""
         return self._matching.enforced
-
-    def _not_deleted(self, failed: Sequence["ErrorTypeDef"], count: int) -> TieredStorageError:
-        first = failed[0]
-        call = Call("DeleteObjects", f"s3://{self._bucket}/{first.get('Key', '?')}")
-        message = (
-            f"{call.operation}: {len(failed)} of {count} not deleted, the first is {call.target}: "
-            f"{first.get('Code', '')}: {first.get('Message', '')}"
-        )
-        if BY_CODE.get(first.get("Code", "")) is AccessDenied:
-            return AccessDenied(f"{message}; allow this identity {needed_permission(call)}")
-        return StoreUnavailable(message)
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
         """Send GetBucketLifecycleConfiguration; return None if the server does not support it."""

@@ -237,26 +237,6 @@ def test_a_weak_etag_is_that_of_the_same_object(far: ObjectStore, fake: FakeServ
     assert fake.headers[-1]["if-match"] == '"e"'
 
 
-def test_what_could_not_be_deleted_is_counted(far: ObjectStore, fake: FakeServer) -> None:
-    """S3 answers 200 with a list of failures; a missing key is not one."""
-
-    def said(code: str) -> bytes:
-        failures = "".join(
-            f"<Error><Key>base/{key}</Key><Code>{why}</Code><Message>m</Message></Error>"
-            for key, why in (("a", code), ("b", "NoSuchKey"))
-        )
-        return answer("200 OK", f"<DeleteResult>{failures}</DeleteResult>".encode())
-
-    fake.answers = [said("InternalError")]
-    with pytest.raises(StoreUnavailable, match="1 of 3 not deleted, the first is s3://archive/base/a: InternalError"):
-        far.delete(["a", "b", "c"])
-    fake.answers = [said("AccessDenied")]
-    with pytest.raises(AccessDenied, match="s3:DeleteObject"):
-        far.delete(["a", "b", "c"])
-    fake.answers = [said("NoSuchKey")]
-    far.delete(["a", "b", "c"])
-
-
 def test_a_put_carries_its_checksum_and_no_chunks(far: ObjectStore, fake: FakeServer) -> None:
     """A header that every store supports, and an unchanged body."""
     fake.answers = [ok()]
