@@ -138,6 +138,9 @@ def _writes(store: ObjectStore, keys: ClusterKeys, clock: Callable[[], float]) -
         return
     yield _clock(skew_between(before, first.modified, after))
     outcome = store.delete_matching({key: first.etag})
+    for failure in outcome.failed.values():
+        if not isinstance(failure, AccessDenied):
+            raise failure
     is_kept = outcome.kept == (key,)
     if outcome.removed:
         yield _error(
