@@ -27,6 +27,7 @@ from tsctl.output import ReaderGone, flush
 _COMMANDS: Final = {
     "ls": ("ls", "ls"),
     "verify": ("verify", "verify"),
+    "repair": ("repair", "repair"),
     "report": ("report", "report"),
     "gaps": ("gaps", "gaps"),
     "cat": ("cat", "cat"),

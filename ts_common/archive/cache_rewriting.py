@@ -50,7 +50,7 @@ def rewrite_cache_objects(store: ObjectStore, keys: PartitionKeys, bases: Collec
     Args:
         store: the partition's.
         keys: of the partition.
-        bases: base offsets of the segments.
+        bases: base offsets of the segments that were put, or are damaged.
 
     Returns:
         The keys of the objects that were written.
@@ -67,7 +67,7 @@ def rewrite_cache_objects(store: ObjectStore, keys: PartitionKeys, bases: Collec
         try:
             data, info = get_small(store, key, CACHE_OBJECT_BYTES)
             entries = CacheObject(data, keys, key).entries()
-            content = encode_cache_object(keys, _entries(store, keys, first, above, entries))
+            content = encode_cache_object(keys, _entries(store, keys, first, above, entries, bases))
             if content != data and len(content) <= CACHE_OBJECT_BYTES:
                 store.put(key, content, condition=IfMatch(info.etag))
                 written.append(key)
@@ -77,12 +77,20 @@ def rewrite_cache_objects(store: ObjectStore, keys: PartitionKeys, bases: Collec
 
 
 def _entries(
-    store: ObjectStore, keys: PartitionKeys, first: int, above: int | None, entries: list[CacheEntry]
+    store: ObjectStore,
+    keys: PartitionKeys,
+    first: int,
+    above: int | None,
+    entries: list[CacheEntry],
+    bases: Collection[int],
 ) -> Iterator[CacheEntry]:
-    """Yield the entries of the objects that exist, from `first` to the last entry; none at or above `above`."""
+    """Yield the entries of the objects that exist, from `first` to the last entry; none at or above `above`.
+
+    The metadata of segments with one of these bases is read: an object that was put again can have the same ETag.
+    """
     if not entries:
         return
-    known = {(entry.name, entry.size, entry.etag): entry for entry in entries}
+    known = {(entry.name, entry.size, entry.etag): entry for entry in entries if entry.name.base not in bases}
     last = max(keys.segment(entry.name) for entry in entries)
     for info in store.list(keys.prefix, start_after=keys.segment(SegmentName(first), "")):
         parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))

@@ -56,14 +56,14 @@ HOLE = Kind(
     _LOSS,
     "No live copy contains these offsets below the next offset, and no gap record explains it. Readers cannot return "
     "them.",
-    "Restore the missing objects from an older version or a backup of the bucket. To see whether a broker still has "
-    "the offsets, run verify with --bootstrap-server. Find what removes objects (a lifecycle rule, a clean-up job).",
+    "Run tsctl repair: it puts them back from an older version in the bucket, or from the leader's broker. Find what "
+    "removes objects (a lifecycle rule, a clean-up job).",
 )
 GAP = Kind(
     "gap",
     _INFORMATION,
     "No broker had these offsets any more when the agent reached them. The gap record has the reason.",
-    "Nothing, if the reason is expected. If a broker still has the offsets, its agent ships them.",
+    "Nothing, if the reason is expected. If a broker has the offsets again, run tsctl repair --gaps.",
 )
 GAP_RECORD_DAMAGED = Kind(
     "gap-record-damaged",
@@ -103,7 +103,7 @@ INDEX_MISSING = Kind(
     _DAMAGED,
     "A segment has no .index or .timeindex, or lacks the .txnindex that its metadata names. Readers work without it, "
     "but more slowly.",
-    "Restore it from an older version or a backup of the bucket. Find what removed it.",
+    "Run tsctl repair: it puts the index back from an older version in the bucket. Find what removed it.",
 )
 INDEX_WRONG = Kind(
     "index-wrong",
@@ -124,8 +124,8 @@ ORPHAN_INDEX = Kind(
     "orphan-index",
     _SUSPICIOUS,
     "An index has no .log, and is older than any upload in progress.",
-    "If a hole is reported at the same offsets, the .log was removed: restore it. Otherwise an upload was interrupted; "
-    "the index is harmless and may be removed.",
+    "If a hole is reported at the same offsets, the .log was removed: run tsctl repair. Otherwise an upload was "
+    "interrupted; the index is harmless and may be removed.",
 )
 ORPHAN_GAP = Kind(
     "orphan-gap",
@@ -177,7 +177,7 @@ COMMIT_NAMES_MISSING = Kind(
     "commit-names-missing",
     _DAMAGED,
     "The commit names a segment that does not exist.",
-    "Restore the segment from an older version or a backup of the bucket.",
+    "Run tsctl repair: it puts the segment back from an older version in the bucket, or from the leader's broker.",
 )
 LOG_START_WRONG = Kind(
     "log-start-wrong",
@@ -254,21 +254,29 @@ METADATA_WRONG = Kind(
     "metadata-wrong",
     _DAMAGED,
     "A segment's metadata contradicts its batches. Readers use the metadata, and may omit records.",
-    "Inspect the segment (tsctl get).",
+    "Run tsctl repair: if the object is damaged, it puts a good copy next to it. Otherwise inspect the segment (tsctl "
+    "get).",
 )
 SEGMENT_DAMAGED = Kind(
     "segment-damaged",
     _DAMAGED,
     "A segment has other bytes than were shipped: a CRC does not match, or a batch cannot be read. Readers need "
     "another copy for these records.",
-    "Restore the object from an older version or a backup of the bucket. Otherwise the batch's records are lost, "
-    "unless another copy contains them.",
+    "Run tsctl repair: it puts a good copy next to the object, from an older version in the bucket or from the "
+    "leader's broker. Without either, the batch's records are lost, unless another copy contains them.",
 )
 SHIPPED_CORRUPT = Kind(
     "shipped-corrupt",
     _DAMAGED,
     "A segment was corrupt on the broker's disk already, and was shipped with the same bytes.",
-    "Compare it with another replica, as long as the brokers have the offsets.",
+    "While another replica has the offsets undamaged, let it lead, and run tsctl repair.",
+)
+REPLACED = Kind(
+    "replaced",
+    _INFORMATION,
+    "A damaged object was repaired: another object names it and has its offsets. Readers no longer read the damaged "
+    "one.",
+    "Nothing. The damaged object stays until retention removes it.",
 )
 UNREADABLE = Kind(
     "unreadable",

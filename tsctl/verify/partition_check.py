@@ -1,7 +1,7 @@
 """Checks a partition as a whole: holes, overlaps, dead tails, orphans, and its commit."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import StoredSegment
@@ -9,7 +9,7 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import decode_gap
 from ts_common.archive.object_keys import LOG_SUFFIX
-from ts_common.archive.plan import Hole
+from ts_common.archive.plan import Hole, replaced_by
 from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
@@ -35,6 +35,7 @@ from tsctl.verify.findings import (
     ORPHAN_SEGMENT,
     OVERLAP,
     OVERLAP_DIFFERS,
+    REPLACED,
     UNREADABLE,
     Finding,
     Kind,
@@ -88,16 +89,17 @@ def check_partition(
     copies = {segment: result.copy for segment, result in checked.items() if result.copy is not None}
     view = open_view(store, replace(catalog, segments=tuple(copies)), copies)
     overlaps = list(overlaps_of(view))
+    replaced = _replaced(view)
     found = [
-        *findings,
+        *_repaired(findings, replaced, listing),
         *_commit(listing, view, where, ages.old),
         *check_log_start(listing, copies.values(), where),
         *_stuck(listing, where, ages),
         *_missing(store, listing, view, where),
         *_dead(view, where),
-        *_twice(store, overlaps, where, compare=compare),
+        *_twice(store, overlaps, where, replaced, compare=compare),
         *_orphans(listing, where, ages.old),
-        *_without_metadata(listing, checked, where),
+        *_without_metadata(listing, checked, where, replaced),
         *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]
@@ -182,11 +184,33 @@ def _epoch_at(copy: SegmentCopy, offset: int) -> int | None:
     return pairs[-1] if pairs else None
 
 
-def _twice(store: ObjectStore, overlaps: list[Overlap], where: str, *, compare: bool) -> Iterator[Finding]:
+def _replaced(view: PartitionView) -> frozenset[str]:
+    """Return the stems of damaged objects that a repair made unnecessary: readers read them nowhere."""
+    named = replaced_by(view.copies)
+    if not named:
+        return named
+    read = (step.copies for step in view.plan(view.start, view.end) if not isinstance(step, Hole))
+    return named - {copy.segment.name.stem for copies in read for copy in copies}
+
+
+def _repaired(findings: Iterable[Finding], replaced: frozenset[str], listing: PartitionListing) -> Iterator[Finding]:
+    """Yield the findings; those about a replaced object only say that it is replaced."""
+    prefix = listing.catalog.keys.prefix
+    for finding in findings:
+        stem = (finding.key or "").removeprefix(prefix).rpartition(".")[0]
+        if stem in replaced:
+            yield replace(finding, kind=REPLACED, detail=f"{finding.kind.code}: {finding.detail}")
+        else:
+            yield finding
+
+
+def _twice(
+    store: ObjectStore, overlaps: list[Overlap], where: str, replaced: frozenset[str], *, compare: bool
+) -> Iterator[Finding]:
     for overlap in overlaps:
         detail = f"also in {overlap.second.key}"
         yield Finding(OVERLAP, where, detail, overlap.first.key, overlap.start, overlap.end)
-        if not compare:
+        if not compare or replaced & {overlap.first.segment.name.stem, overlap.second.segment.name.stem}:
             continue
         try:
             difference = first_difference(store, overlap)
@@ -235,10 +259,14 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
 
 
 def _without_metadata(
-    listing: PartitionListing, checked: Mapping[StoredSegment, Checked], where: str
+    listing: PartitionListing, checked: Mapping[StoredSegment, Checked], where: str, replaced: frozenset[str]
 ) -> Iterator[Finding]:
     """Yield one finding for all segments without metadata, because a Java uploader writes many of them."""
-    found = [result.copy for result in checked.values() if result.foreign and result.copy is not None]
+    found = [
+        result.copy
+        for segment, result in checked.items()
+        if result.foreign and result.copy is not None and segment.name.stem not in replaced
+    ]
     if not found:
         return
     commit = listing.catalog.commit

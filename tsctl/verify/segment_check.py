@@ -238,8 +238,10 @@ class _Check:
         if entries and entries[-1][1] >= self._segment.size:
             detail = f"it points to byte {entries[-1][1]}; the .log has {self._segment.size} bytes"
             self.say(INDEX_WRONG, detail, index_key)
+            self._look_at_tail(0)  # the index may be right, and the .log cut short
             return
         if not self._segment.size:
+            self._check_end(None)
             return
         step = max(1, len(entries) // _PLACES)
         floor = self._base - 1
@@ -306,6 +308,15 @@ class _Check:
             self.say(SEGMENT_DAMAGED, f"at byte {position + place}: {reason}")
         elif scan.end_offset is not None and scan.end_offset > self._metadata.end:
             self._misfit(f"its last batch ends at offset {scan.end_offset}")
+        else:
+            self._check_end(scan.end_offset)
+
+    def _check_end(self, end: int | None) -> None:
+        """Compare the end of the last batch with the metadata, if these prove that no compaction removed records."""
+        metadata = self._metadata
+        if metadata.records == metadata.end - self._base and (end or self._base) < metadata.end:
+            found = "it has no batch" if end is None else f"its last batch ends at offset {end}"
+            self.say(SEGMENT_DAMAGED, f"{found}; the metadata covers offsets below {metadata.end}: it was cut short")
 
     # --- full
 

@@ -76,6 +76,18 @@ def test_a_deleted_object_leaves_its_cache_object_and_the_newest_does_not_grow(s
     assert list(found(store, 0)) == [SegmentName(0), SegmentName(20)]
 
 
+def test_an_object_that_was_put_again_has_the_entry_of_its_new_metadata(store: ObjectStore) -> None:
+    """On S3 its ETag is that of the deleted one, but the time of shipping differs."""
+    put(store, SegmentName(0))
+    (info,) = store.list(KEYS.prefix)
+    entry = cache_entry(store, SegmentName(0), info)
+    assert entry.metadata is not None
+    former = replace(entry, metadata=replace(entry.metadata, shipped=1))
+    store.put(KEYS.cache_object(0), encode_cache_object(KEYS, [former]))
+    assert rewrite_cache_objects(store, KEYS, [0]) == [KEYS.cache_object(0)]
+    assert CacheObject(store.get(KEYS.cache_object(0))[0], KEYS, "k").entries() == [entry]
+
+
 def test_a_damaged_cache_object_is_left_alone(store: ObjectStore) -> None:
     """Readers ignore it, and a repair never fails by it."""
     put(store, SegmentName(0))

@@ -1,0 +1,141 @@
+"""`tsctl repair`: puts back what an archive has lost, from earlier versions or by the agents."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.reading.archive_name import SOURCE, name_archive
+from ts_common.wording import counted
+from tsctl.archive import (
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    JsonOption,
+    PartitionsOption,
+    TopicsArgument,
+    UrlOption,
+    open_archive,
+    parse_partitions,
+)
+from tsctl.exit_codes import ExitCode
+from tsctl.limits import MaxBatchBytesOption
+from tsctl.output import Output
+from tsctl.repair.needs import by_hand, needs_of
+from tsctl.repair.results import Repaired, Status
+from tsctl.repair.run import How, Repairs
+from tsctl.verify.findings import Finding
+from tsctl.verify.run import DepthOption, InFlightOption, RequestsOption, Wanted, run_verification
+from tsctl.verify.segment_check import Depth
+
+_COLUMNS: Final = ("STATUS", "PARTITION", "KIND", "FROM", "TO", "DETAIL", "OBJECTS")
+_TIME: Final = re.compile(r"([0-9]{1,6})([smh])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+
+
+def repair(
+    topics: TopicsArgument = None,
+    depth: DepthOption = Depth.HEADERS,
+    partition: PartitionsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be repaired; write nothing.")] = False,
+    from_versions: Annotated[
+        bool,
+        typer.Option("--from-versions/--no-versions", help="Whether earlier versions in the bucket are used first."),
+    ] = True,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Repair recorded gaps too, if a broker has their offsets again.")
+    ] = False,
+    wait: Annotated[
+        str, typer.Option("--wait", help="How long to wait for the agents, as in 90s or 2m; then the code is 75.")
+    ] = "2m",
+    in_flight_hours: InFlightOption = 24.0,
+    requests: RequestsOption = 16,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Repair the archive: put back deleted objects, and good copies of damaged ones, from versions or by the agents."""
+    output = Output(as_json)
+    how = How(from_versions, dry_run, _seconds(wait))
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, None, None)
+    found = run_verification(name, wanted, output)
+    needs = needs_of(found.coverages, gaps=gaps)
+    others = by_hand(found.findings, gaps=gaps)
+    results: list[Repaired] = []
+    if needs:
+        with open_archive(name, output.warn) as archive:
+            results = Repairs(archive.keys, archive.store_of, how, output).run(needs)
+    if as_json:
+        output.document(
+            {
+                "cluster": name.keys.cluster,
+                "depth": depth.value,
+                "repairs": [_fields(result) for result in results],
+                "by_hand": [finding.as_json() for finding in others],
+            }
+        )
+    else:
+        _show(output, results, others)
+    code = _code(results, others)
+    if code is not ExitCode.FINE:
+        raise typer.Exit(code)
+
+
+def _seconds(text: str) -> float:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(SOURCE, [f"--wait={text}: expected a number with s, m or h, as in 90s or 2m"])
+    return float(int(match[1]) * _SECONDS[match[2]])
+
+
+def _code(results: Sequence[Repaired], others: Sequence[Finding]) -> ExitCode:
+    statuses = {result.status for result in results}
+    if Status.WAITING in statuses:
+        return ExitCode.TRY_AGAIN
+    left = {Status.IMPOSSIBLE, Status.IN_PART, Status.PLANNED}
+    return ExitCode.FOUND if statuses & left or others else ExitCode.FINE
+
+
+def _show(output: Output, results: Sequence[Repaired], others: Sequence[Finding]) -> None:
+    if results:
+        output.table(_COLUMNS, [_row(result) for result in results])
+        output.text("")
+    for finding in others:
+        output.text(f"{finding.kind.code} of {finding.where} needs a repair by hand: {finding.detail}")
+    counts = [
+        f"{count} {status.value}" for status in Status if (count := sum(result.status is status for result in results))
+    ]
+    output.text(f"{counted(len(results), 'repair')}: {', '.join(counts)}" if counts else "nothing to repair")
+
+
+def _row(result: Repaired) -> tuple[str | int | None, ...]:
+    return (
+        result.status.value,
+        result.keys.directory,
+        result.need.damage.value,
+        result.need.start,
+        result.need.end,
+        result.detail,
+        " ".join(result.objects) or result.need.key,
+    )
+
+
+def _fields(result: Repaired) -> dict[str, object]:
+    return {
+        "status": result.status.value,
+        "partition": result.keys.directory,
+        "kind": result.need.damage.value,
+        "from": result.need.start,
+        "to": result.need.end,
+        "object": result.need.key,
+        "detail": result.detail,
+        "objects": list(result.objects),
+        "request": result.request,
+    }

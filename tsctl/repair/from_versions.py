@@ -1,0 +1,297 @@
+"""Repairs from earlier versions in the bucket: a deleted object is put again, a damaged one gets a good copy.
+
+A version counts only if it has an agent's metadata, and all its bytes have the CRC-32C in there. It is put where no
+object is, with its metadata, so that it keeps the time when it was shipped. The rules for names are those of an agent
+(protocol rule 13), with the leader epoch of the commit: no agent that leads has a lower one.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import IO, Final
+
+from awscrt.checksums import crc32c
+
+from ts_common.archive.cache_rewriting import rewrite_cache_objects
+from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
+from ts_common.archive.repair_requests import Damage
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
+from ts_common.archive.small_objects import INDEX_BYTES, get_small
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, PreconditionFailed
+from ts_common.store.contract import IfAbsent, ObjectStore, ObjectVersion
+from tsctl.repair.needs import Need
+
+_CHUNK: Final = 1 << 20
+_NEAREST: Final = 8  # deleted segments below a hole: two leaders' and their variants
+_REPAIRS: Final = 99
+_BASE: Final = slice(0, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """An object that was put from a version; in a dry run, that would be.
+
+    Attributes:
+        key: of the object.
+        start: first offset that readers get from it.
+        end: the offset after the last.
+    """
+
+    key: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """A version whose bytes were compared with its metadata.
+
+    Attributes:
+        file: its bytes.
+        size: their number.
+        fields: its metadata, as stored.
+        metadata: the same, decoded.
+    """
+
+    file: IO[bytes]
+    size: int
+    fields: Mapping[str, str]
+    metadata: SegmentMetadata
+
+
+class PartitionVersions:
+    """The versions of one partition's objects.
+
+    Args:
+        store: the partition's.
+        catalog: a snapshot of the partition.
+        commit: its commit.
+        dry_run: whether nothing is put; the bytes of versions are not read then either.
+    """
+
+    def __init__(self, store: ObjectStore, catalog: PartitionCatalog, commit: Commit, *, dry_run: bool) -> None:
+        self._store = store
+        self._keys = catalog.keys
+        self._commit = commit
+        self._start = catalog.start or 0
+        highest = commit.lineage.highest if commit.lineage is not None else 0
+        self._variants_below = max(self._start, highest)
+        self._dry_run = dry_run
+        self._deleted: dict[str, list[ObjectVersion]] | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether the store lists versions; the first call lists those of the whole partition.
+
+        Raises:
+            AccessDenied: this identity may not list them.
+            StoreUnavailable, BucketMissing: the store failed.
+        """
+        if self._deleted is None:
+            versions = self._store.versions(self._keys.prefix)
+            if versions is None:
+                return False
+            self._deleted = _deleted(versions)
+        return True
+
+    def restore(self, need: Need) -> list[PutBack]:
+        """Put back what versions have of a range, or an index; empty if they have nothing of it.
+
+        Raises:
+            AccessDenied, StoreUnavailable, BucketMissing, OutcomeUnknown: the store's.
+        """
+        if not self.listed:
+            return []
+        if need.index is not None and need.key is not None:
+            return self._index(need.key, need)
+        put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
+        if put and not self._dry_run:
+            rewrite_cache_objects(self._store, self._keys, {_base(self._keys, each.key) for each in put} | {need.start})
+        return put
+
+    # --- deleted objects
+
+    def _missing(self, need: Need) -> Iterator[PutBack]:
+        """Put each deleted segment with offsets of a range again, the lowest first."""
+        end = need.start + 1 if need.end is None else need.end
+        for key, versions in self._candidates(need.start, end):
+            for version in versions:
+                with self._good(version) as good:
+                    if good is None:
+                        continue
+                    live = self._live(key, good.metadata)
+                    if live is not None and live[0] < end and need.start < live[1]:
+                        name = self._put_again(key, good)
+                        if name is not None:
+                            yield PutBack(name, *live)
+                            break
+
+    def _candidates(self, start: int, end: int) -> list[tuple[str, list[ObjectVersion]]]:
+        """Return the deleted `.log` objects that can have offsets of `[start, end)`, with their versions."""
+        logs = sorted(
+            (_base(self._keys, key), key)
+            for key in self._deleted or ()
+            if key.endswith(LOG_SUFFIX) and SegmentName.parse(key.removeprefix(self._keys.prefix)) is not None
+        )
+        below = [key for base, key in logs if base <= start][-_NEAREST:]
+        inside = [key for base, key in logs if start < base < end]
+        return [(key, (self._deleted or {})[key]) for key in (*below, *inside)]
+
+    def _put_again(self, key: str, good: _Good) -> str | None:
+        """Put a deleted segment under its name, or a variant's if a deletion can be in progress there."""
+        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
+        if parsed is None:
+            return None
+        name = parsed[0]
+        if name.base < self._variants_below and name.epoch is None:
+            return self._put_variant(name, good, good.fields)
+        if self._dry_run:
+            return key
+        self._put_indexes(name, name)
+        return key if self._put(key, good, good.fields) else None
+
+    # --- damaged objects
+
+    def _good_copy(self, need: Need) -> list[PutBack]:
+        """Put the newest whole earlier version of a damaged segment as a variant that replaces it."""
+        key = need.key or ""
+        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
+        versions = None if parsed is None else self._store.versions(key)
+        if parsed is None or versions is None:
+            return []
+        for version in [each for each in versions if each.info.key == key and not each.is_latest]:
+            with self._good(version) as good:
+                live = None if good is None else self._live(key, good.metadata)
+                if good is None or live is None or good.metadata.corruptions:
+                    continue
+                fields = replace(good.metadata, replaces=parsed[0].stem).encode()
+                name = self._put_variant(parsed[0], good, {**good.fields, **fields})
+                if name is not None:
+                    return [PutBack(name, *live)]
+        return []
+
+    def _put_variant(self, name: SegmentName, good: _Good, fields: Mapping[str, str]) -> str | None:
+        """Put a segment under the first variant's name that no object has."""
+        for number in (None, *range(1, _REPAIRS + 1)):
+            variant = SegmentName(name.base, self._commit.epoch, good.metadata.crc32c, number)
+            key = self._keys.segment(variant)
+            try:
+                self._store.head(key)
+            except ObjectNotFound:
+                if self._dry_run:
+                    return key
+                self._put_indexes(name, variant)
+                if self._put(key, good, fields):
+                    return key
+        return None
+
+    # --- objects
+
+    def _index(self, key: str, need: Need) -> list[PutBack]:
+        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
+        if parsed is None or key not in (self._deleted or {}):
+            return []
+        if not self._dry_run and not self._put_index(key, key):
+            return []
+        return [PutBack(key, need.start, need.start + 1 if need.end is None else need.end)]
+
+    def _put_indexes(self, source: SegmentName, target: SegmentName) -> None:
+        """Put the indexes of a segment; readers work without one that has no version either."""
+        for suffix in INDEX_SUFFIXES:
+            self._put_index(self._keys.segment(source, suffix), self._keys.segment(target, suffix))
+
+    def _put_index(self, source: str, target: str) -> bool:
+        """Put an index from its object, or from its newest version; return whether the object exists now."""
+        data = None
+        if source != target:
+            try:
+                data = get_small(self._store, source, INDEX_BYTES)[0]
+            except (ObjectNotFound, CorruptData):
+                data = None
+        if data is None:
+            data = self._small(source)
+        if data is None:
+            return False
+        try:
+            self._store.put(target, data, condition=IfAbsent(), archived=True)
+        except PreconditionFailed:
+            return True
+        return True
+
+    def _small(self, key: str) -> bytes | None:
+        for version in (self._deleted or {}).get(key, ()):
+            if version.info.size <= INDEX_BYTES:
+                try:
+                    with self._store.open_version(version) as stream:
+                        return stream.read(INDEX_BYTES)
+                except ObjectNotFound:
+                    continue
+        return None
+
+    def _put(self, key: str, good: _Good, fields: Mapping[str, str]) -> bool:
+        good.file.seek(0)
+        try:
+            self._store.put(
+                key,
+                good.file,
+                size=good.size,
+                metadata=fields,
+                condition=IfAbsent(),
+                crc32c=good.metadata.crc32c,
+                archived=True,
+            )
+        except PreconditionFailed:
+            return False
+        return True
+
+    @contextmanager
+    def _good(self, version: ObjectVersion) -> Iterator[_Good | None]:
+        """Yield a version whose bytes are those of its metadata; None for any other version."""
+        with tempfile.TemporaryFile() as file:
+            try:
+                good = self._read(version, file)
+            except (ObjectNotFound, CorruptData, NewerFormat):
+                good = None
+            yield good
+
+    def _read(self, version: ObjectVersion, file: IO[bytes]) -> _Good | None:
+        """Copy a version to a file; in a dry run, read its metadata only."""
+        with self._store.open_version(version) as stream:
+            fields = dict(stream.info.metadata)
+            metadata = decode_metadata(fields, version.info.key)
+            if metadata is None:
+                return None
+            crc = size = 0
+            while not self._dry_run and (piece := stream.read(_CHUNK)):
+                crc = crc32c(piece, crc)
+                size += len(piece)
+                file.write(piece)
+        whole = self._dry_run or (size == version.info.size and crc == metadata.crc32c)
+        return _Good(file, size, fields, metadata) if whole else None
+
+    def _live(self, key: str, metadata: SegmentMetadata) -> tuple[int, int] | None:
+        """Return the offsets that readers get from a segment; None without any above `log.start`."""
+        base = _base(self._keys, key)
+        end = self._commit.epochs.live_end(metadata.epochs or (), base, metadata.end)
+        return (max(base, self._start), end) if end > max(base, self._start) else None
+
+
+def _deleted(versions: Iterator[ObjectVersion]) -> dict[str, list[ObjectVersion]]:
+    """Return the versions of each key without an object, the newest first."""
+    deleted: dict[str, list[ObjectVersion]] = {}
+    living: set[str] = set()
+    for version in versions:
+        key = version.info.key
+        if version.is_latest and not version.is_delete_marker:
+            living.add(key)
+            deleted.pop(key, None)
+        elif key not in living and not version.is_delete_marker:
+            deleted.setdefault(key, []).append(version)
+    return deleted
+
+
+def _base(keys: PartitionKeys, key: str) -> int:
+    return int(key.removeprefix(keys.prefix)[_BASE])

@@ -1,0 +1,166 @@
+"""Runs the repairs of `tsctl repair`: for each need an earlier version, else a request to the agents."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ts_common.archive.catalog import PartitionCatalog, read_catalog
+from ts_common.archive.commit import Commit
+from ts_common.archive.gap_records import merged
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.repair_requests import Damage
+from ts_common.errors import AccessDenied, CorruptData, LineageUnsettled, NewerFormat
+from ts_common.store.contract import ObjectStore
+from tsctl.output import Output
+from tsctl.repair.from_versions import PartitionVersions
+from tsctl.repair.needs import Need, PartitionNeeds
+from tsctl.repair.requests import Requests, Sent
+from tsctl.repair.results import Repaired, Status, status_of
+
+_NO_COMMIT = "the partition has no commit of an agent: see docs/repair.md, a missing commit"
+_NO_VERSION = "no earlier version has it, and agents put back no index; readers work without it"
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to repair.
+
+    Attributes:
+        from_versions: whether earlier versions in the bucket are used.
+        dry_run: whether nothing is written.
+        wait_seconds: how long to wait for agents.
+    """
+
+    from_versions: bool
+    dry_run: bool
+    wait_seconds: float
+
+
+class Repairs:
+    """Repairs partitions of one cluster, then waits for the agents.
+
+    Args:
+        keys: of the cluster.
+        store_of: returns the store of a topic.
+        how: how to repair.
+        output: receives warnings and progress.
+    """
+
+    def __init__(self, keys: ClusterKeys, store_of: Callable[[str], ObjectStore], how: How, output: Output) -> None:
+        self._store_of = store_of
+        self._how = how
+        self._output = output
+        self._requests = Requests(keys)
+        self._sent: list[Sent] = []
+        self._denied: set[str] = set()  # locations whose versions this identity may not list
+
+    def run(self, wanted: Sequence[PartitionNeeds]) -> list[Repaired]:
+        """Repair, and return the result of each range in the order of the partitions.
+
+        Raises:
+            AccessDenied, StoreUnavailable, OutcomeUnknown, BucketMissing: a request to a store failed.
+        """
+        found: list[Repaired] = []
+        for partition in wanted:
+            found += self._partition(partition)
+        if not self._sent:
+            return found
+        answered = self._wait()
+        return [each if each.request is None else answered[each.request] for each in found]
+
+    def _partition(self, wanted: PartitionNeeds) -> list[Repaired]:
+        store = self._store_of(wanted.keys.partition.topic)
+        try:
+            catalog = read_catalog(store, wanted.keys)
+        except (CorruptData, NewerFormat, LineageUnsettled) as error:
+            return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, str(error)) for need in wanted.needs]
+        commit = catalog.commit
+        if not isinstance(commit, Commit):
+            return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, _NO_COMMIT) for need in wanted.needs]
+        versions = PartitionVersions(store, catalog, commit, dry_run=self._how.dry_run)
+        found: list[Repaired] = []
+        for need in wanted.needs:
+            found += self._need(store, catalog, versions, replace(need, end=_end(need, catalog, commit)))
+        return found
+
+    def _need(
+        self, store: ObjectStore, catalog: PartitionCatalog, versions: PartitionVersions, need: Need
+    ) -> list[Repaired]:
+        """Repair one range: what versions have of it, and a request for the rest."""
+        keys = catalog.keys
+        put = versions.restore(need) if self._may_list(store, versions) else []
+        status = Status.PLANNED if self._how.dry_run else Status.REPAIRED
+        found = [
+            Repaired(
+                keys,
+                replace(need, start=max(each.start, need.start), end=min(each.end, need.end or each.end)),
+                status,
+                "from an earlier version in the bucket",
+                (each.key,),
+            )
+            for each in put
+        ]
+        for start, end in _rest(need, [(each.start, each.end) for each in put]):
+            rest = replace(need, start=start, end=end)
+            if need.index is not None:
+                found.append(Repaired(keys, rest, Status.IMPOSSIBLE, _NO_VERSION))
+            elif self._how.dry_run:
+                found.append(Repaired(keys, rest, Status.PLANNED, "a request to the agent of the leader"))
+            else:
+                sent = self._requests.send(store, keys, rest, end)
+                self._sent.append(sent)
+                found.append(Repaired(keys, rest, Status.WAITING, "", (), sent.request.id))
+        return found
+
+    def _may_list(self, store: ObjectStore, versions: PartitionVersions) -> bool:
+        """Return whether earlier versions can be used; warn once if this identity may not list them."""
+        if not self._how.from_versions or store.location in self._denied:
+            return False
+        try:
+            return versions.listed
+        except AccessDenied as error:
+            self._denied.add(store.location)
+            self._output.warn(f"earlier versions are not used: {error}")
+            return False
+
+    def _wait(self) -> dict[str, Repaired]:
+        """Wait for the answers to all requests, and return the result of each by its id."""
+        answered: dict[str, Repaired] = {}
+        with self._output.progress("answers of agents", len(self._sent)) as advance:
+            answers = self._requests.answers(self._sent, self._how.wait_seconds, advance)
+        for each in self._sent:
+            id_ = each.request.id
+            answer = answers.get(id_)
+            if answer is None:
+                age = "" if each.is_new else " since an earlier run"
+                detail = f"no agent has answered yet{age}; the request remains: run tsctl repair again"
+                result = Repaired(each.keys, each.need, Status.WAITING, detail, (), id_)
+            elif isinstance(answer, CorruptData):
+                result = Repaired(each.keys, each.need, Status.IMPOSSIBLE, str(answer), (), id_)
+            else:
+                detail = f"broker {answer.broker}: {answer.reason}"
+                result = Repaired(each.keys, each.need, status_of(answer.outcome), detail, answer.objects, id_)
+            answered[id_] = result
+        return answered
+
+
+def _end(need: Need, catalog: PartitionCatalog, commit: Commit) -> int:
+    """Return the end of a range; of a damaged object that does not show it, the next base above."""
+    if need.end is not None:
+        return need.end
+    above = (segment.name.base for segment in catalog.segments if segment.name.base > need.start)
+    return max(need.start + 1, min(above, default=commit.next_offset))
+
+
+def _rest(need: Need, done: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of a range that nothing was put for; none of a damaged object or an index with a good copy."""
+    start, end = need.start, need.start + 1 if need.end is None else need.end
+    if done and (need.damage is Damage.DAMAGED or need.index is not None):
+        return []
+    rest = []
+    for low, high in merged(done):
+        if low > start:
+            rest.append((start, min(low, end)))
+        start = max(start, high)
+    if start < end:
+        rest.append((start, end))
+    return rest
