@@ -129,7 +129,7 @@ class Requests:
 
 
 def _unanswered(store: ObjectStore, keys: ClusterKeys) -> Iterator[RepairRequest]:
-    """Yield the requests of a store that agents still see; unusable objects are none."""
+    """Yield the requests of a store that agents still see; unusable objects are left out."""
     for id_, info in unanswered(store, keys):
         try:
             yield decode_request(get_small(store, info.key, REQUEST_BYTES)[0], info.key, id_)

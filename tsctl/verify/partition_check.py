@@ -194,7 +194,7 @@ def _replaced(view: PartitionView) -> frozenset[str]:
 
 
 def _repaired(findings: Iterable[Finding], replaced: frozenset[str], listing: PartitionListing) -> Iterator[Finding]:
-    """Yield the findings; those about a replaced object only say that it is replaced."""
+    """Yield the findings; one about a replaced object has that kind instead."""
     prefix = listing.catalog.keys.prefix
     for finding in findings:
         stem = (finding.key or "").removeprefix(prefix).rpartition(".")[0]
