@@ -486,6 +486,39 @@ def test_one_person_sets_a_hold_and_another_one_removes_it(store_as: As, capfd: 
     assert not removed(KEYS.partition(TopicPartition("held", 0)).commit)
 
 
+def test_a_repairer_puts_back_versions_requests_the_rest_and_deletes_nothing(
+    store_as: As, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a deleted segment and a damaged one; without versions it sends a request. It writes no commit."""
+    store_as("uploader")
+    archive = archive_of_one_topic("mended")
+    keys = archive.partition("mended")
+    archive.store.close()
+    first, second = (keys.segment(SegmentName(base)) for base in (0, 1))
+    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--depth", "full", "mended"]
+    store_as("collector")
+    assert removed(first)
+    right = store_as("uploader").head(second).metadata
+    store_as("uploader").put(second, b"not what was shipped", metadata=right)
+    store = store_as("repairer")
+    assert run_tsctl(["repair", *place]) == ExitCode.FINE, capfd.readouterr()
+    assert run_tsctl(["verify", *place]) == ExitCode.FINE, capfd.readouterr()
+    store_as("collector")
+    assert removed(first)
+    store = store_as("repairer")
+    assert run_tsctl(["repair", *place, "--no-versions", "--wait", "0s"]) == ExitCode.TRY_AGAIN, capfd.readouterr()
+    assert [info.key.count("/repairs/") for info in store.list(KEYS.repairs)] == [1]
+    for key in (keys.commit, keys.log_start, KEYS.layout, KEYS.offsets_of("g")):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+    assert not any(removed(key) for key in (second, keys.commit))
+    store_as("reader")
+    assert run_tsctl(["repair", *place, "--wait", "0s"]) == ExitCode.TRY_AGAIN  # the request is there already
+    said = capfd.readouterr().err
+    assert "earlier versions are not used" in said
+    assert "s3:ListBucketVersions" in said
+
+
 def test_no_policy_allows_more_than_it_names() -> None:
     """No action by a pattern, no resource `*`; only the collector deletes segments, only the restorer versions."""
     known = (
@@ -496,6 +529,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
         "holder",
         "reader",
         "reader-kms",
+        "repairer",
         "restorer",
         "tables",
         "thawer",

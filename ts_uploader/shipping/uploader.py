@@ -140,7 +140,7 @@ class Uploader:
         )
 
     def put_good_copy(self, task: Ship, replaces: str | None) -> PutBack:
-        """Have the store contain a segment with these bytes, which are read back from a stored object (rule 13).
+        """Have the store contain a segment with these bytes, which are read back from a stored object (protocol rule 13).
 
         Args:
             task: the segment.

@@ -57,7 +57,7 @@ def test_a_segment_that_ends_early_at_a_batchs_edge_is_damaged(archive: Archive,
 
 @pytest.mark.parametrize("metadata", [True, False])
 def test_a_damaged_segment_that_a_repair_replaced_is_information(archive: Archive, metadata: bool) -> None:
-    """Also if the repair was damaged and replaced too, and if the damage took the metadata."""
+    """Also if the repair was damaged and replaced too, and if no metadata is left."""
     bad = LOG[:500] + b"?" + LOG[501:]
     overwrite(archive, bad, metadata=metadata)
     code = "segment-damaged" if metadata else "shipped-corrupt"
