@@ -16,15 +16,17 @@ import structlog
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
+from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
-from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import CorruptData, ObjectNotFound, PreconditionFailed, SegmentChanged
+from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.committing.gap_recording import still_missing
 from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.progress import beat
 from ts_uploader.shipping.uploader import PutBack, Uploader
 from ts_uploader.tasks import Repair, Repaired, Ship
 
@@ -168,7 +170,8 @@ def _why_whole(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName)
     key = catalog.keys.segment(name)
     try:
         info = store.head(key)
-        scan = scan_object(store, key, info.size)
+        with ResumableReader(store, key) as reader:
+            scan = scan_segment(_Filling(reader), info.size)
         metadata = decode_metadata(info.metadata, key)
     except (ObjectNotFound, CorruptData, SegmentChanged):
         return None
@@ -179,6 +182,17 @@ def _why_whole(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName)
     if metadata.records is not None and metadata.records != scan.record_count:
         return None
     return "the object has the bytes that were shipped"
+
+
+class _Filling:
+    """An object's reader for the scan; each piece is progress of the worker."""
+
+    def __init__(self, reader: ResumableReader) -> None:
+        self._reader = reader
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        beat()
+        return self._reader.readinto(buffer)
 
 
 def _without(start: int, end: int, held: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

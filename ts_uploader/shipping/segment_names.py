@@ -12,6 +12,7 @@ from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown
 from ts_common.log_format.scan import SegmentScan
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_uploader.progress import beat
 from ts_uploader.tasks import Ship
 
 # Chunk size for comparing a stored object: small, since the allocator of each upload thread keeps its largest block.
@@ -163,6 +164,7 @@ def _is_live(theirs: SegmentMetadata, end: int, epochs: tuple[tuple[int, int], .
 def _prefix_crc(store: ObjectStore, info: ObjectInfo, size: int) -> int:
     crc, left = 0, size
     for chunk in fetch(store, info.key, chunk_bytes=_COMPARED_BYTES):
+        beat()
         crc = crc32c(chunk[:left], crc)
         left -= min(left, len(chunk))
         if not left:

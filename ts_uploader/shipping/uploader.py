@@ -140,7 +140,7 @@ class Uploader:
         )
 
     def put_good_copy(self, task: Ship, replaces: str | None) -> PutBack:
-        """Have the store contain a segment with these bytes, which are read back from a stored object (protocol rule 13).
+        """Put a segment, unless an object has its bytes: the object is read (protocol rule 13).
 
         Args:
             task: the segment.
@@ -155,6 +155,7 @@ class Uploader:
             segment = self._read(task, opened)
             scan = segment.scan
             if scan.corrupt_batches and replaces is not None:
+                self._scans.forget(segment.state)
                 return PutBack(None, segment.end, is_new=False, is_damaged=True)
             name, existing = choose_good_name(store, task, scan, segment.end, segment.epochs, replaces)
             if existing is Existing.ABSENT:

@@ -2,7 +2,7 @@
 
 A request is ready if this broker's part of its range is certain: each file that has offsets of it is closed, below the
 high watermark and not being shipped. Below the lowest live segment, `.deleted` files must have been examined. Other
-requests wait; they stay in the store. One repair of a partition runs at a time, and no commit with it.
+requests wait; they stay in the store. One repair of a partition runs at a time, and none begins during a commit.
 """
 
 from collections.abc import Callable

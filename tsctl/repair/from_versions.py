@@ -7,27 +7,31 @@ object is, with its metadata, so that it keeps the time when it was shipped. The
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import IO, Final
 
 from awscrt.checksums import crc32c
 
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
-from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.catalog import PartitionCatalog, read_commit, read_marks
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.repair_requests import Damage
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, PreconditionFailed
-from ts_common.store.contract import IfAbsent, ObjectStore, ObjectVersion
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound, PreconditionFailed, SegmentChanged
+from ts_common.store.contract import IfAbsent, ObjectStore, ObjectStream, ObjectVersion
 from tsctl.repair.needs import Need
 
 _CHUNK: Final = 1 << 20
 _NEAREST: Final = 8  # deleted segments below a hole: two leaders' and their variants
 _REPAIRS: Final = 99
 _BASE: Final = slice(0, 20)
+
+
+class VersionsDenied(Exception):
+    """This identity may not list or read versions; the message names the permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +81,20 @@ class PartitionVersions:
         self._keys = catalog.keys
         self._commit = commit
         self._start = catalog.start or 0
+        self._log_start = None if catalog.stored_log_start is None else catalog.stored_log_start.content
         highest = commit.lineage.highest if commit.lineage is not None else 0
         self._variants_below = max(self._start, highest)
         self._dry_run = dry_run
         self._deleted: dict[str, list[ObjectVersion]] | None = None
 
-    @property
-    def listed(self) -> bool:
-        """Whether the store lists versions; the first call lists those of the whole partition.
-
-        Raises:
-            AccessDenied: this identity may not list them.
-            StoreUnavailable, BucketMissing: the store failed.
-        """
-        if self._deleted is None:
-            versions = self._store.versions(self._keys.prefix)
-            if versions is None:
-                return False
-            self._deleted = _deleted(versions)
-        return True
-
     def restore(self, need: Need) -> list[PutBack]:
         """Put back what versions have of a range, or an index; empty if they have nothing of it.
 
         Raises:
+            VersionsDenied: this identity may not list or read versions.
+            SegmentChanged: as `_check_unchanged`.
             AccessDenied, StoreUnavailable, BucketMissing, OutcomeUnknown: the store's.
         """
-        if not self.listed:
-            return []
         if need.index is not None and need.key is not None:
             return self._index(need.key, need)
         put = self._good_copy(need) if need.damage is Damage.DAMAGED else list(self._missing(need))
@@ -131,14 +121,17 @@ class PartitionVersions:
 
     def _candidates(self, start: int, end: int) -> list[tuple[str, list[ObjectVersion]]]:
         """Return the deleted `.log` objects that can have offsets of `[start, end)`, with their versions."""
+        if self._deleted is None:
+            self._deleted = _deleted(self._list(self._keys.prefix))
+        deleted = self._deleted
         logs = sorted(
             (_base(self._keys, key), key)
-            for key in self._deleted or ()
+            for key in deleted
             if key.endswith(LOG_SUFFIX) and SegmentName.parse(key.removeprefix(self._keys.prefix)) is not None
         )
         below = [key for base, key in logs if base <= start][-_NEAREST:]
         inside = [key for base, key in logs if start < base < end]
-        return [(key, (self._deleted or {})[key]) for key in (*below, *inside)]
+        return [(key, deleted[key]) for key in (*below, *inside)]
 
     def _put_again(self, key: str, good: _Good) -> str | None:
         """Put a deleted segment under its name, or a variant's if a deletion can be in progress there."""
@@ -159,10 +152,11 @@ class PartitionVersions:
         """Put the newest whole earlier version of a damaged segment as a variant that replaces it."""
         key = need.key or ""
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
-        versions = None if parsed is None else self._store.versions(key)
-        if parsed is None or versions is None:
+        if parsed is None:
             return []
-        for version in [each for each in versions if each.info.key == key and not each.is_latest]:
+        for version in self._versions(key):
+            if version.is_latest:
+                continue
             with self._good(version) as good:
                 live = None if good is None else self._live(key, good.metadata)
                 if good is None or live is None or good.metadata.corruptions:
@@ -192,9 +186,8 @@ class PartitionVersions:
 
     def _index(self, key: str, need: Need) -> list[PutBack]:
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
-        if parsed is None or key not in (self._deleted or {}):
-            return []
-        if not self._dry_run and not self._put_index(key, key):
+        found = bool(self._versions(key)) if self._dry_run else self._put_index(key, key)
+        if parsed is None or not found:
             return []
         return [PutBack(key, need.start, need.start + 1 if need.end is None else need.end)]
 
@@ -222,16 +215,33 @@ class PartitionVersions:
         return True
 
     def _small(self, key: str) -> bytes | None:
-        for version in (self._deleted or {}).get(key, ()):
+        for version in self._versions(key):
             if version.info.size <= INDEX_BYTES:
-                try:
-                    with self._store.open_version(version) as stream:
-                        return stream.read(INDEX_BYTES)
-                except ObjectNotFound:
-                    continue
+                with suppress(ObjectNotFound), self._open(version) as stream:
+                    return stream.read(INDEX_BYTES)
         return None
 
+    def _versions(self, key: str) -> list[ObjectVersion]:
+        """Return the versions of one object that have bytes, the newest first."""
+        return [each for each in self._list(key) if each.info.key == key and not each.is_delete_marker]
+
+    def _list(self, prefix: str) -> Iterator[ObjectVersion]:
+        try:
+            yield from self._store.versions(prefix) or ()
+        except AccessDenied as error:
+            raise VersionsDenied(str(error)) from error
+
+    @contextmanager
+    def _open(self, version: ObjectVersion) -> Iterator[ObjectStream]:
+        with ExitStack() as opened:
+            try:
+                stream = opened.enter_context(self._store.open_version(version))
+            except AccessDenied as error:
+                raise VersionsDenied(str(error)) from error
+            yield stream
+
     def _put(self, key: str, good: _Good, fields: Mapping[str, str]) -> bool:
+        self._check_unchanged()
         good.file.seek(0)
         try:
             self._store.put(
@@ -247,6 +257,20 @@ class PartitionVersions:
             return False
         return True
 
+    def _check_unchanged(self) -> None:
+        """Check that the names are still allowed: copying a version to a file can take minutes.
+
+        Raises:
+            SegmentChanged: a collector or an agent moved `log.start`, or a new lineage began.
+        """
+        commit, _ = read_commit(self._store, self._keys)
+        marks = None if not isinstance(commit, Commit) else read_marks(self._store, self._keys, commit)
+        found = None if marks is None or marks.log_start is None else marks.log_start.content
+        if not isinstance(commit, Commit) or (commit.lineage, found) != (self._commit.lineage, self._log_start):
+            raise SegmentChanged(
+                f"{self._keys.partition}: commit or log.start changed meanwhile; run tsctl repair again"
+            )
+
     @contextmanager
     def _good(self, version: ObjectVersion) -> Iterator[_Good | None]:
         """Yield a version whose bytes are those of its metadata; None for any other version."""
@@ -259,7 +283,7 @@ class PartitionVersions:
 
     def _read(self, version: ObjectVersion, file: IO[bytes]) -> _Good | None:
         """Copy a version to a file; in a dry run, read its metadata only."""
-        with self._store.open_version(version) as stream:
+        with self._open(version) as stream:
             fields = dict(stream.info.metadata)
             metadata = decode_metadata(fields, version.info.key)
             if metadata is None:

@@ -8,10 +8,10 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.repair_requests import Damage
-from ts_common.errors import AccessDenied, CorruptData, LineageUnsettled, NewerFormat
+from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat
 from ts_common.store.contract import ObjectStore
 from tsctl.output import Output
-from tsctl.repair.from_versions import PartitionVersions
+from tsctl.repair.from_versions import PartitionVersions, PutBack, VersionsDenied
 from tsctl.repair.needs import Need, PartitionNeeds
 from tsctl.repair.requests import Requests, Sent
 from tsctl.repair.results import Repaired, Status, status_of
@@ -51,12 +51,13 @@ class Repairs:
         self._output = output
         self._requests = Requests(keys)
         self._sent: list[Sent] = []
-        self._denied: set[str] = set()  # locations whose versions this identity may not list
+        self._is_denied = False  # whether this identity may not use versions
 
     def run(self, wanted: Sequence[PartitionNeeds]) -> list[Repaired]:
         """Repair, and return the result of each range in the order of the partitions.
 
         Raises:
+            SegmentChanged: a partition changed meanwhile: run it again.
             AccessDenied, StoreUnavailable, OutcomeUnknown, BucketMissing: a request to a store failed.
         """
         found: list[Repaired] = []
@@ -87,7 +88,7 @@ class Repairs:
     ) -> list[Repaired]:
         """Repair one range: what versions have of it, and a request for the rest."""
         keys = catalog.keys
-        put = versions.restore(need) if self._may_list(store, versions) else []
+        put = self._from_versions(versions, need)
         status = Status.PLANNED if self._how.dry_run else Status.REPAIRED
         found = [
             Repaired(
@@ -111,16 +112,16 @@ class Repairs:
                 found.append(Repaired(keys, rest, Status.WAITING, "", (), sent.request.id))
         return found
 
-    def _may_list(self, store: ObjectStore, versions: PartitionVersions) -> bool:
-        """Return whether earlier versions can be used; warn once if this identity may not list them."""
-        if not self._how.from_versions or store.location in self._denied:
-            return False
+    def _from_versions(self, versions: PartitionVersions, need: Need) -> list[PutBack]:
+        """Put back what versions have; warn once if this identity may not use them."""
+        if not self._how.from_versions or self._is_denied:
+            return []
         try:
-            return versions.listed
-        except AccessDenied as error:
-            self._denied.add(store.location)
+            return versions.restore(need)
+        except VersionsDenied as error:
+            self._is_denied = True
             self._output.warn(f"earlier versions are not used: {error}")
-            return False
+            return []
 
     def _wait(self) -> dict[str, Repaired]:
         """Wait for the answers to all requests, and return the result of each by its id."""

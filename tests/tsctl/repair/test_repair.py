@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,27 @@ import pytest
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import Run, runner
+from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
-from ts_common.archive.repair_requests import Outcome, RepairAnswer, answer_key, decode_request, request_key, unanswered
+from ts_common.archive.repair_requests import (
+    Damage,
+    Outcome,
+    RepairAnswer,
+    answer_key,
+    decode_request,
+    request_key,
+    unanswered,
+)
 from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.errors import SegmentChanged
 from ts_local.stores.moto import MotoServer
 from ts_local.waiting import wait_for
 from tsctl.exit_codes import ExitCode
+from tsctl.repair.from_versions import PartitionVersions
+from tsctl.repair.needs import Need
 
 SHIPPED = "1700000000000"
 EPOCH = 4
@@ -125,6 +138,21 @@ def test_below_the_highest_of_the_lineage_an_earlier_version_gets_a_variants_nam
     assert code == ExitCode.FINE
     assert [names[0][:5] for _, _, _, names in rows] == ["00.e4", "00.lo"]
     versioned.assert_whole()
+
+
+def test_a_lineage_that_begins_while_a_version_is_read_ends_the_repair(versioned: Versioned) -> None:
+    """A name that was allowed at its start may be one of a deletion plan by now: nothing is put."""
+    versioned.store.delete([versioned.key(100)])
+    before = sorted(info.key for info in versioned.store.list())
+    catalog = read_catalog(versioned.store, versioned.keys)
+    commit = catalog.commit
+    assert isinstance(commit, Commit)
+    versions = PartitionVersions(versioned.store, catalog, commit, dry_run=False)
+    versioned.store.put(versioned.keys.commit, replace(commit, lineage=Lineage(EPOCH, 50, 300)).encode())
+    with pytest.raises(SegmentChanged, match="run tsctl repair again"):
+        versions.restore(Need(100, 200, Damage.MISSING, None))
+    logs = [key for key in before if key.endswith(".log")]
+    assert [info.key for info in versioned.store.list() if info.key.endswith(".log")] == logs
 
 
 def test_what_no_version_has_is_requested_once(versioned: Versioned) -> None:

@@ -134,6 +134,15 @@ def test_a_damaged_object_is_replaced_again_and_again(lab: Lab, change: Callable
         assert lab.repair(Damage.DAMAGED, 10, 20, new).outcome is Outcome.NOTHING_TO_DO
 
 
+def test_a_copy_counts_by_its_bytes_and_not_by_its_metadata(lab: Lab) -> None:
+    """The repair of an object was damaged in place: a second request for the same object puts another one."""
+    key = lab.damage(SegmentName(10), flipped)
+    (variant,) = lab.repair(Damage.DAMAGED, 10, 20, key).objects
+    assert lab.repair(Damage.DAMAGED, 10, 20, key).objects == (variant,)
+    lab.damage(SegmentName.parse(variant.removeprefix(KEYS.prefix))[0], flipped)  # type: ignore[index]
+    assert lab.repair(Damage.DAMAGED, 10, 20, key).objects == (variant.replace(".log", ".r1.log"),)
+
+
 def test_a_deleted_object_gets_its_plain_name_again(lab: Lab) -> None:
     """With the same bytes; a second request finds nothing to do."""
     key = KEYS.segment(SegmentName(10))

@@ -64,6 +64,16 @@ def test_a_request_waits_for_what_is_not_closed_not_below_the_high_watermark_or_
     assert repairs(led.tracker.observe(wanted(120, 140))) == []
 
 
+def test_a_segment_that_is_being_repaired_is_not_shipped_meanwhile() -> None:
+    """It contains the next offset too; it is shipped once the repair is over."""
+    led = LedPartition(0, 100, 200)
+    led.tracker.observe(wanted(0, 50))
+    tasks = led.at(50)
+    (repair,) = repairs(tasks)
+    assert bases(tasks) == [100]
+    assert bases(led.tracker.conclude(answered(repair))) == [0]
+
+
 def test_a_request_is_of_the_leader_only() -> None:
     """The agent of another broker ignores it, and one that loses the leadership forgets it."""
     tracker = Tracker(OffsetReset.EARLIEST)
