@@ -33,6 +33,7 @@ from ts_uploader.tasks import Repair, Repaired, Ship
 log = structlog.get_logger()
 
 _MILLISECONDS = 1000
+_REASONS = 20  # ranges that the reason of an answer names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,19 @@ class _Found:
     reason: str
     put: tuple[SegmentName, ...] = ()
     others: tuple[SegmentName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lacking:
+    """What the store lacks.
+
+    Attributes:
+        ranges: offsets `[from, to)`, ascending.
+        damaged: the object that has them damaged; None without one.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    damaged: SegmentName | None
 
 
 class Repairer:
@@ -109,37 +123,53 @@ class Repairer:
             return _Found(
                 Outcome.NOTHING_TO_DO, f"the next offset is {position.next_offset}: the agent ships these offsets"
             )
-        damaged = None
-        if request.damage is Damage.DAMAGED:
-            damaged = request.segment_in(keys)
-            if damaged is None:
-                return _Found(Outcome.IMPOSSIBLE, "the request names no segment of this partition")
-            why = _why_whole(store, catalog, damaged)
-            if why is not None:
-                return _Found(Outcome.NOTHING_TO_DO, why)
-        elif isinstance(catalog.commit, Commit) and not still_missing(
-            store, catalog, ((start, end),), catalog.commit.epochs
-        ):
-            return _Found(Outcome.NOTHING_TO_DO, "the store has all of these offsets")
+        lacking = self._lacking(store, task, catalog, start, end)
+        if isinstance(lacking, _Found):
+            return lacking
         variants_below = max(log_start, position.lineage.highest if position.lineage is not None else 0)
-        wanted = [replace(each, variants_below=variants_below) for each in task.segments]
-        is_there = damaged is not None and any(segment.name == damaged for segment in catalog.segments)
-        return self._put(wanted, damaged if is_there else None, (start, end), task.lowest)
+        wanted = [
+            replace(each, variants_below=variants_below)
+            for each in task.segments
+            if any(each.base < high and low < each.next_base for low, high in lacking.ranges)
+        ]
+        return self._put(wanted, lacking, task.lowest)
 
-    def _put(
-        self, segments: Sequence[Ship], damaged: SegmentName | None, offsets: tuple[int, int], lowest: int
-    ) -> _Found:
-        """Put the good copies of segments that cover offsets `[start, end)`, as far as the broker has them."""
-        stem = damaged.stem if damaged else None
+    def _lacking(
+        self, store: ObjectStore, task: Repair, catalog: PartitionCatalog, start: int, end: int
+    ) -> _Lacking | _Found:
+        """Return what the store lacks of `[start, end)`; a request cannot have more read than is damaged or missing."""
+        request, keys = task.request, task.position.keys
+        name = request.segment_in(keys)
+        is_there = name is not None and any(segment.name == name for segment in catalog.segments)
+        if request.damage is Damage.DAMAGED and name is None:
+            return _Found(Outcome.IMPOSSIBLE, "the request names no segment of this partition")
+        if request.damage is Damage.DAMAGED and name is not None and is_there:
+            known = _read_damaged(store, catalog, name)
+            if isinstance(known, str):
+                return _Found(Outcome.NOTHING_TO_DO, known)
+            low, high = max(start, name.base), end if known is None else min(end, known)
+            if low >= high:
+                return _Found(Outcome.NOTHING_TO_DO, "the object has none of these offsets")
+            return _Lacking(((low, high),), name)
+        if request.damage is Damage.MISSING and name is not None and not is_there and start <= name.base < end:
+            return _Lacking(((name.base, name.base + 1),), None)
+        epochs = catalog.commit.epochs if isinstance(catalog.commit, Commit) else task.position.epochs
+        missing = still_missing(store, catalog, ((start, end),), epochs)
+        if not missing:
+            return _Found(Outcome.NOTHING_TO_DO, "the store has all of these offsets")
+        return _Lacking(missing, None)
+
+    def _put(self, segments: Sequence[Ship], lacking: _Lacking, lowest: int) -> _Found:
+        """Put the good copies of segments, as far as the broker has them."""
+        stem = lacking.damaged.stem if lacking.damaged else None
         done = [(segment, self._uploader.put_good_copy(segment, stem)) for segment in segments]
         put = tuple(back.name for _, back in done if back.name is not None and back.is_new)
         others = tuple(back.name for _, back in done if back.name is not None and not back.is_new)
         held = merged((segment.base, back.end) for segment, back in done if back.name is not None)
-        start, end = offsets
-        lacking = _without(start, end, held)
-        if not lacking:
+        left = [part for low, high in lacking.ranges for part in _without(low, high, held)]
+        if not left:
             return _Found(Outcome.REPAIRED, "the store has the bytes of the leader's files", put, others)
-        reasons = [f"offsets [{low}, {high}): {_why(low, high, lowest, done)}" for low, high in lacking]
+        reasons = [f"offsets [{low}, {high}): {_why(low, high, lowest, done)}" for low, high in left[:_REASONS]]
         outcome = Outcome.IN_PART if held else Outcome.IMPOSSIBLE
         return _Found(outcome, "; ".join(reasons), put, others)
 
@@ -162,26 +192,28 @@ def _damaged(task: Repair) -> list[SegmentName]:
     return [] if name is None else [name]
 
 
-def _why_whole(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> str | None:
-    """Return why an object needs no repair; None if it does: other bytes than its metadata names, or no object.
+def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> int | str | None:
+    """Read an object that a request calls damaged; return why it needs no repair, else the end of its coverage.
 
-    A segment that was corrupt on the disk of its broker needs one too: another broker may have it whole.
+    It needs one if its bytes are not those of its metadata, or if it was corrupt on the disk of its broker: another
+    broker may have it whole. The end is unknown without metadata.
     """
     key = catalog.keys.segment(name)
+    metadata = None
     try:
         info = store.head(key)
+        metadata = decode_metadata(info.metadata, key)
         with ResumableReader(store, key) as reader:
             scan = scan_segment(_Filling(reader), info.size)
-        metadata = decode_metadata(info.metadata, key)
     except (ObjectNotFound, CorruptData, SegmentChanged):
+        return None if metadata is None else metadata.end
+    if metadata is None:
         return None
-    if metadata is None or scan.corrupt_batches or metadata.corruptions:
-        return None
-    if scan.crc32c != metadata.crc32c or (scan.end_offset or 0) > metadata.end:
-        return None
-    if metadata.records is not None and metadata.records != scan.record_count:
-        return None
-    return "the object has the bytes that were shipped"
+    is_whole = scan.crc32c == metadata.crc32c and (scan.end_offset or 0) <= metadata.end
+    counts = metadata.records in {None, scan.record_count}
+    if is_whole and counts and not scan.corrupt_batches and not metadata.corruptions:
+        return "the object has the bytes that were shipped"
+    return metadata.end
 
 
 class _Filling:

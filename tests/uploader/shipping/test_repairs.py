@@ -113,7 +113,7 @@ def flipped(data: bytes) -> bytes:
     return data[:200] + bytes([data[200] ^ 1]) + data[201:]
 
 
-def test_what_was_deleted_damaged_or_cut_short_is_whole_again(cluster: LocalCluster, repaired: Repaired) -> None:
+def test_u43_what_was_deleted_damaged_or_cut_short_is_whole_again(cluster: LocalCluster, repaired: Repaired) -> None:
     """Then a repair is damaged itself, and the leadership moves to a broker whose segments have other bounds."""
     archive, store = repaired.archive, repaired.archive.store
     logs = list(repaired.logs().values())
@@ -148,7 +148,7 @@ def test_what_was_deleted_damaged_or_cut_short_is_whole_again(cluster: LocalClus
     repaired.assert_whole()
 
 
-def test_below_the_log_starts_nothing_is_put_back(cluster: LocalCluster, repaired: Repaired) -> None:
+def test_u44_below_the_log_starts_nothing_is_put_back(cluster: LocalCluster, repaired: Repaired) -> None:
     """Below the leader's, nothing can be done; below the archive's, the offsets were released."""
     archive, store = repaired.archive, repaired.archive.store
     logs = repaired.logs()
