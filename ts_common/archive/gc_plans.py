@@ -310,7 +310,9 @@ def read_moves(store: ObjectStore, run: RunObjects) -> Iterator[PlannedPartition
                 yield _partition(_fields(parse_json(line, key, _LINE)))
 
 
-def planned_log_start(store: ObjectStore, keys: PartitionKeys, cluster: ClusterKeys) -> int | None:
+def planned_log_start(
+    store: ObjectStore, keys: PartitionKeys, cluster: ClusterKeys, lineage: Lineage | None
+) -> int | None:
     """Return the greatest `log.start` of a partition in pending plans and the newest one; None without any.
 
     A lost `log.start` gets this offset at least, so that no reader sees what a policy hid.
@@ -319,6 +321,7 @@ def planned_log_start(store: ObjectStore, keys: PartitionKeys, cluster: ClusterK
         store: of the partition.
         keys: of the partition.
         cluster: of its cluster.
+        lineage: of the partition's commit. A plan of another lineage is void.
 
     Raises:
         CorruptData, NewerFormat: a plan is damaged, or of a later release.
@@ -331,7 +334,7 @@ def planned_log_start(store: ObjectStore, keys: PartitionKeys, cluster: ClusterK
             if run.claimed and read_claim(store, run) is Use.UNDO:
                 continue
             parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
-            found += [each.after for each, _ in parts if each.keys(cluster) == keys]
+            found += [each.after for each, _ in parts if each.keys(cluster) == keys and each.lineage == lineage]
     return max(found, default=None)
 
 

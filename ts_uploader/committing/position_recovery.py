@@ -139,7 +139,7 @@ class PositionRecovery:
                 f"{keys.commit} is of leader epoch {commit.epoch}, this broker leads in {task.leadership.epoch}"
             )
         marks = read_marks(store, keys, commit)
-        start = marks.log_start or restore_log_start(store, keys, commit, listing)
+        start = marks.log_start or restore_log_start(store, self._keys, keys, commit, listing)
         check_lineage(start, keys, task.leadership)
         shown = start.content.shown_from(commit.lineage)
         position = Position(

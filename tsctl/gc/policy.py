@@ -2,7 +2,7 @@ r"""The policy of retention, a YAML file: which topics' segments are due, and wh
 
 ::
 
-    grace: 1d
+    grace: 20h
     fuse: {objects: 100000, bytes: 10TiB, share: 50%}
     least_time: 7d
     rules:
@@ -277,9 +277,10 @@ class Policy(BaseModel):
     model_config = _STRICT
 
     grace: Annotated[Milliseconds, _least("1h")] = Field(
-        "1d",
+        "20h",
         validate_default=True,
-        description="Time for readers: objects are deleted so long after the archive's start has moved beyond them.",
+        description="Time for readers: objects are deleted so long after the archive's start has moved beyond them. "
+        "Choose less than the interval between two runs.",
     )
     fuse: Fuse = Field({}, validate_default=True, description="Bounds of one run.")
     least_time: Milliseconds = Field(

@@ -71,12 +71,13 @@ def test_the_first_claim_of_a_plan_decides(archive: MadeArchive) -> None:
 def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> None:
     """The newest plan counts if it is done, each pending one does, and one that was undone does not."""
     keys = PARTITION.keys(archive.keys)
-    assert planned_log_start(archive.store, keys, archive.keys) is None
+    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
     write(archive, RUN, [PARTITION, OBJECT])
-    assert planned_log_start(archive.store, keys, archive.keys) == 250
+    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) == 250
+    assert planned_log_start(archive.store, keys, archive.keys, None) is None
     (run,) = list_runs(archive.store, archive.keys)
     claim(archive.store, run, Use.UNDO)
-    assert planned_log_start(archive.store, keys, archive.keys) is None
+    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
 
 
 @pytest.mark.parametrize(

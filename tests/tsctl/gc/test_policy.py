@@ -52,7 +52,7 @@ def policy(text: str) -> Policy:
 def test_the_example_is_a_policy_with_every_key_of_the_top() -> None:
     """Also once its comments are removed; the numbers are bytes and milliseconds."""
     found = read_policy(EXAMPLE)
-    assert (found.grace, found.least_time) == (DAY, 7 * DAY)
+    assert (found.grace, found.least_time) == (20 * HOUR, 7 * DAY)
     assert (found.fuse.objects, found.fuse.bytes, found.fuse.share) == (100_000, 10 << 40, 0.5)
     payments, orders = found.rules
     assert (payments.keep, payments.resolve(None)) == (True, Rule(None, None, 7 * DAY))
@@ -126,7 +126,7 @@ def test_a_policy_is_cautious_by_default() -> None:
     """Half of the bytes in one run are the most, and nothing of a topic that no longer exists is due."""
     found = policy("rules: []")
     assert (found.fuse.objects, found.fuse.bytes, found.fuse.share) == (None, None, 0.5)
-    assert (found.grace, found.least_time, found.deleted_topics) == (DAY, 7 * DAY, None)
+    assert (found.grace, found.least_time, found.deleted_topics) == (20 * HOUR, 7 * DAY, None)
     assert found.own.model_dump() == {
         "plans": 90 * DAY,
         "deletion_log": 400 * DAY,
@@ -176,7 +176,7 @@ def test_the_digest_changes_with_any_value_and_not_with_the_spelling() -> None:
     """It is in the plan, with the values."""
     first, same = (
         policy("rules: [{topics: a, max_age: 1d}]"),
-        policy("{grace: 24h, rules: [{topics: [a], max_age: 24h}]}"),
+        policy("{grace: 1200m, rules: [{topics: [a], max_age: 24h}]}"),
     )
     assert first.digest() == same.digest()
     assert first.as_json() == same.as_json()
