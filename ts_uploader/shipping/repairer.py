@@ -21,7 +21,7 @@ from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import decode_metadata
-from ts_common.errors import CorruptData, ObjectNotFound, PreconditionFailed, SegmentChanged
+from ts_common.errors import CorruptData, ObjectFrozen, ObjectNotFound, PreconditionFailed, SegmentChanged
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.committing.gap_recording import still_missing
@@ -96,7 +96,10 @@ class Repairer:
         store = self._store_of(task.partition.topic)
         keys, request = task.position.keys, task.request
         catalog = _catalog(store, task)
-        found = self._found(store, task, catalog)
+        try:
+            found = self._found(store, task, catalog)
+        except ObjectFrozen as frozen:  # for days perhaps: an operator decides about a thaw
+            found = _Found(Outcome.IMPOSSIBLE, str(frozen))
         if found.put or found.others:
             bases = {name.base for name in (*found.put, *found.others, *_damaged(task))}
             rewrite_cache_objects(store, keys, bases)

@@ -20,7 +20,15 @@ from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionK
 from ts_common.archive.repair_requests import Damage
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
-from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound, PreconditionFailed, SegmentChanged
+from ts_common.errors import (
+    AccessDenied,
+    CorruptData,
+    NewerFormat,
+    ObjectFrozen,
+    ObjectNotFound,
+    PreconditionFailed,
+    SegmentChanged,
+)
 from ts_common.store.contract import IfAbsent, ObjectStore, ObjectStream, ObjectVersion
 from tsctl.repair.needs import Need
 
@@ -277,7 +285,7 @@ class PartitionVersions:
         with tempfile.TemporaryFile() as file:
             try:
                 good = self._read(version, file)
-            except (ObjectNotFound, CorruptData, NewerFormat):
+            except (ObjectNotFound, ObjectFrozen, CorruptData, NewerFormat):
                 good = None
             yield good
 
