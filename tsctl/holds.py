@@ -21,6 +21,7 @@ from ts_common.archive.holds import (
     read_removals,
 )
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.small_objects import get_small
 from ts_common.errors import OperatorError, OutcomeUnknown, PreconditionFailed, QueryError, StaleStateError
 from ts_common.query.moments import time_text
 from ts_common.store.contract import IfAbsent, ObjectStore
@@ -226,7 +227,7 @@ def _put_trace(store: ObjectStore, keys: ClusterKeys, removal: Removal) -> None:
     try:
         store.put(key, data, condition=IfAbsent())
     except (PreconditionFailed, OutcomeUnknown):
-        if store.get(key)[0] != data:
+        if get_small(store, key, LARGEST)[0] != data:
             raise
 
 

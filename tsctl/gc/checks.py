@@ -22,6 +22,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from ts_common.archive.layout import read_layout
 from ts_common.archive.lifecycle_harm import harmful
 from ts_common.archive.object_keys import (
     FORMER_CACHE_DIRECTORY,
@@ -32,7 +33,15 @@ from ts_common.archive.object_keys import (
     PartitionKeys,
     SegmentName,
 )
-from ts_common.errors import AccessDenied, ObjectNotFound, OutcomeUnknown, PreconditionFailed, StoreUnavailable
+from ts_common.errors import (
+    AccessDenied,
+    CorruptData,
+    NewerFormat,
+    ObjectNotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreUnavailable,
+)
 from ts_common.model import TopicPartition
 from ts_common.store.clock import REPORTED_SKEW_SECONDS, skew_between
 from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
@@ -116,8 +125,8 @@ def _reads(store: ObjectStore, keys: ClusterKeys) -> Iterator[Check]:
     try:
         store.check()
         next(store.list(keys.cluster_prefix), None)
-        with suppress(ObjectNotFound):
-            store.get(keys.layout)
+        with suppress(CorruptData, NewerFormat):
+            read_layout(store, keys)
     except AccessDenied as denied:
         yield _error("rights", f"this identity may not read the archive: {denied}")
         return
