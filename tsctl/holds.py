@@ -13,6 +13,7 @@ from enum import StrEnum
 from shlex import quote
 
 from ts_common.archive.holds import (
+    LARGEST,
     Hold,
     Removal,
     is_same_identity,
