@@ -237,7 +237,8 @@ class Fuse(BaseModel):
             return f"{counted(objects, 'object')} are due, and fuse.objects is {self.objects:,}"
         if self.bytes is not None and size > self.bytes:
             return f"{size:,} bytes are due, and fuse.bytes is {self.bytes:,}"
-        if self.share is not None and whole and size > self.share * whole:
+        # The objects include indexes and gap records, so 100% would not be without a bound.
+        if self.share is not None and self.share < 1 and whole and size > self.share * whole:
             return f"{size / whole:.0%} of the bytes are due, and fuse.share is {self.share:.0%}"
         return None
 

@@ -117,13 +117,19 @@ def test_a_run_waits_for_a_reader_and_names_an_overdue_one(
 def test_a_blown_fuse_is_a_finding_and_can_be_ignored(
     shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
 ) -> None:
-    """Nothing is moved until the operator has compared the dry run."""
+    """Nothing is moved until the operator has compared the dry run. A share of 100% is no bound."""
     path = tmp_path / "retention.yaml"
     path.write_text(POLICY.format(more="").replace("share: 90%", "objects: 8"))
     blown = run("gc", "run", "--policy", path, *named)
     assert (blown.code, start_of(shipped)) == (1, 0)
     assert "fuse.objects is 8" in blown.err
     assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 1
+    keys = shipped.partition("t")
+    for at in range(30):
+        shipped.store.put(keys.gap(at, at + 1), bytes(1000))  # more bytes than all segments have
+    path.write_text(POLICY.format(more="").replace("share: 90%", "share: 100%"))
+    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 0
+    path.write_text(POLICY.format(more=""))
     assert run("gc", "run", "--policy", path, *named, "--ignore-fuse").code == 0
     assert start_of(shipped) == 30
 
