@@ -1,0 +1,281 @@
+"""`tsctl gc run` end to end: deletes that fail, locks, versions, stores without conditional deletes, wrong clocks."""
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.made_archive import MadeArchive, batches
+from tests.tsctl.gc.archives import GRACE, bases, later, names, ship, start_of
+from tests.tsctl.running import Ended, Run, runner
+from ts_common.archive.segment_inspection import metadata_of
+from ts_common.errors import ObjectNotFound
+from ts_common.log_format.scan import scan_segment
+from ts_common.store.protection import HiddenBytes
+from ts_local.kafka.cluster import LocalCluster
+from ts_local.proxy.actions import Answer
+from ts_local.proxy.s3 import Request, Rule, S3FaultProxy
+from ts_local.stores.s3 import S3Server
+from tsctl.gc import archive_run
+from tsctl.gc.run import store_time
+
+DAY = 86_400_000
+KEEPS_SEVEN = "max_size: 1KiB"  # segments of `ship`
+POLICY = """
+grace: 1h
+least_time: {least}
+fuse: {{share: 100%}}
+rules: [{{topics: .*, {rule}}}]
+"""
+UNTIL = datetime(2040, 1, 1, tzinfo=UTC)
+ANY_TIMES = None
+
+
+class Collector:
+    """`tsctl gc run` with one policy on one archive.
+
+    Args:
+        run: runs a command line.
+        archive: to collect.
+        policy: path of its file.
+    """
+
+    def __init__(self, run: Run, archive: MadeArchive, policy: Path) -> None:
+        self._run = run
+        self._archive = archive
+        self._policy = policy
+
+    def __call__(self) -> Ended:
+        ended = self._run(
+            *("gc", "run", "--policy", self._policy, "--url", self._archive.location, "--cluster", "prod", "--json")
+        )
+        assert ended.out, ended.err
+        return ended
+
+    def log(self, ended: Ended) -> dict[str, str]:
+        """Return the outcomes by name in the log of the plan that a run executed; the later line of a name counts."""
+        run = ended.lines[0]["deleted"]["run"]
+        lines = self._run("gc", "log", run, "--url", self._archive.location, "--cluster", "prod").lines
+        return {line["name"]: line["outcome"] for line in lines}
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    return runner(capfd)
+
+
+@pytest.fixture(scope="module")
+def seaweed() -> Iterator[S3Server]:
+    with LocalCluster(brokers=0, mode="kraft", s3=True, name="retention") as cluster:
+        assert cluster.s3 is not None
+        yield cluster.s3
+
+
+def use(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def policy_of(directory: Path, rule: str, least: str = "0s") -> Path:
+    path = directory / "retention.yaml"
+    path.write_text(POLICY.format(rule=rule, least=least))
+    return path
+
+
+def after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let later runs be an hour later; the clocks of stores cannot be moved."""
+    monkeypatch.setattr(archive_run, "store_time", lambda *arguments: store_time(*arguments) + GRACE)
+
+
+def below(archive: MadeArchive, end: int) -> set[str]:
+    """Return the names of the segments' objects that end at or below an offset."""
+    return {name for name in names(archive) if re.match(r"\d{20}\.", name) and int(name[:20]) + 10 <= end}
+
+
+def hidden(archive: MadeArchive) -> HiddenBytes:
+    """Return what the bucket keeps of deleted and overwritten objects."""
+    found = archive.store.hidden_bytes(archive.partition("t").prefix)
+    assert found is not None
+    return found
+
+
+def test_g04_each_error_of_a_thousand_deletes_is_read_and_the_next_run_repeats_them(
+    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+) -> None:
+    """500, 503 and 403: all other objects of each chunk are deleted, each error is named, and the plan stays open."""
+    with S3FaultProxy(seaweed) as proxy, closing(seaweed.client()) as client:
+        client.create_bucket(Bucket="many")
+        use(monkeypatch, proxy.environment())
+        archive = MadeArchive("s3://many/base")
+        size = ship(archive, "t", 0, 1010)
+        keys = archive.partition("t")
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda at: archive.store.put(keys.gap(at, at + 1), b"{}"), range(1000)))
+        collect = Collector(run, archive, policy_of(tmp_path, f"max_size: {size * 10}"))
+        planned = collect()
+        assert planned.lines[0]["planned"]["objects"] == 90 * 3 + 900
+        failing = {keys.prefix + f"{20:020d}.log": 500, keys.gap(20, 21): 503, keys.gap(899, 900): 403}
+        for key, status in failing.items():
+            code = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied"}[status]
+            proxy.script(Rule(Answer(status, code), {"DELETE"}, re.escape(key), times=ANY_TIMES))
+        after_the_grace(monkeypatch)
+        failed = collect()
+        assert failed.code == 1
+        assert failed.lines[0]["deleted"]["objects"] == {"removed": 90 * 3 + 900 - 3, "failed": 3}
+        assert failed.lines[0]["planned"] is None
+        for key in failing:
+            assert f"not deleted: {key}: " in failed.err
+        left = {keys.prefix + name for name in names(archive)}
+        assert left & {*failing, *(keys.prefix + name for name in below(archive, 900))} == set(failing)
+        assert {name for name, outcome in collect.log(failed).items() if outcome == "failed"} == {
+            key.removeprefix(keys.prefix) for key in failing
+        }
+        assert start_of(archive) == 900
+        proxy.clear()
+        ended = collect()
+        assert ended.code == 0
+        assert ended.lines[0]["deleted"]["objects"] == {"removed": 3, "missing": 90 * 3 + 900 - 3}
+        assert not set(failing) & {keys.prefix + name for name in names(archive)}
+        assert (bases(archive), start_of(archive)) == (list(range(900, 1010, 10)), 900)
+        archive.store.close()
+
+
+def test_locked_objects_stay_visible_and_the_others_become_versions(
+    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+) -> None:
+    """No delete marker hides a retained or held object, and a later run deletes it once its lock ended."""
+    use(monkeypatch, seaweed.environment())
+    bucket = "locked"
+    client: Any = seaweed.client()
+    with closing(client):
+        client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+        archive = MadeArchive(f"s3://{bucket}/base")
+        ship(archive, "t", 0, 100)
+        prefix = f"base/{archive.partition('t').prefix}"
+        retained, held = f"{0:020d}.log", f"{10:020d}.log"
+        retention = {"Mode": "COMPLIANCE", "RetainUntilDate": UNTIL}
+        client.put_object_retention(Bucket=bucket, Key=prefix + retained, Retention=retention)
+        client.put_object_legal_hold(Bucket=bucket, Key=prefix + held, LegalHold={"Status": "ON"})
+        collect = Collector(run, archive, policy_of(tmp_path, KEEPS_SEVEN))
+        assert collect().lines[0]["planned"]["objects"] == 9
+        before = hidden(archive)  # of log.start, which was moved
+        due = below(archive, 30)
+        after_the_grace(monkeypatch)
+        ended = collect()
+        assert ended.code == 0
+        assert ended.lines[0]["deleted"]["objects"] == {"removed": 7, "locked": 2}
+        assert {name for name, outcome in collect.log(ended).items() if outcome == "locked"} == {retained, held}
+        assert below(archive, 30) == {retained, held}
+        versions = client.list_object_versions(Bucket=bucket, Prefix=prefix)
+        assert {each["Key"] for each in versions["DeleteMarkers"]} == {prefix + name for name in due - {retained, held}}
+        after = hidden(archive)
+        assert (after.objects - before.objects, after.markers) == (7, 7)
+        client.put_object_legal_hold(Bucket=bucket, Key=prefix + held, LegalHold={"Status": "OFF"})
+        monkeypatch.setattr(archive_run, "store_time", lambda *arguments: store_time(*arguments) + 2 * GRACE)
+        again = collect()
+        assert again.lines[0]["deleted"]["objects"] == {"removed": 1, "locked": 1}
+        assert below(archive, 30) == {retained}
+        assert start_of(archive) == 30
+        archive.store.close()
+
+
+@pytest.mark.parametrize("condition", ["rejected", "ignored"])
+def test_a_store_without_conditional_deletes_keeps_what_was_overwritten(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run, condition: str
+) -> None:
+    """A HEAD precedes each delete: an object that is overwritten after the plan, or during the deletion, stays.
+
+    The bucket of the second store has versions: each deleted object becomes one, behind a delete marker.
+    """
+    server: Any = request.getfixturevalue("seaweed" if condition == "rejected" else "moto_server")
+    bucket = f"plain-{uuid.uuid4().hex[:12]}"
+    with closing(server.client()) as client, S3FaultProxy(server) as proxy:
+        client.create_bucket(Bucket=bucket)
+        if condition == "ignored":
+            client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        use(
+            monkeypatch,
+            {**server.environment(), "AWS_ENDPOINT_URL": proxy.endpoint, "AWS_ENDPOINT_URL_S3": proxy.endpoint},
+        )
+        archive = MadeArchive(f"s3://{bucket}/base")
+        ship(archive, "t", 0, 100)
+        prefix = archive.partition("t").prefix
+        early, late = f"{0:020d}.index", f"{20:020d}.index"
+        collect = Collector(run, archive, policy_of(tmp_path, KEEPS_SEVEN))
+        assert collect().lines[0]["planned"]["objects"] == 9
+        archive.store.put(prefix + early, b"written after the plan")
+        if condition == "rejected":
+            answer = Answer(501, "NotImplemented")
+            proxy.script(Rule(answer, {"DELETE"}, when=lambda each: "if-match" in each.headers, times=ANY_TIMES))
+
+        def overwrite(each: Request) -> None:
+            """Write after the partition was listed, when a `.log` is deleted; its indexes follow."""
+            if each.method == "DELETE" and each.path.endswith(f"{10:020d}.log"):
+                client.put_object(Bucket=bucket, Key=f"base/{prefix}{late}", Body=b"written during the deletion")
+
+        proxy.before(overwrite)
+        after_the_grace(monkeypatch)
+        ended = collect()
+        assert ended.lines[0]["deleted"]["objects"] == {"removed": 7, "left": 1, "kept": 1}
+        assert collect.log(ended)[late] == "kept"
+        assert below(archive, 30) == {early, late}
+        assert archive.store.get(prefix + late)[0] == b"written during the deletion"
+        heads = [each for each in proxy.requests() if each.method == "HEAD" and each.path.endswith(late)]
+        assert heads
+        with pytest.raises(ObjectNotFound):
+            archive.store.head(f"{prefix}{0:020d}.log")
+        assert hidden(archive).markers == (7 if condition == "ignored" else 0)
+        archive.store.close()
+
+
+_Segment = tuple[int | None, int | None, int]
+CLOCKS: dict[
+    str, tuple[list[_Segment], int]
+] = {  # for each partition, its segments: timestamp, shipping, and time of the object, days ago; offsets that stay
+    "records of 2099": ([(-26_000, 40, 40), (-26_000, 35, 35), (-26_000, 20, 20), (-26_000, 1, 1)], 20),
+    "2099, without the time of shipping": ([(-26_000, None, 40), (-26_000, None, 20), (-26_000, None, 1)], 10),
+    "without timestamps": ([(None, 40, 40), (None, 20, 20), (None, 1, 1)], 10),
+    "a backfill": ([(9_000, 40, 40), (9_000, 8, 8), (9_000, 3, 3), (9_000, 1, 1)], 20),
+    "copied yesterday": ([(400, 400, 1), (390, 390, 1), (1, 1, 1)], 0),
+    "shipped by a clock that was ahead": ([(400, -300, 40), (390, 20, 40), (1, 1, 1)], 0),
+    "a young one below old ones": ([(400, 400, 400), (20, 20, 20), (400, 400, 400), (1, 1, 1)], 10),
+}
+
+
+def test_g02_no_clock_makes_younger_records_due(tmp_path: Path, run: Run) -> None:
+    """By max_age 30d and least_time 7d, records of any timestamp stay until they are due, and are deleted then."""
+    archive = MadeArchive(tmp_path / "bucket")
+    now = int(time.time() * 1000)
+    for partition, (segments, _) in enumerate(CLOCKS.values()):
+        for at, (timestamp, shipped, stored) in enumerate(segments):
+            base = at * 10
+            log = batches((base, base + 10), time=-1 - base if timestamp is None else now - timestamp * DAY)
+            metadata = metadata_of(scan_segment(BytesIO(log), len(log)), base, "t")
+            metadata = replace(metadata, shipped=None if shipped is None else now - shipped * DAY)
+            if timestamp is None:
+                metadata = replace(metadata, time_max=None, time_min=None)
+            key = archive.partition("t", partition).prefix + f"{base:020d}.log"
+            archive.store.put(key, log, metadata=metadata.encode())
+            os.utime(tmp_path / "bucket" / key, (now / 1000, now / 1000 - stored * 86_400))
+        end = len(segments) * 10
+        archive.commit("t", end, partition=partition, highest_base=end - 10)
+    collect = Collector(run, archive, policy_of(tmp_path, "max_age: 30d", least="7d"))
+    planned = collect()
+    assert (planned.code, planned.lines[0]["left_out"]) == (0, [])
+    expected = {name: stays for name, (_, stays) in CLOCKS.items()}
+    assert {name: start_of(archive, partition=at) for at, name in enumerate(CLOCKS)} == expected
+    later(archive, GRACE)
+    assert collect().code == 0
+    assert {name: bases(archive, partition=at) for at, name in enumerate(CLOCKS)} == {
+        name: list(range(stays, len(segments) * 10, 10)) for name, (segments, stays) in CLOCKS.items()
+    }
