@@ -1,0 +1,239 @@
+"""What runs while retention deletes: a collector that is killed at writes, a reader of everything, and a table."""
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tests.faults.leaders import Background
+from tests.tsctl.gc.archives import NO_FUSE
+from tests.uploader.beside import Archive
+from ts_common.archive.commit import decode_log_start
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
+from ts_common.archive.table_claims import read_claims
+from ts_common.errors import ObjectNotFound, TieredStorageError
+from ts_common.store.factory import open_store
+from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
+from ts_reader import Archive as Reader
+from ts_tables import Tables
+from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.opening import CATALOG
+from tsctl.gc.policy import Policy
+from tsctl.gc.policy_retention import PolicyRetention
+from tsctl.gc.run import RunResult, Settings, run_once, store_time
+
+TABLE: Final = "backup.t"
+KEPT_BYTES: Final = 60_000
+_GRACE_MS: Final = 1000  # a policy has an hour at least
+_WRITES: Final = (3, 25)  # of a life of the collector
+# What a reader is told that planned before an object was deleted.
+_DOCUMENTED: Final = re.compile(r"run the query again|plan it again")
+_CONTEXT: Final = get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.faults.beside_retention"])
+
+
+def policy() -> Policy:
+    """Return a policy by size that waits for the table."""
+    rule = {"topics": ".*", "max_size": f"{KEPT_BYTES}", "until_read_by": [{"table": TABLE}]}
+    return Policy.model_validate({"least_time": "0s", "rules": [rule]})
+
+
+def collect(location: str, keys: ClusterKeys) -> RunResult:
+    """Run both phases once."""
+    chosen = policy()
+    with open_store(location) as store:
+        now = store_time(store, keys)
+        retention = PolicyRetention(chosen, [store], keys, now)
+        settings = Settings(_GRACE_MS, NO_FUSE, chosen.as_json())
+        return run_once(store, keys, lambda _: True, retention, settings, now)
+
+
+def collect_for_ever(location: str, keys: ClusterKeys, environment: Mapping[str, str]) -> None:
+    """Run again and again until the process is killed."""
+    os.environ.update(environment)
+    while True:
+        found = collect(location, keys)
+        assert found.damaged is None
+        assert found.fuse is None
+
+
+class Collector(Background):
+    """A collector in a process of its own, killed at a write whose number is drawn, and started again.
+
+    Attributes:
+        killed: how often it was killed.
+    """
+
+    def __init__(self, archive: Archive, proxy: S3FaultProxy, seed: int) -> None:
+        super().__init__()
+        self.killed = 0
+        self._arguments = (archive.location, archive.keys, proxy.environment())
+        self._random = Random(seed)
+        self._lock = threading.Lock()  # guards the next two
+        self._process: BaseProcess | None = None
+        self._left = 0
+        proxy.before(self._at)
+
+    def run(self) -> None:
+        while not self._ending.is_set():
+            process = _CONTEXT.Process(target=collect_for_ever, args=self._arguments)
+            with self._lock:
+                self._left = self._random.randint(*_WRITES)
+                process.start()
+                self._process = process
+            while process.is_alive() and not self._ending.wait(0.05):
+                pass
+            process.kill()
+            process.join()
+            if not self._ending.is_set():
+                assert process.exitcode == -signal.SIGKILL, "the collector failed; its traceback is on stderr"
+
+    def _at(self, request: Request) -> None:
+        if request.method not in {"PUT", "DELETE"}:
+            return
+        with self._lock:
+            self._left -= 1
+            if self._left > 0 or self._process is None or self._process.pid is None:
+                return
+            os.kill(self._process.pid, signal.SIGKILL)
+            self._process = None
+            self.killed += 1
+        raise DropRequest
+
+
+class WholeReader(Background):
+    """Reads the whole view again and again, and checks the invariants of retention each time.
+
+    Attributes:
+        rows: value by offset, of all reads; a record that changes fails the test.
+        reads: number of complete reads.
+        repeated: number of reads that were told to run again.
+        starts: each first offset.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__()
+        self.rows: dict[int, bytes] = {}
+        self.reads = self.repeated = 0
+        self.starts: list[int] = []
+        self._archive = archive
+        self._store = archive.store
+
+    def run(self) -> None:
+        while not self._ending.wait(0.02):
+            before, least = self._start(), self._archive.next_offset()
+            if least == 0:
+                continue
+            try:
+                found = read_all(self._archive)
+            except TieredStorageError as error:
+                if not _DOCUMENTED.search(str(error)):
+                    raise
+                self.repeated += 1
+                continue
+            self._check(found, before, least)
+            self._check_policy()
+
+    def _check(self, found: list[tuple[int, bytes]], before: int, least: int) -> None:
+        offsets = [offset for offset, _ in found]
+        assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), "a record is missing or twice"
+        assert before <= offsets[0] <= self._start()
+        assert offsets[-1] >= least - 1
+        for offset, value in found:
+            assert self.rows.setdefault(offset, value) == value
+        if not self.starts or self.starts[-1] != offsets[0]:
+            assert not self.starts or self.starts[-1] < offsets[0]
+            self.starts.append(offsets[0])
+        self.reads += 1
+
+    def _check_policy(self) -> None:
+        """Check that the policy's bytes are still there, and nothing was hidden that the table needs."""
+        start, keys = self._start(), self._archive.partition_keys()
+        if start == 0:
+            return
+        claims = read_claims(self._store, self._archive.keys, TABLE)
+        assert claims is not None
+        assert start <= claims.needed_from[keys.directory]
+        size = 0
+        for info in self._store.list(keys.prefix):
+            parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
+            if parsed is not None and parsed[1] == LOG_SUFFIX and parsed[0].base >= start:
+                size += info.size
+        assert size >= KEPT_BYTES or self._start() > start
+
+    def _start(self) -> int:
+        return start_of(self._archive)
+
+
+class TableRuns(Background):
+    """Runs of the table again and again."""
+
+    def __init__(self, archive: Archive, directory: Path) -> None:
+        super().__init__()
+        catalog = {"type": "sql", "uri": f"sqlite:///{directory}/c.db", "warehouse": f"file://{directory}/lake"}
+        source: dict[str, Any] = {"url": archive.location, "cluster": archive.keys.cluster}
+        source["prefix_entropy_bits"] = archive.keys.entropy_bits
+        content = {"archive": source, "catalog": catalog, "tables": {TABLE: {"topics": archive.topic}}}
+        self._tables = Tables(content, workers=1)
+        self._catalog = catalog
+        self._tables.create(TABLE)
+        self.once()
+
+    def once(self) -> None:
+        """Run once."""
+        self._tables.run(TABLE)
+
+    def run(self) -> None:
+        while not self._ending.wait(0.1):
+            self.once()
+
+    def rows(self) -> list[tuple[int, bytes]]:
+        """Return offset and value of each row, ascending."""
+        found = open_catalog(CATALOG, self._catalog).load_table(TABLE).scan().to_arrow()
+        return sorted(zip(found["_offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def start_of(archive: Archive) -> int:
+    """Return `log.start`; 0 before an agent wrote it."""
+    key = archive.partition_keys().log_start
+    try:
+        return decode_log_start(archive.store.get(key)[0], key).offset
+    except ObjectNotFound:
+        return 0
+
+
+def read_all(archive: Archive) -> list[tuple[int, bytes]]:
+    """Return offset and value of each record of the view, with `ts_reader`."""
+    reader = Reader(archive.location, archive.keys.cluster, prefix_entropy_bits=archive.keys.entropy_bits, workers=1)
+    found = reader.scan(archive.topic, columns=["offset", "value"]).to_table()
+    return list(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def below_start(archive: Archive) -> dict[str, float]:
+    """Return the objects of segments whose base is below `log.start`, with the times when they were written."""
+    keys, start = archive.partition_keys(), start_of(archive)
+    found = {}
+    for info in archive.store.list(keys.prefix):
+        parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
+        if parsed is not None and parsed[0].base < start:
+            found[info.key] = info.modified
+    return found
+
+
+def wait_out_grace(archive: Archive, seconds: float) -> None:
+    """Run without kills until no plan waits and `log.start` stays."""
+    deadline = time.monotonic() + seconds
+    while True:
+        before = start_of(archive)
+        found = collect(archive.location, archive.keys)
+        if found.planned is not None and found.planned.plan is None and start_of(archive) == before:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)  # the grace
