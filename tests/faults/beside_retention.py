@@ -1,4 +1,4 @@
-"""What runs while retention deletes: a collector that is killed at writes, a reader of everything, and a table."""
+"""Programs that run while retention deletes: a collector that is killed at writes, a reader, and a table."""
 
 import os
 import re
@@ -33,7 +33,7 @@ TABLE: Final = "backup.t"
 KEPT_BYTES: Final = 60_000
 _GRACE_MS: Final = 1000  # a policy has an hour at least
 _WRITES: Final = (3, 25)  # of a life of the collector
-# What a reader is told that planned before an object was deleted.
+# The error of a reader that planned before an object was deleted.
 _DOCUMENTED: Final = re.compile(r"run the query again|plan it again")
 _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.faults.beside_retention"])
@@ -114,7 +114,7 @@ class WholeReader(Background):
     Attributes:
         rows: value by offset, of all reads; a record that changes fails the test.
         reads: number of complete reads.
-        repeated: number of reads that were told to run again.
+        repeated: number of reads that failed with the documented error.
         starts: each first offset.
     """
 

@@ -223,6 +223,11 @@ class Background:
         """Run until `_ending` is set."""
         raise NotImplementedError
 
+    def check(self) -> None:
+        """Raise the thread's error, if it has ended by one."""
+        if self._running is not None and self._running.done():
+            self._running.result()
+
     def __enter__(self) -> Self:
         self._running = self._pool.submit(self.run)
         return self

@@ -1,4 +1,4 @@
-"""Retention beside everything else: agents, a producer, a reader, a table and an election, on Kafka with KRaft."""
+"""Retention next to agents, a producer, a reader, a table and an election, on Kafka with KRaft."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +57,8 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes(
             with reader, table, Collector(archive, proxy, seed=kills) as collector:
 
                 def done(share: float) -> bool:
+                    for each in (load, reader, table, collector):
+                        each.check()
                     return (
                         collector.killed >= kills * share and len(reader.starts) >= moves * share and reader.reads > 3
                     )
