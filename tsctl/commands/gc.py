@@ -50,6 +50,7 @@ PolicyOption = Annotated[
         metavar="FILE",
     ),
 ]
+_CHECKS: Final = ("verdict", "check", "text", "location")
 _RUNS: Final = ("RUN", "STATE", "DUE", "PARTITIONS", "OBJECTS", "SIZE", "LOCATION")
 
 
@@ -135,7 +136,7 @@ def ls(
     if as_json:
         output.document({"cluster": archive.keys.cluster, "runs": rows})
     elif rows:
-        output.table(_RUNS, [[row[column.lower()] for column in _RUNS] for row in rows])
+        output.table(_RUNS, [[_cell(column, row) for column in _RUNS] for row in rows])
     else:
         output.text("no runs")
 
@@ -164,8 +165,8 @@ def undo_run(
             for skipped in undone.skipped:
                 output.warn(f"{skipped.where}: left out: {skipped.reason}")
             output.text(
-                f"{store.location}: {found.run}: log.start of {counted(undone.lowered, 'partition')} is back; "
-                f"{undone.unchanged:,} were not moved. The same policy moves it again: change it, or set a hold"
+                f"{store.location}: {found.run}: log.start of {counted(undone.lowered, 'partition')} is back, of "
+                f"{undone.unchanged:,} it stays. The same policy moves it again: change the policy, or set a hold"
             )
             done.append((store.location, found.run, undone))
     if as_json:
@@ -200,7 +201,7 @@ def check(
     if as_json:
         output.document({"checks": rows})
     else:
-        output.table(("VERDICT", "CHECK", "FOUND"), [[row["verdict"], row["check"], row["text"]] for row in rows])
+        output.table(("VERDICT", "CHECK", "FOUND", "LOCATION"), [[row[key] for key in _CHECKS] for row in rows])
     if any(row["verdict"] == Verdict.ERROR for row in rows):
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -213,7 +214,7 @@ def log(
     cluster: ClusterOption = None,
     entropy_bits: EntropyOption = None,
 ) -> None:
-    """Print what a run deleted, as JSON lines: [name, bytes, ETag, outcome] after each partition."""
+    """Print what became of each object of a plan, as JSON lines: partition, name, bytes, etag, outcome."""
     output = Output(True)
     count = 0
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
@@ -246,19 +247,19 @@ def _dry_run(
     archive: Archive, policy: Policy, kafka: "KafkaCluster | None", output: Output, *, with_objects: bool
 ) -> ExitCode:
     """Print what is due, with the same objects that a plan would have."""
-    rows: list[list[Cell]] = []
+    rows: list[tuple[str, int, int, int, int, str]] = []
 
     def show_one(candidate: Candidate, objects: Sequence[PlannedObject]) -> None:
         limit = "it is over" if candidate.over else str(candidate.limit)
         rows.append(
-            [
+            (
                 candidate.keys.directory,
                 candidate.start,
                 candidate.target,
                 candidate.objects,
-                size(candidate.bytes),
+                candidate.bytes,
                 limit,
-            ]
+            )
         )
         if with_objects:
             for each in objects:
@@ -284,15 +285,18 @@ def _dry_run(
         )
         output.text(
             f"{at}: {counted(found.objects, 'object')} of {size(found.bytes)} would be planned, in "
-            f"{len(found.candidates):,} of {counted(found.partitions, 'partition')}"
+            f"{len(found.candidates):,} of {counted(found.partitions, 'partition')} of topics with a rule"
         )
     if with_objects:
         return code
     if output.as_json:
-        due = [dict(zip(("partition", "from", "to", "objects", "size", "limit"), row, strict=True)) for row in rows]
+        due = [dict(zip(("partition", "from", "to", "objects", "bytes", "limit"), row, strict=True)) for row in rows]
         output.document({"locations": documents, "due": due})
     elif rows:
-        output.table(("PARTITION", "FROM", "TO", "OBJECTS", "SIZE", "NEXT LIMIT"), rows)
+        output.table(
+            ("PARTITION", "FROM", "TO", "OBJECTS", "SIZE", "NEXT LIMIT"),
+            [[*row[:4], size(row[4]), row[5]] for row in rows],
+        )
     return code
 
 
@@ -334,8 +338,8 @@ def _kafka(policy: Policy, bootstrap: str | None, command_config: Path | None) -
 
 def _row(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, Any]:
     """Return a run for a list; a damaged plan has no numbers."""
-    row: dict[str, Any] = dict.fromkeys(column.lower() for column in _RUNS)
-    row |= {"run": run.run, "state": _state(store, run), "location": store.location}
+    row: dict[str, Any] = {"run": run.run, "state": _state(store, run)}
+    row |= {**dict.fromkeys(("due", "partitions", "objects", "bytes")), "location": store.location}
     if run.planned is not None:
         try:
             plan = read_plan(store, keys, run.run)
@@ -346,9 +350,16 @@ def _row(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, An
                 "due": iso(plan.due),
                 "partitions": plan.partitions,
                 "objects": plan.objects,
-                "size": size(plan.size),
+                "bytes": plan.size,
             }
     return row
+
+
+def _cell(column: str, row: dict[str, Any]) -> Cell:
+    if column != "SIZE":
+        found: Cell = row[column.lower()]
+        return found
+    return None if row["bytes"] is None else size(row["bytes"])
 
 
 def _state(store: ObjectStore, run: RunObjects) -> str:

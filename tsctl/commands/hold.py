@@ -17,7 +17,7 @@ from tsctl.output import Output, iso
 from tsctl.scan_options import parse_end
 
 _MILLISECONDS: Final = 1000
-_COLUMNS: Final = ("hold", "state", "topics", "matches", "until", "two people", "set by", "reason")
+_COLUMNS: Final = ("HOLD", "STATE", "TOPICS", "MATCHES", "UNTIL", "TWO PEOPLE", "SET BY", "REASON")
 
 hold = typer.Typer(no_args_is_help=True, help="Holds: what retention must not remove, and why.")
 NameArgument = Annotated[

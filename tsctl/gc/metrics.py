@@ -45,7 +45,7 @@ class GcMetrics:
         locked_objects: planned objects that stay, because the store retains them.
         failed_objects: planned objects whose delete failed.
         held_partitions: partitions that a hold keeps.
-        waiting_partitions: partitions that wait for a reader of `until.read.by`.
+        waiting_partitions: partitions that wait for a reader of `until_read_by`.
         overdue_partitions: partitions of these whose reader is later than the longest wait.
         oldest_due: when the oldest object that is due and still stored became due, in seconds since the epoch; None
             if no object is due.
@@ -85,7 +85,7 @@ _TEXTS: Final = {
     "locked_objects": "Planned objects that the last run kept, because the store retains them (object lock).",
     "failed_objects": "Planned objects whose delete failed in the last run.",
     "held_partitions": "Partitions that a hold keeps.",
-    "waiting_partitions": "Partitions that wait for a reader (until.read.by).",
+    "waiting_partitions": "Partitions that wait for a reader (until_read_by).",
     "overdue_partitions": "Partitions whose reader is later than the longest wait.",
     "oldest_due_timestamp_seconds": "When the oldest object that is due and still stored became due; 0 without one.",
     "fuse_blown": "1 if more was due in the last run than the fuse allows, else 0.",

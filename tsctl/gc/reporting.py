@@ -113,8 +113,8 @@ def _count(left_out: Sequence[Skipped], why: Why) -> int:
 def show(found: LocationResult, output: Output) -> None:
     """Print what a run did in one location: lines of text, or one JSON line."""
     result = found.result
-    for skipped in result.left_out:
-        output.warn(f"{skipped.where}: left out: {skipped.reason}")
+    for line in dict.fromkeys(f"{skipped.where}: left out: {skipped.reason}" for skipped in result.left_out):
+        output.warn(line)  # both phases can leave a partition out
     for key, error in found.old_failed.items():
         output.warn(f"{key}: not deleted: {error}")
     if result.deleted is not None:
@@ -124,8 +124,8 @@ def show(found: LocationResult, output: Output) -> None:
         output.warn(f"a plan was discarded, and nothing of it was deleted: {result.damaged}")
     if result.fuse is not None:
         output.warn(
-            f"the fuse has blown, so nothing was moved or deleted: {result.fuse}; compare a dry run with the policy, "
-            "then change it or give --ignore-fuse"
+            f"the fuse has blown, so nothing was planned and no log.start was moved: {result.fuse}; compare a dry run "
+            "with the policy, then correct the policy, or give --ignore-fuse once"
         )
     for line in _lines(found):
         output.text(f"{found.location}: {line}")
@@ -143,15 +143,16 @@ def _lines(found: LocationResult) -> Iterator[str]:
         removed = counted(deleted.objects[Outcome.REMOVED], "object")
         yield f"plan {deleted.run}: {removed}, {state}{f'; {others}' if others else ''}"
     if result.waits_until is not None:
-        yield f"a plan waits until {iso(result.waits_until)}; nothing else is done until then"
+        yield f"a plan waits until {iso(result.waits_until)}; nothing else is done until then; tsctl gc ls lists it"
     if (planned := result.planned) is not None and planned.plan is not None:
         plan = planned.plan
         yield (
             f"plan {plan.run}: {counted(planned.moved, 'partition')} moved, {counted(plan.objects, 'object')} of "
-            f"{size(plan.size)} can be deleted from {iso(plan.due)} on; until then: tsctl gc undo"
+            f"{size(plan.size)} are deleted by the first run after {iso(plan.due)}; until then: tsctl gc undo"
         )
     elif planned is not None:
-        yield f"nothing is due; partitions checked: {0 if result.survey is None else result.survey.partitions}"
+        checked = 0 if result.survey is None else result.survey.partitions
+        yield f"nothing is due; partitions checked, of topics with a rule: {checked}"
     if found.old:
         yield f"{counted(found.old, 'old object')} of plans, logs, repairs and checks deleted"
 

@@ -24,7 +24,7 @@ class Undone:
 
     Attributes:
         lowered: number of partitions whose `log.start` went back.
-        unchanged: number of partitions whose `log.start` was not where the run moved it.
+        unchanged: number of partitions that the run had not moved, or whose `log.start` moved since.
         skipped: partitions that could not be undone.
     """
 
@@ -53,7 +53,9 @@ def choose_undone(store: ObjectStore, runs: Sequence[RunObjects], name: str | No
         if use is Use.UNDO and run.done:
             continue
         if use is Use.DELETE or run.done:
-            raise QueryError(f"{run.run} deleted objects, so neither it nor an earlier run can be undone")
+            raise QueryError(
+                f"{run.run}: its deletion has begun or is over, so neither it nor an earlier run can be undone"
+            )
         if name not in {None, run.run}:
             raise QueryError(f"{name}: undo {run.run} first; it is newer")
         return run
@@ -87,8 +89,9 @@ def undo(
         except LeftOut as left:
             found.skipped.append(Skipped.of(keys.directory, left))
         else:
-            found.lowered += is_lowered
-            found.unchanged += not is_lowered
+            has_moved = is_lowered and move.before < move.after
+            found.lowered += has_moved
+            found.unchanged += not has_moved
         advance()
     if not found.skipped:
         fields = {"version": VERSION, "time": now, "undone": True, "objects": {}, "bytes": 0}

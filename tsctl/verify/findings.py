@@ -341,7 +341,7 @@ LIFECYCLE_HARM = Kind(
     _SUSPICIOUS,
     "A lifecycle rule of the bucket removes objects of the archive, moves them to a class that must be restored before "
     "it can be read, or removes their earlier versions too early for a repair.",
-    "Remove the rule or narrow its filter; docs/deploy.md has rules that do no harm. tsctl gc applies retention.",
+    "Remove the rule or narrow its filter, as docs/running-retention.md describes. tsctl gc applies retention.",
 )
 
 KINDS: tuple[Kind, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))

@@ -84,6 +84,18 @@ def test_an_undone_run_shows_everything_again(archive: MadeArchive) -> None:
     assert bases(archive) == list(range(0, 100, 10))
 
 
+def test_an_undo_of_a_run_that_moved_nothing_reports_no_partition_as_back(archive: MadeArchive) -> None:
+    """Objects that a hold kept are planned again, below a `log.start` that the earlier run moved."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    run(archive, FixedRetention(Rule(size=3 * size), held={"t"}), after=GRACE)
+    run(archive, keep_last(3, size))
+    runs = list_runs(archive.store, archive.keys)
+    undone = undo(archive.store, archive.keys, choose_undone(archive.store, runs, None), 0)
+    assert (undone.lowered, undone.unchanged) == (0, 1)
+    assert start_of(archive) == 70
+
+
 def test_a_policy_that_keeps_more_meanwhile_deletes_nothing(archive: MadeArchive) -> None:
     """What is due is worked out again after the grace."""
     size = ship(archive, "t", 0, 100)
