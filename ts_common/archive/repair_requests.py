@@ -162,18 +162,18 @@ def answer_key(keys: ClusterKeys, id_: str) -> str:
 def unanswered(store: ObjectStore, keys: ClusterKeys) -> Iterator[tuple[str, ObjectInfo]]:
     """Yield the id and the object of each request without an answer, by id; one listing.
 
+    An answer is listed just before its request (`.d` is below `.j`), so no number of objects needs memory.
+
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    waiting: dict[str, ObjectInfo] = {}
-    done: set[str] = set()
+    done = ""
     for info in store.list(keys.repairs):
         match = _NAME.fullmatch(info.key.removeprefix(keys.repairs))
         if match is not None and match["done"]:
-            done.add(match["id"])
-        elif match is not None:
-            waiting[match["id"]] = info
-    yield from ((id_, info) for id_, info in sorted(waiting.items()) if id_ not in done)
+            done = match["id"]
+        elif match is not None and match["id"] != done:
+            yield match["id"], info
 
 
 def decode_request(data: bytes, key: str, id_: str) -> RepairRequest:

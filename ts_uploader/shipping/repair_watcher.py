@@ -2,12 +2,14 @@
 
 Not a part of the protocol: a thread of its own, one listing for each store of topics that this broker leads. An object
 is read once. The tracker handles a request if this broker leads the partition. Each request is passed again until an
-agent has answered it, so the next minute repeats what failed.
+agent has answered it, so the next minute repeats what failed. Of very many requests without an answer, only the oldest
+ones are read.
 """
 
 import queue
 import random
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 import structlog
 
@@ -27,6 +29,8 @@ log = structlog.get_logger()
 _EVERY_SECONDS = 60.0  # a request is answered within two minutes
 _JITTER = 0.1
 _READ_AT_ONCE = 100  # new requests of one store in one round
+# Requests of one store in memory, and in one round: any identity that can write to the bucket can put millions.
+_MOST = 5_000
 
 
 class RepairWatcher:
@@ -118,7 +122,7 @@ class RepairWatcher:
     ) -> Iterable[RepairRequest]:
         """Yield the requests of a store without an answer, and note in `found` what was read of them."""
         left = _READ_AT_ONCE
-        for id_, info in unanswered(store, self._keys):
+        for id_, info in islice(unanswered(store, self._keys), _MOST):
             place = store.location, info.key
             known = self._read.get(place)
             if known is None or known[0] != info.etag:

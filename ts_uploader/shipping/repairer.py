@@ -21,7 +21,14 @@ from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import decode_metadata
-from ts_common.errors import CorruptData, ObjectFrozen, ObjectNotFound, PreconditionFailed, SegmentChanged
+from ts_common.errors import (
+    CorruptData,
+    NewerFormat,
+    ObjectFrozen,
+    ObjectNotFound,
+    PreconditionFailed,
+    SegmentChanged,
+)
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.committing.gap_recording import still_missing
@@ -98,8 +105,8 @@ class Repairer:
         catalog = _catalog(store, task)
         try:
             found = self._found(store, task, catalog)
-        except ObjectFrozen as frozen:  # for days perhaps: an operator decides about a thaw
-            found = _Found(Outcome.IMPOSSIBLE, str(frozen))
+        except (ObjectFrozen, NewerFormat) as lasting:  # an operator decides about a thaw, or upgrades the agents
+            found = _Found(Outcome.IMPOSSIBLE, str(lasting))
         if found.put or found.others:
             bases = {name.base for name in (*found.put, *found.others, *_damaged(task))}
             rewrite_cache_objects(store, keys, bases)

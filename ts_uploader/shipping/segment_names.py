@@ -9,7 +9,7 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
-from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, OutcomeUnknown
 from ts_common.log_format.scan import SegmentScan
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_uploader.progress import beat
@@ -101,7 +101,7 @@ def choose_good_name(
             existing = _existing(store, key, scan, end, epochs, trusted=False)
             if existing is Existing.COVERS and replaces not in {None, _replaced(store, key)}:
                 existing = Existing.DIFFERS
-        except CorruptData:
+        except (CorruptData, NewerFormat):
             existing = Existing.DIFFERS
         if existing is not Existing.DIFFERS:
             return name, existing

@@ -69,7 +69,8 @@ class PartitionState:
         gap_being_filled: by the commit that is under way.
         filled_gaps: gaps that this leadership filled; their records stay in the store.
         repairs: requests to repair without an answer.
-        repairing: bases of the segments of the `Repair` that is under way; None without one.
+        repair: the request of the `Repair` that is under way; None without one.
+        repairing: bases of its segments; None without one.
     """
 
     partition: TopicPartition
@@ -112,6 +113,7 @@ class PartitionState:
     gap_being_filled: tuple[int, int] | None = None
     filled_gaps: tuple[tuple[int, int], ...] = ()
     repairs: tuple[RepairRequest, ...] = ()
+    repair: RepairRequest | None = None
     repairing: frozenset[int] | None = None
 
     @property
@@ -140,7 +142,7 @@ class PartitionState:
         self.gap_being_filled = None
         self.filled_gaps = ()
         self.repairs = ()
-        self.repairing = None
+        self.repair = self.repairing = None
 
     def forget_position(self) -> None:
         """Drop the position after a failure, so that the agent reads it from the store again.
@@ -261,10 +263,14 @@ class PartitionState:
         if len(self.repairs) < _REPAIRS_AT_ONCE and request not in self.repairs:
             self.repairs += (request,)
 
-    def forget_repairs(self) -> None:
-        """Drop the requests after a failure: the store has them, and they are sent again within a minute."""
-        self.repairs = ()
-        self.repairing = None
+    def begin_repair(self, request: RepairRequest, bases: frozenset[int]) -> None:
+        """Note the repair that begins, with the bases of its segments."""
+        self.repair, self.repairing = request, bases
+
+    def fail_repair(self) -> None:
+        """Drop the request that failed: the store has it, and it is sent again within a minute, after the others."""
+        self.repairs = tuple(other for other in self.repairs if other != self.repair)
+        self.repair = self.repairing = None
 
     def take_repaired(self, request: RepairRequest, *, changed: bool) -> None:
         """Drop a request that has its answer.
@@ -275,7 +281,7 @@ class PartitionState:
                 which of them the store lacks.
         """
         self.repairs = tuple(other for other in self.repairs if other != request)
-        self.repairing = None
+        self.repair = self.repairing = None
         filled = ((request.start, request.end),)
         if changed:
             self.filled_gaps = tuple(gap for gap in self.filled_gaps if not overlapping(filled, *gap))

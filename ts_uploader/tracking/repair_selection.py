@@ -1,8 +1,9 @@
 """Select the next repair of a partition (protocol rule 13). Pure: no clock, no I/O.
 
 A request is ready if this broker's part of its range is certain: each file that has offsets of it is closed, below the
-high watermark and not being shipped. Below the lowest live segment, `.deleted` files must have been examined. Other
-requests wait; they stay in the store. One repair of a partition runs at a time, and none begins during a commit.
+high watermark, not being shipped and not the next to ship. Below the lowest live segment, `.deleted` files must have
+been examined. Other requests wait; they stay in the store. One repair of a partition runs at a time, and none begins
+during a commit.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def select_repair(
         segments = _segments(state, leadership, listing, position, (start, end))
         if segments is None:
             continue
-        state.repairing = frozenset(segment.base for segment in segments)
+        state.begin_repair(request, frozenset(segment.base for segment in segments))
         return [
             Repair(
                 state.partition,
@@ -73,6 +74,8 @@ def _segments(
             break
         if state.high_watermark is None or next_base > state.high_watermark or base in state.in_flight:
             return None
+        if next_base > position.next_offset and base not in state.shipped:
+            return None  # it is shipped first, so that no number of requests delays that
         segments.append(
             Ship(
                 state.partition,

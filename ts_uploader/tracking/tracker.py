@@ -272,7 +272,7 @@ class Tracker:
             state.reading_position = False
             state.note_failed_read(failed.reason)
         elif failed.operation == Repair.__name__:
-            state.forget_repairs()
+            state.fail_repair()
             return
         elif failed.operation == LookBelow.__name__:
             state.reading_deleted = False

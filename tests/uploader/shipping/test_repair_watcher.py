@@ -14,6 +14,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.messages import RepairWanted
 from ts_uploader.metrics.counters import Metrics
+from ts_uploader.shipping import repair_watcher
 from ts_uploader.shipping.repair_watcher import RepairWatcher
 from ts_uploader.tracking.backlog import Backlog
 
@@ -80,6 +81,20 @@ def test_hostile_bytes_are_logged_once_and_delay_no_other_request(watched: Watch
         watched.watcher.look()
     assert [wanted.request for wanted in watched.offered] == [good, good]
     assert [line["event"] for line in logs] == ["repair_request_unusable"] * len(hostile)
+
+
+def test_of_very_many_requests_a_part_is_in_memory(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest ones; the others follow once these have an answer."""
+    fill = 7
+    monkeypatch.setattr(repair_watcher, "_MOST", fill)
+    for number in range(2 * fill):
+        watched.store.put(request_key(CLUSTER, request(number).id), request(number).encode())
+    watched.watcher.look()
+    watched.watcher.look()
+    assert len(watched.offered) == 2 * fill
+    watched.store.put(answer_key(CLUSTER, request(0).id), b"")
+    watched.watcher.look()
+    assert watched.offered[-1].request == request(fill)
 
 
 def test_a_store_that_refuses_the_listing_is_logged_once_and_counted(watched: Watched) -> None:

@@ -267,3 +267,12 @@ def test_a_lineage_that_begins_meanwhile_leaves_the_request_without_an_answer(la
     with pytest.raises(ObjectNotFound):
         inner.get(answer_key(CLUSTER, ID))
     lab.store = inner
+
+
+def test_objects_of_a_later_release_end_a_repair_with_an_answer(lab: Lab) -> None:
+    """Without one the request would fail each minute. The object with the name of the good copy is not overwritten."""
+    key = KEYS.segment(SegmentName(10))
+    lab.store.put(key, b"x", metadata={"ts-version": "99"})
+    answer = lab.repair(Damage.DAMAGED, 10, 20, key)
+    assert answer.outcome is Outcome.IMPOSSIBLE
+    assert "later release" in answer.reason

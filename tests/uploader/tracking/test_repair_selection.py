@@ -58,20 +58,28 @@ def test_a_request_waits_for_what_is_not_closed_not_below_the_high_watermark_or_
     led = LedPartition(0, 100, 200, high_watermark=150)
     led.at(150)
     assert repairs(led.tracker.observe(wanted(120, 140))) == []
-    assert repairs(led.tracker.observe(watermark(200))) != []
+    (ship,) = led.tracker.observe(watermark(200))
+    assert isinstance(ship, Ship)
+    assert repairs(led.tracker.conclude(shipped(ship))) == []
+    assert repairs(led.tracker.conclude(Committed(TP, ship.generation, ship.leadership, position(200)))) != []
     led = LedPartition(0, 100)
     led.at(150)
     assert repairs(led.tracker.observe(wanted(120, 140))) == []
 
 
-def test_a_segment_that_is_being_repaired_is_not_shipped_meanwhile() -> None:
-    """It contains the next offset too; it is shipped once the repair is over."""
+def test_no_request_delays_the_segment_that_is_shipped_next() -> None:
+    """It contains the next offset too; it is repaired once it is committed, however many requests wait for it."""
     led = LedPartition(0, 100, 200)
     led.tracker.observe(wanted(0, 50))
+    led.tracker.observe(wanted(20, 50, 1))
     tasks = led.at(50)
-    (repair,) = repairs(tasks)
-    assert bases(tasks) == [100]
-    assert bases(led.tracker.conclude(answered(repair))) == [0]
+    assert bases(tasks) == [0, 100]
+    assert repairs(tasks) == []
+    first, _ = tasks
+    assert isinstance(first, Ship)
+    (commit,) = led.tracker.conclude(shipped(first))
+    (repair,) = repairs(led.tracker.conclude(Committed(TP, commit.generation, first.leadership, position(100))))
+    assert bases(list(repair.segments)) == [0]
 
 
 def test_a_request_is_of_the_leader_only() -> None:
@@ -93,6 +101,18 @@ def test_after_a_failure_the_request_is_handled_when_it_is_sent_again() -> None:
     (repair,) = repairs(led.tracker.observe(wanted(0, 50)))
     assert led.tracker.conclude(failed(repair)) == []
     assert len(repairs(led.tracker.observe(wanted(0, 50)))) == 1
+
+
+def test_a_request_that_fails_each_time_delays_no_other_one() -> None:
+    """It is sent again with the others each minute, and has the lowest id of all."""
+    led = LedPartition(0, 100, 200)
+    led.at(200)
+    (first,) = repairs(led.tracker.observe(wanted(0, 50)))
+    led.tracker.observe(wanted(100, 150, 1))
+    (second,) = repairs(led.tracker.conclude(failed(first)))
+    assert second.request == wanted(100, 150, 1).request
+    led.tracker.observe(wanted(0, 50))
+    assert [task.request for task in repairs(led.tracker.conclude(answered(second)))] == [first.request]
 
 
 def test_deleted_files_are_examined_before_a_range_below_the_live_log_is_given_up() -> None:
