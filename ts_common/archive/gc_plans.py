@@ -384,15 +384,17 @@ def _partition(fields: Mapping[str, Any]) -> PlannedPartition:
     topic, directory = text(fields["topic"]), text(fields["directory"])
     if not is_topic_name(topic) or not is_directory_of(topic, directory):
         raise ValueError(f"{directory!r} is no directory of a topic {topic!r}")
-    lineage = fields["lineage"]
+    lineage, before, over = fields["lineage"], whole_number(fields["from"]), fields["over"]
+    if type(over) is not bool:
+        raise ValueError(f"over: {shown(over)} is neither true nor false")
     return PlannedPartition(
         TopicPartition(topic, whole_number(fields["partition"], 0, MAX_INT32)),
         directory,
-        whole_number(fields["from"]),
-        whole_number(fields["to"]),
+        before,
+        whole_number(fields["to"], before),  # an undo would move `log.start` up else, and hide records
         text(fields["nonce"]),
         None if lineage is None else Lineage.decode(lineage),
-        bool(fields["over"]),
+        over,
     )
 
 

@@ -11,7 +11,14 @@ import typer
 from ts_common.archive.gc_plans import PlannedObject, RunObjects, Use, list_runs, read_claim, read_plan
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import load_config
-from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, QueryError, TieredStorageError
+from ts_common.errors import (
+    ConfigurationError,
+    CorruptData,
+    NewerFormat,
+    ObjectNotFound,
+    QueryError,
+    TieredStorageError,
+)
 from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
@@ -24,7 +31,7 @@ from tsctl.archive import (
     UrlOption,
     open_archive,
 )
-from tsctl.exit_codes import ExitCode
+from tsctl.exit_codes import ExitCode, code_of
 from tsctl.gc.archive_run import run_archive, survey_archive
 from tsctl.gc.checks import Verdict, run_checks
 from tsctl.gc.deletion import read_log
@@ -93,12 +100,17 @@ def run(
     output = Output(as_json or objects)
     if objects and not dry_run:
         raise ConfigurationError(SOURCE, ["--objects requires --dry-run"])
-    if every is not None and dry_run:
-        raise ConfigurationError(SOURCE, ["--every and --dry-run: give one of the two"])
+    if dry_run:
+        _refuse_with_dry_run(
+            every=every is not None,
+            ignore_fuse=ignore_fuse,
+            metrics_file=metrics_file is not None,
+            push_gateway=push_gateway is not None,
+        )
     name = name_archive(config, url, cluster, entropy_bits)
     found = _policy(policy, name)
     seconds = None if every is None else max(1, seconds_of(every, "--every"))
-    record = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output)
+    record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output), ExitCode.FINE
     with _kafka(found, bootstrap_server, command_config) as kafka, stopping(seconds is not None) as stopped:
         while True:
             began = time.monotonic()
@@ -113,6 +125,7 @@ def run(
                 if seconds is None:
                     raise
                 output.warn(str(error))
+                code = code_of(error)
             if seconds is None or stopped(max(0.0, seconds - (time.monotonic() - began))):
                 break
     if code is not ExitCode.FINE:
@@ -300,6 +313,18 @@ def _dry_run(
     return code
 
 
+def _refuse_with_dry_run(**given: bool) -> None:
+    """Refuse options that a dry run would ignore.
+
+    Raises:
+        ConfigurationError: some are given; it names each.
+    """
+    if problems := [
+        f"--{name.replace('_', '-')} and --dry-run: give one of the two" for name, is_given in given.items() if is_given
+    ]:
+        raise ConfigurationError(SOURCE, problems)
+
+
 def _policy(path: Path | None, name: ArchiveName) -> Policy:
     """Return the policy of a file, or that of the Java uploader's keys.
 
@@ -338,20 +363,22 @@ def _kafka(policy: Policy, bootstrap: str | None, command_config: Path | None) -
 
 def _row(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, Any]:
     """Return a run for a list; a damaged plan has no numbers."""
-    row: dict[str, Any] = {"run": run.run, "state": _state(store, run)}
+    row: dict[str, Any] = {"run": run.run, "state": None}
     row |= {**dict.fromkeys(("due", "partitions", "objects", "bytes")), "location": store.location}
-    if run.planned is not None:
-        try:
+    try:
+        row["state"] = _state(store, run)
+        if run.planned is not None:
             plan = read_plan(store, keys, run.run)
-        except (CorruptData, NewerFormat):
-            row["state"] = "damaged"
-        else:
             row |= {
                 "due": iso(plan.due),
                 "partitions": plan.partitions,
                 "objects": plan.objects,
                 "bytes": plan.size,
             }
+    except (CorruptData, NewerFormat):
+        row["state"] = "damaged"
+    except ObjectNotFound:
+        row["state"] = "deleted since"
     return row
 
 

@@ -7,6 +7,7 @@ write one file.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -144,7 +145,7 @@ def push_metrics(url: str, metrics: GcMetrics, warn: Callable[[str], None]) -> N
     registry.register(_Collected(list(_collected(values))))
     try:
         pushadd_to_gateway(url, JOB, registry, {_CLUSTER: metrics.cluster}, timeout=_PUSH_SECONDS)
-    except (OSError, ValueError) as error:  # of the socket, the answer and the URL
+    except (OSError, ValueError, HTTPException) as error:  # of the socket, the URL and the answer
         warn(f"{redacted(url)}: the metrics of the run were not pushed: {redacted(str(error))}")
 
 

@@ -45,8 +45,11 @@ class Candidate:
     over: bool = False
 
     def move(self, after: int, nonce: str) -> PlannedPartition:
-        """Return the line of a plan for a move of `log.start` to `after`, with the commit that was read last."""
-        directory = self.keys.directory.rpartition("-")[0]
+        """Return the line of a plan for a move of `log.start` to `after`, with the commit that was read last.
+
+        A plan never moves it down. `log.start` of an incarnation that is over can be above the commit's next offset.
+        """
+        directory, after = self.keys.directory.rpartition("-")[0], max(self.start, after)
         return PlannedPartition(self.keys.partition, directory, self.start, after, nonce, self.lineage, self.over)
 
 

@@ -25,6 +25,7 @@ from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import IfAbsent, ObjectStore
 from tsctl.repair.needs import Need
 
+Unreadable = CorruptData | NewerFormat
 _EVERY_SECONDS: Final = 1.0
 _MILLISECONDS: Final = 1000
 
@@ -95,8 +96,8 @@ class Requests:
 
     def answers(
         self, sent: Sequence[Sent], seconds: float, advance: Callable[[], object]
-    ) -> Mapping[str, RepairAnswer | CorruptData]:
-        """Wait for answers; return those that arrived in time, by id, and the error of an answer that is malformed.
+    ) -> Mapping[str, RepairAnswer | Unreadable]:
+        """Wait for answers; return those that arrived in time, by id, and the error of one that cannot be read.
 
         Args:
             sent: the requests.
@@ -107,7 +108,7 @@ class Requests:
             AccessDenied, StoreUnavailable, BucketMissing: the store's.
         """
         deadline = time.monotonic() + seconds
-        answers: dict[str, RepairAnswer | CorruptData] = {}
+        answers: dict[str, RepairAnswer | Unreadable] = {}
         while True:
             for each in sent:
                 if each.request.id not in answers and (answer := self._answer(each)) is not None:
@@ -118,13 +119,13 @@ class Requests:
                 return answers
             time.sleep(min(left, _EVERY_SECONDS))
 
-    def _answer(self, sent: Sent) -> RepairAnswer | CorruptData | None:
+    def _answer(self, sent: Sent) -> RepairAnswer | Unreadable | None:
         key = answer_key(self.keys, sent.request.id)
         try:
             return decode_answer(get_small(sent.store, key, ANSWER_BYTES)[0], key)
         except ObjectNotFound:
             return None
-        except CorruptData as error:
+        except (CorruptData, NewerFormat) as error:
             return error
 
 

@@ -13,7 +13,7 @@ from ts_common.store.contract import ObjectStore
 from tsctl.output import Output
 from tsctl.repair.from_versions import PartitionVersions, PutBack, VersionsDenied
 from tsctl.repair.needs import Need, PartitionNeeds
-from tsctl.repair.requests import Requests, Sent
+from tsctl.repair.requests import Requests, Sent, Unreadable
 from tsctl.repair.results import Repaired, Status, status_of
 
 _NO_COMMIT = "the partition has no commit of an agent: see docs/repair.md, a missing commit"
@@ -135,7 +135,7 @@ class Repairs:
                 age = "" if each.is_new else " since an earlier run"
                 detail = f"no agent has answered yet{age}; the request remains: run tsctl repair again"
                 result = Repaired(each.keys, each.need, Status.WAITING, detail, (), id_)
-            elif isinstance(answer, CorruptData):
+            elif isinstance(answer, Unreadable):
                 result = Repaired(each.keys, each.need, Status.IMPOSSIBLE, str(answer), (), id_)
             else:
                 detail = f"broker {answer.broker}: {answer.reason}"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.made_archive import MadeArchive
 from ts_common.archive.gc_plans import (
+    MOVES,
     PART,
     PLAN_NAME,
     Plan,
@@ -18,6 +19,7 @@ from ts_common.archive.gc_plans import (
     list_runs,
     numbered_key,
     planned_log_start,
+    read_moves,
     read_parts,
     read_plan,
     run_directory,
@@ -90,6 +92,16 @@ def test_a_damaged_part_is_refused(archive: MadeArchive, line: bytes) -> None:
     archive.store.put(numbered_key(archive.keys, RUN, PART, 0), line + b"\n")
     with pytest.raises(CorruptData, match="part-00000"):
         list(read_parts(archive.store, archive.keys, read_plan(archive.store, archive.keys, RUN)))
+
+
+@pytest.mark.parametrize("change", [('"to":250', '"to":99'), ('"over":false', '"over":"false"')])
+def test_moves_that_no_run_writes_are_damage(archive: MadeArchive, change: tuple[str, str]) -> None:
+    """An undo would move `log.start` up by the first, and hide records."""
+    key = numbered_key(archive.keys, RUN, MOVES, 0)
+    archive.store.put(key, PARTITION.encode().replace(*change).encode())
+    (run,) = list_runs(archive.store, archive.keys)
+    with pytest.raises(CorruptData, match="moves-00000"):
+        list(read_moves(archive.store, run))
 
 
 def test_a_plan_of_a_later_release_is_refused(archive: MadeArchive) -> None:

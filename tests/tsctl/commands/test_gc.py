@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.spark.archives import Archive
 from tests.tsctl.gc.archives import GRACE, bases, later, ship, start_of
 from tests.tsctl.running import Run
 from ts_common.archive.table_claims import TableClaims, claims_key
+from tsctl.commands import gc
 
 POLICY = """
 grace: 1h
@@ -147,11 +149,37 @@ def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: 
         (("--policy", kafka), "--bootstrap-server"),
         (("--policy", write_policy(tmp_path), "--objects"), "--dry-run"),
         (("--policy", write_policy(tmp_path), "--every", "1m", "--dry-run"), "--every"),
+        (("--policy", write_policy(tmp_path), "--ignore-fuse", "--dry-run"), "--ignore-fuse"),
+        (("--policy", write_policy(tmp_path), "--metrics-file", "a.prom", "--dry-run"), "--metrics-file"),
+        (("--policy", write_policy(tmp_path), "--push-gateway", "http://h", "--dry-run"), "--push-gateway"),
     ):
         ended = run("gc", "run", *arguments, *named)
         assert ended.code == 2
         assert text in ended.err
     assert start_of(shipped) == 0
+
+
+def test_a_loop_that_never_succeeded_ends_with_the_code_of_its_last_run(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler that ends it sees that retention failed, and no traceback."""
+    run("gc", "run", "--policy", policy, *named)
+    for info in list(shipped.store.list(shipped.keys.gc_runs)):
+        if info.key.endswith("plan.json"):
+            shipped.store.put(info.key, b'{"version":9}')
+    monkeypatch.setattr(gc, "stopping", lambda _: nullcontext(lambda _: True))  # SIGTERM arrives during the run
+    ended = run("gc", "run", "--policy", policy, *named, "--every", "1h")
+    assert ended.code == 2
+    assert "later release" in ended.err
+
+
+def test_a_damaged_claim_hides_no_other_run(shipped: Archive, named: tuple[str, ...], policy: Path, run: Run) -> None:
+    """Its own row shows the damage."""
+    run("gc", "run", "--policy", policy, *named)
+    for name in ("20200101T000000Z-00000000", "20200101T000001Z-00000000"):
+        shipped.store.put(f"{shipped.keys.gc_runs}{name}/claim.json", b"\x1b[2J")
+    ended = run("gc", "ls", *named, "--json")
+    assert [row["state"] for row in ended.document["runs"]] == ["damaged", "damaged", "waits"]
 
 
 def test_a_run_writes_metrics(shipped: Archive, named: tuple[str, ...], policy: Path, tmp_path: Path, run: Run) -> None:

@@ -102,13 +102,16 @@ def test_a_file_that_cannot_be_written_is_a_warning_after_a_run_and_an_error_bef
 
 @pytest.fixture
 def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """Start a server that records requests, and answers 202 as a Pushgateway does; below `/broken` it answers 500."""
+    """Start a server that records requests, and answers 202 as a Pushgateway; `/broken` gets 500, `/other` garbage."""
     received: list[tuple[str, str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"])).decode()
             received.append((self.command, self.path, body))
+            if self.path.startswith("/other"):
+                self.wfile.write(b"\x1b[2J\r\n")
+                return
             self.send_response(500 if self.path.startswith("/broken") else 202)
             self.end_headers()
 
@@ -141,11 +144,12 @@ def test_metrics_are_added_to_the_group_of_the_cluster(gateway: tuple[str, list[
 def test_a_gateway_that_does_not_accept_them_is_a_warning_without_its_password(
     gateway: tuple[str, list[tuple[str, str, str]]],
 ) -> None:
-    """An error of the server, a closed port, and no URL at all."""
+    """An error of the server, an answer that is no HTTP, a closed port, and no URL at all."""
     warnings: list[str] = []
     address = gateway[0].removeprefix("http://")
-    for url in (f"http://user:geheim@{address}/broken", "http://user:geheim@127.0.0.1:1", "http://["):
+    urls = [f"http://user:geheim@{address}/broken", f"{gateway[0]}/other", "http://user:geheim@127.0.0.1:1", "http://["]
+    for url in (*urls, "http://a b"):
         push_metrics(url, RUN, warnings.append)
-    assert len(warnings) == 3
+    assert len(warnings) == 5
     assert all("were not pushed" in warning for warning in warnings)
     assert "geheim" not in "".join(warnings)

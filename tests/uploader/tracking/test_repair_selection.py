@@ -58,10 +58,10 @@ def test_a_request_waits_for_what_is_not_closed_not_below_the_high_watermark_or_
     led = LedPartition(0, 100, 200, high_watermark=150)
     led.at(150)
     assert repairs(led.tracker.observe(wanted(120, 140))) == []
-    (ship,) = led.tracker.observe(watermark(200))
-    assert isinstance(ship, Ship)
-    assert repairs(led.tracker.conclude(shipped(ship))) == []
-    assert repairs(led.tracker.conclude(Committed(TP, ship.generation, ship.leadership, position(200)))) != []
+    (last,) = led.tracker.observe(watermark(200))
+    assert isinstance(last, Ship)
+    assert repairs(led.tracker.conclude(shipped(last))) == []
+    assert repairs(led.tracker.conclude(Committed(TP, last.generation, last.leadership, position(200)))) != []
     led = LedPartition(0, 100)
     led.at(150)
     assert repairs(led.tracker.observe(wanted(120, 140))) == []
