@@ -36,7 +36,7 @@ def kraft() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "moves"), [(2, 3), pytest.param(60, 100, marks=(pytest.mark.full, pytest.mark.timeout(1800)))]
+    ("kills", "moves"), [(2, 3), pytest.param(20, 25, marks=(pytest.mark.full, pytest.mark.timeout(1800)))]
 )
 def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes(
     kraft: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, moves: int
