@@ -27,11 +27,11 @@ from ts_common.archive.gc_plans import (
     read_parts,
     read_plan,
 )
-from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys
+from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_json, shown
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
 from tsctl.gc.over import MARKS, read_over
@@ -150,7 +150,7 @@ def _each_once(
 def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequence[PlannedObject]) -> None:
     keys, found = partition.keys(work.cluster), work.found
     try:
-        due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, keys)
+        due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, objects, keys)
     except LeftOut as left:
         found.skipped.append(Skipped.of(keys.directory, left))
         found.objects[Outcome.LEFT] += len(objects)
@@ -181,7 +181,7 @@ class _Due:
     listed: frozenset[str]
 
 
-def _still_due(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -> _Due:
+def _still_due(work: _Work, partition: PlannedPartition, objects: Iterable[PlannedObject], keys: PartitionKeys) -> _Due:
     """Return what is still due of a partition.
 
     Raises:
@@ -199,8 +199,20 @@ def _still_due(work: _Work, partition: PlannedPartition, keys: PartitionKeys) ->
         raise LeftOut("the commit went back since: the plan is void for this partition", Why.CHANGED)
     if content.offset < partition.after:
         raise LeftOut(f"log.start is {content.offset}, below {partition.after} in the plan", Why.CHANGED)
-    names = frozenset(info.key.removeprefix(keys.prefix) for info in examined.listed)
-    return _Due(frozenset(examined.removable(content.offset, work.now)), names)
+    listed = {info.key.removeprefix(keys.prefix): info for info in examined.listed}
+    due = {*examined.removable(content.offset, work.now), *_left_behind(objects, listed)}
+    return _Due(frozenset(due), frozenset(listed))
+
+
+def _left_behind(objects: Iterable[PlannedObject], listed: Mapping[str, ObjectInfo]) -> Iterator[PlannedObject]:
+    """Yield the planned indexes whose `.log` an earlier, incomplete deletion of the plan removed."""
+    planned = {each.name: each for each in objects}
+    for each in planned.values():
+        log = each.name.rpartition(".")[0] + LOG_SUFFIX
+        info = listed.get(each.name)
+        is_index = each.name.endswith(INDEX_SUFFIXES) and log in planned and log not in listed
+        if is_index and info is not None and (info.size, info.etag) == (each.size, each.etag):
+            yield each
 
 
 def _over_still(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -> _Due:

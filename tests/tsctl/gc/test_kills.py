@@ -130,6 +130,7 @@ def test_g03_a_killed_collector_is_repeated_and_no_reader_sees_a_hole(
         later(made, GRACE)
         collect(made, keep_last(3, size_of_one()))
         assert bases(made) == bases(made, partition=1) == [70, 80, 90], at
+        assert [name for name in names(made) if name < f"{70:020d}"] == [], at  # no index without its log
         assert start_of(made) == 70
 
 
