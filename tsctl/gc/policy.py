@@ -145,7 +145,7 @@ class TopicRule(BaseModel):
     max_age: Annotated[Milliseconds, _least("1h")] | None = Field(
         None,
         description="A segment is due once it is older. Its age counts from its greatest timestamp, or from its "
-        "shipping if that was earlier.",
+        "shipping if that was earlier. At least 1h.",
     )
     max_size: Annotated[Size, Field(ge=1024)] | None = Field(
         None, description="A segment of a partition is due once the segments after it have as many bytes."
@@ -158,7 +158,9 @@ class TopicRule(BaseModel):
     )
     keep: bool = Field(False, description="true: nothing is due. No other key is given with it.")
     least_time: Milliseconds | None = Field(
-        None, description="A segment stays for so long after its shipping, whatever else the rule has."
+        None,
+        description="A segment stays for so long after its shipping, whatever else the rule has. Default: that of the "
+        "policy.",
     )
     until_read_by: tuple[ReadBy, ...] = Field(
         (), description="Readers; a segment stays until each has read it. One entry for each reader."
@@ -167,7 +169,7 @@ class TopicRule(BaseModel):
         "30d",
         validate_default=True,
         description="A reader that holds segments back and has not moved for so long is an error of the run, and the "
-        "segments stay.",
+        "segments stay. Default: 30d.",
     )
 
     @model_validator(mode="after")
@@ -222,7 +224,7 @@ class Fuse(BaseModel):
     share: Share | None = Field(
         "50%",
         validate_default=True,
-        description="Share of the bytes that the run's topics have in the store; 100% for no bound.",
+        description="Share of the bytes that the run's topics have in the store; 100% for no bound. Default: 50%.",
     )
 
     def blown(self, objects: int, size: int, whole: int | None = None) -> str | None:
@@ -249,16 +251,20 @@ class OwnObjects(BaseModel):
     model_config = _STRICT
 
     plans: Annotated[Milliseconds, _least("7d")] = Field(
-        "90d", validate_default=True, description="Plans of deletions that are complete or void."
+        "90d", validate_default=True, description="Plans of deletions that are complete or void. Default: 90d."
     )
     deletion_log: Annotated[Milliseconds, _least("7d")] = Field(
-        "400d", validate_default=True, description="Lists of what was deleted."
+        "400d", validate_default=True, description="Lists of what was deleted. Default: 400d."
     )
     repairs: Annotated[Milliseconds, _least("7d")] = Field(
-        "90d", validate_default=True, description="Requests of repairs that are complete."
+        "90d",
+        validate_default=True,
+        description="Requests of repairs and their answers, complete or not. Default: 90d.",
     )
     probes: Annotated[Milliseconds, _least("7d")] = Field(
-        "30d", validate_default=True, description="Objects that agents write to check the store."
+        "30d",
+        validate_default=True,
+        description="Objects that agents and `tsctl gc check` write to check the store. Default: 30d.",
     )
 
 
@@ -268,7 +274,8 @@ class DeletedTopics(BaseModel):
     model_config = _STRICT
 
     after: Annotated[Milliseconds, _least("1d")] = Field(
-        description="Time since the end of the incarnation. Of the topic's rule only keep: true still counts."
+        description="Time since the end of the incarnation, at least 1d and the grace. Of the topic's rule only "
+        "keep: true still counts."
     )
 
 
@@ -281,11 +288,11 @@ class Policy(BaseModel):
         "20h",
         validate_default=True,
         description="Time for readers: objects are deleted so long after the archive's start has moved beyond them. "
-        "Choose less than the interval between two runs.",
+        "Choose less than the interval between two runs. Default: 20h, at least 1h.",
     )
     fuse: Fuse = Field({}, validate_default=True, description="Bounds of one run.")
     least_time: Milliseconds = Field(
-        "7d", validate_default=True, description="The least_time of the rules that do not set it."
+        "7d", validate_default=True, description="The least_time of the rules that do not set it. Default: 7d."
     )
     rules: tuple[TopicRule, ...] = Field(
         description="The first rule that matches a topic applies to it. A topic without a rule keeps everything."
