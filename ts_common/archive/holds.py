@@ -83,6 +83,8 @@ class Hold:
             raise ValueError(f"{self.prefix!r} is no beginning of a topic's name")
         if not self.topics and self.prefix is None:
             raise ValueError("it names no topic, no pattern and no prefix")
+        if not all(self.topics):
+            raise ValueError("a topic is an empty text, which matches no topic")
         if len(self.topics) > MOST_TOPICS:
             raise ValueError(f"{len(self.topics)} topics and patterns; at most {MOST_TOPICS} are expected")
         _choosers(self.topics)

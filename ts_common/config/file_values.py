@@ -21,9 +21,9 @@ def parse_size(value: Any) -> int:
     Raises:
         ValueError: it is no size.
     """
-    match = _SIZE.fullmatch(str(value))
+    match = _SIZE.fullmatch(_text(value))
     if match is None or match[2].upper() not in _BYTES or isinstance(value, bool):
-        raise ValueError(f"{value!r} is no size; a number with KiB, MiB, GiB or TiB is expected, as in 256MiB")
+        raise ValueError(f"{_shown(value)} is no size; a number with KiB, MiB, GiB or TiB is expected, as in 256MiB")
     return int(match[1]) * _BYTES[match[2].upper()]
 
 
@@ -33,9 +33,9 @@ def parse_seconds(value: Any) -> int:
     Raises:
         ValueError: it is no time.
     """
-    match = _TIME.fullmatch(str(value))
+    match = _TIME.fullmatch(_text(value))
     if match is None:
-        raise ValueError(f"{value!r} is no time; a number with s, m, h or d is expected, as in 90s or 1h")
+        raise ValueError(f"{_shown(value)} is no time; a number with s, m, h or d is expected, as in 90s or 1h")
     return int(match[1]) * _SECONDS[match[2]]
 
 
@@ -54,15 +54,24 @@ def parse_share(value: Any) -> float:
     Raises:
         ValueError: it is no share.
     """
-    match = _SHARE.fullmatch(str(value))
+    match = _SHARE.fullmatch(_text(value))
     if match is None or not 0 < (share := float(match[1])) <= 100:
-        raise ValueError(f"{value!r} is no share; more than 0% is expected, up to 100%")
+        raise ValueError(f"{_shown(value)} is no share; more than 0% is expected, up to 100%")
     return share / 100
 
 
 def listed(value: Any) -> Any:
     """Return one text as a list of it."""
     return [value] if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    """Return the text of one value; empty for a list or names with values, which can be many times larger."""
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str | int | float) else "it"
 
 
 def check_store(value: str, *, label: str = "") -> str:

@@ -18,6 +18,8 @@ from ts_common.suggestions import nearest
 
 MOST_BYTES: Final = 4 << 20  # of a file
 _MOST_TEXT: Final = 500  # characters of YAML's own message
+# What ruamel.yaml raises in addition for hostile text: tags, escapes and keys that it does not check.
+_FOREIGN: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _INSIDE: Final = re.compile(r"(dict|literal|constrained)?\[.*\]")  # pydantic's names of parts of a type
 _A_LIST: Final = "a list is expected, as {name}: [...]"
 _MESSAGES: Final = {
@@ -65,7 +67,7 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (YAMLError, *_FOREIGN) as error:
         raise ValueError(" ".join(str(error).split())[:_MOST_TEXT]) from error
 
 

@@ -27,6 +27,7 @@ from tsctl.output import Output
 
 _DAY = 86_400
 _MOST_BITS = 30  # a billion prefixes
+_MOST = 1e15  # GB or queries
 _WHAT_IF = "What if: "
 
 
@@ -47,9 +48,11 @@ def cost(
         typer.Option("--over", help="Time between two readings of requests, as in 60s; default: since each start."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Timeout of one agent in seconds.")] = 10.0,
-    read_gb: Annotated[float, typer.Option("--read-gb", min=0, help="GB that readers read in a month.")] = 0.0,
+    read_gb: Annotated[
+        float, typer.Option("--read-gb", min=0, max=_MOST, help="GB that readers read in a month.")
+    ] = 0.0,
     plans: Annotated[
-        float, typer.Option("--plans", min=0, help="Queries in a month that select topics by a pattern.")
+        float, typer.Option("--plans", min=0, max=_MOST, help="Queries in a month that select topics by a pattern.")
     ] = 0.0,
     segment_bytes: Annotated[
         str | None, typer.Option("--segment-bytes", help=_WHAT_IF + "each segment has this size, as in 1GiB.")

@@ -18,7 +18,8 @@ from ts_common.suggestions import nearest
 EXAMPLE: Final = Path(__file__).with_name("s3-us-east-1.yaml")
 DAYS: Final = 30  # of a month
 
-Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# Bounds far above any price, so that no product is infinite, which JSON has no number for.
+Price = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
 Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 
@@ -30,7 +31,7 @@ class _Part(BaseModel):
 class StorageTier(_Part):
     """A lower price of the bytes above an amount."""
 
-    above_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    above_gb: Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)] = Field(
         description="The price applies to bytes above this amount."
     )
     storage_per_gb_month: Price = Field(description="A GB stored for a month.")
@@ -91,7 +92,9 @@ class Prices(_Part):
     currency: str = Field(description="For the output; the file has one currency.")
     source: str = Field(default="", description="Where the prices are published.")
     as_of: date | None = Field(default=None, description="Their date.")
-    bytes_per_gb: Annotated[int, Field(gt=0)] = Field(default=1 << 30, description="2^30 on AWS, 10^9 elsewhere.")
+    bytes_per_gb: Annotated[int, Field(gt=0, le=1 << 50)] = Field(
+        default=1 << 30, description="2^30 on AWS, 10^9 elsewhere."
+    )
     default_class: str = Field(description="Class of objects that the store lists without one, and of `offset.wm`.")
     delete_per_1000: Price = Field(default=0.0, description="1,000 DELETE requests; free on AWS.")
     classes: Annotated[Mapping[str, StorageClass], Field(min_length=1)] = Field(description="By name of the class.")

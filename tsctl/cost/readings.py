@@ -9,10 +9,13 @@ import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
 from ts_common.errors import StoreUnavailable
+from ts_common.json_objects import MAX_INT64
 from ts_common.reading.parallel import in_threads
 from tsctl.agents import NoPage, get_page
 from tsctl.cost.requests import COUNTERS, OPERATIONS, START, Reading, Requests, between, since_start
 
+_LONGEST_LINE: Final = 16 << 10  # characters
+_LONGEST_REASON: Final = 500
 _NO_METRICS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of text of another server
 
 
@@ -49,7 +52,7 @@ def _read_all(pool: urllib3.PoolManager, urls: Mapping[str, str], timeout: float
         try:
             return parse_reading(body.decode(), address, time.time())
         except _NO_METRICS as error:  # a UnicodeDecodeError too
-            return f"{address}: {url} does not serve metrics of requests: {error}"
+            return f"{address}: {url} does not serve metrics of requests: {str(error)[:_LONGEST_REASON]}"
 
     found = in_threads(read, urls.items())
     problems = [each for each in found if isinstance(each, str)]
@@ -69,6 +72,8 @@ def parse_reading(text: str, address: str, at: float) -> Reading:
     Raises:
         ValueError: the page has another format, or lacks a counter.
     """
+    if max(map(len, text.split("\n"))) > _LONGEST_LINE:  # the parser's time grows with the square of it
+        raise ValueError(f"it has a line of more than {_LONGEST_LINE} characters")
     counts: dict[str, float] = {}
     started = None
     for family in text_string_to_metric_families(text):
@@ -76,7 +81,7 @@ def parse_reading(text: str, address: str, at: float) -> Reading:
             operation = sample.labels.get("operation")
             if not isfinite(sample.value):
                 continue
-            if sample.name in COUNTERS and operation in OPERATIONS and sample.value >= 0:
+            if sample.name in COUNTERS and operation in OPERATIONS and 0 <= sample.value <= MAX_INT64:
                 counts[operation] = counts.get(operation, 0.0) + sample.value
             elif sample.name == START:
                 started = sample.value

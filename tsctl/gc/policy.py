@@ -67,6 +67,8 @@ def _least(text: str) -> AfterValidator:
 
 
 def _check_topic(value: str) -> str:
+    if not value:
+        raise ValueError("an empty text matches no topic")
     try:
         chooser([value])
     except ConfigurationError as error:

@@ -26,6 +26,16 @@ def test_shares_are_percentages() -> None:
             parse_share(text)
 
 
+def test_a_value_that_grows_when_it_is_written_out_is_not() -> None:
+    """Aliases of YAML make a few bytes a text that no memory has."""
+    bomb: list[object] = ["x"]
+    for _ in range(60):
+        bomb = [bomb, bomb]
+    for parse in (parse_size, parse_milliseconds, parse_share):
+        with pytest.raises(ValueError, match="it is no"):
+            parse(bomb)
+
+
 def test_one_text_is_a_list_of_it() -> None:
     """Other values stay as they are, for the message about them."""
     assert (listed("a"), listed(["a", "b"]), listed(5)) == (["a"], ["a", "b"], 5)

@@ -39,6 +39,11 @@ class Outer(BaseModel):
         b"\x00",
         b"\xff",
         b"[" * 20_000,
+        b"a: !!bool x",
+        b"a: !!int _",
+        b'a: "\\UFFFFFFFF"',
+        b"!!omap [!!omap : b]",
+        b"? - : - b\n: c",
     ],
     ids=lambda data: repr(data[:10]),
 )

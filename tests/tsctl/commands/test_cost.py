@@ -115,6 +115,8 @@ def test_an_agent_that_does_not_answer_ends_the_command(run: Run, named: tuple[o
         (("--segment-bytes", "0"), "--segment-bytes=0: more than 0 is expected"),
         (("--class", "GLACIER_IT"), "classes has no GLACIER_IT; did you mean GLACIER_IR?"),
         (("--over", "60s"), "it needs --agent"),
+        (("--read-gb", "inf"), "--read-gb"),
+        (("--plans", "1e308"), "--plans"),
         (("--agent", "a b"), "a b: not an address"),
         (("--prices", "/nonexistent.yaml"), "there is no such file"),
     ],

@@ -23,6 +23,8 @@ classes:
         ("default_class: HOT", "default_class: COLD", "classes has no COLD"),
         ("write_per_1000: 0", "write_per_1000: -1", "classes.HOT.write_per_1000: "),
         ("write_per_1000: 0", "write_per_1000: .nan", "classes.HOT.write_per_1000: "),
+        ("write_per_1000: 0", "write_per_1000: 1.0e+308", "classes.HOT.write_per_1000: "),
+        ("name: made", "name: made\nbytes_per_gb: 1" + "0" * 400, "bytes_per_gb: "),
         ("write_per_1000: 0", "write_per_1000: '1'", "classes.HOT.write_per_1000: "),
         ("write_per_1000: 0", "write_per_100: 0", "classes.HOT.write_per_100: this name is unknown; did you mean"),
         ("write_per_1000: 0", "write_per_1000: 0, tiers: [{above_gb: 2, storage_per_gb_month: 1}, "

@@ -86,6 +86,8 @@ def test_the_counters_are_those_of_agents_and_endpoints() -> None:
         ("process_start_time_seconds 5\n", "it has no ts_uploader_store_requests_total"),
         ('ts_uploader_store_requests_total{operation="put"} 1\n', "it has no process_start_time_seconds"),
         ('ts_uploader_store_requests_total{operation="put"} nan\n', "it has no ts_uploader_store_requests_total"),
+        ('ts_uploader_store_requests_total{operation="put"} 1e308\n', "it has no ts_uploader_store_requests_total"),
+        ('a{b="' + '\\"' * 9_000 + '"} 1\n', "a line of more than 16384 characters"),
     ],
 )
 def test_a_page_without_the_counters_is_rejected(text: str, message: str) -> None:

@@ -113,6 +113,7 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
         ("{rules: [], grace: 8d, own: {plans: 8d}}", r"own\.plans: more than grace is expected"),
         ("{rules: [], grace: 8d, deleted_topics: {after: 7d}}", r"deleted_topics\.after: grace or more is expected"),
         ("grace: 1d", "rules: it is missing"),
+        ("rules: [{topics: '', keep: true}]", "an empty text matches no topic"),
         ("", "the file: names with values are expected"),
     ],
 )

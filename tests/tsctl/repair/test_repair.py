@@ -177,6 +177,7 @@ def test_what_no_version_has_is_requested_once(versioned: Versioned) -> None:
         (RepairAnswer(Outcome.REPAIRED, "why", ("a.log",), 3, 1).encode(), "repaired", ExitCode.FINE),
         (RepairAnswer(Outcome.IMPOSSIBLE, "below the log start", (), 3, 1).encode(), "impossible", ExitCode.FOUND),
         (b"\xff{", "impossible", ExitCode.FOUND),
+        (b'{"version":99}', "impossible", ExitCode.FOUND),
     ],
 )
 def test_an_answer_decides_the_exit_code(versioned: Versioned, content: bytes, status: str, expected: ExitCode) -> None:
