@@ -15,17 +15,19 @@ from typing import Any
 
 from awscrt.checksums import crc32c
 
+from tests.fuzz import retention
 from tests.fuzz.mutate import NUMERALS, TEXTS, json_text, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
 from ts_common.archive.ends import decode_ends
 from ts_common.archive.gap_records import decode_gap, parse_gap_name
 from ts_common.archive.group_offsets import decode_offsets, encode_offsets
-from ts_common.archive.holds import decode_hold
+from ts_common.archive.holds import decode_hold, decode_removal
 from ts_common.archive.incarnations import decode_incarnations
 from ts_common.archive.layout import decode_layout
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.repair_requests import decode_answer, decode_request
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.json_file import read_endpoints
@@ -67,6 +69,19 @@ _METADATA = {
     "ts-control": "1",
     "ts-version": "1",
 }
+_HOLD = {
+    "version": 1,
+    "name": "h",
+    "topics": ["t.*", "u"],
+    "prefix": "v",
+    "reason": "r",
+    "until": 5,
+    "setBy": "a",
+    "time": 1,
+    "twoPeople": True,
+    "purpose": "hold",
+}
+_ID = "1700000000000-1a2b3c4d"
 _JSON: Mapping[str, Any] = {
     "commit": {
         "next": 6,
@@ -88,18 +103,24 @@ _JSON: Mapping[str, Any] = {
     "cache object": {"of": "t-0", "segments": [_ROW]},
     "layout": {"version": 1, "cluster": "c", "entropyBits": 0, "time": 5},
     "ends": {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 5]}},
-    "hold": {
+    "hold": _HOLD,
+    "removed hold": {"version": 1, "hold": _HOLD, "removedBy": "b", "reason": "r", "time": 5},
+    "request": {
         "version": 1,
-        "name": "h",
-        "topics": ["t.*", "u"],
-        "prefix": "v",
-        "reason": "r",
-        "until": 5,
-        "setBy": "a",
+        "topic": "t",
+        "partition": 0,
+        "directory": "t~a-0",
+        "kind": "damaged",
+        "from": 1,
+        "to": 5,
+        "object": f"c/t~a-0/{_STEM}.log",
+        "etag": "e",
+        "size": 5,
         "time": 1,
-        "twoPeople": True,
-        "purpose": "hold",
+        "by": "b",
     },
+    "answer": {"version": 1, "status": "repaired", "reason": "r", "objects": ["k"], "broker": 1, "time": 1},
+    **retention.JSON,
     "groups": {"version": 1, "group": "g", "time": 1, "partitions": {"t-0": [5, 3, 5, "m"]}},
     "endpoints": {
         "endpoints": {"restricted": {"bucket": "bbb", "prefix": "p", "s3": {"server.side.encryption": "aws:kms"}}},
@@ -126,6 +147,7 @@ class Parsers(Target):
     def open(self) -> None:
         """A directory for what is read from files."""
         self._directory = Path(mkdtemp(prefix="fuzz-parsers-"))
+        self._retention = retention.Retention(self._directory / "store", _sane, _same)
 
     def draw(self, chance: random.Random) -> bytes:
         """Something that is nearly what the parser reads."""
@@ -150,7 +172,9 @@ class Parsers(Target):
         """Read it."""
         (name, *_), rest = split_input(data)
         try:
-            if name in _FILES:
+            if name in retention.JSON:
+                self._retention.run(name, rest)
+            elif name in _FILES:
                 path = self._directory / name
                 path.write_bytes(rest)
                 _FILES[name](path)
@@ -205,6 +229,25 @@ def _hold(data: bytes) -> None:
     found = decode_hold(data, "h", "k")
     _sane(found)
     _same(decode_hold(found.encode(), "h", "k"), found)
+
+
+def _removal(data: bytes) -> None:
+    found = decode_removal(data, "h", 5, "k")
+    _sane(found)
+    _same(decode_removal(found.encode(), "h", 5, "k"), found)
+
+
+def _request(data: bytes) -> None:
+    found = decode_request(data, "k", _ID)
+    _sane(found)
+    _same(decode_request(found.encode(), "k", _ID), found)
+    _sane(found.segment_in(KEYS))
+
+
+def _answer(data: bytes) -> None:
+    found = decode_answer(data, "k")
+    _sane(found)
+    _same(decode_answer(found.encode(), "k"), found)
 
 
 def _ends(data: bytes) -> None:
@@ -288,6 +331,9 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "ends": _ends,
     "groups": _groups,
     "hold": _hold,
+    "removed hold": _removal,
+    "request": _request,
+    "answer": _answer,
     "metadata": _metadata,
     "names": _names,
     "indexes": _indexes,
