@@ -72,9 +72,7 @@ class Retention:
         same: raises if two values differ.
     """
 
-    def __init__(
-        self, directory: Path, sane: Callable[[object], None], same: Callable[[object, object], None]
-    ) -> None:
+    def __init__(self, directory: Path, sane: Callable[[object], None], same: Callable[[object, object], None]) -> None:
         self._store: ObjectStore = open_store(directory.as_uri())
         self._sane = sane
         self._same = same

@@ -73,6 +73,10 @@ class S3Answers(StoreAnswers):
                 return [*first, self.stored(chance)]
             case "delete":
                 return [self.deleted(chance)]
+            case "matching":
+                return [self.deleted(chance) if chance.random() < 0.5 else self.content(chance, call) for _ in range(3)]
+            case "protection" | "locked" | "versions" | "thaw-state" | "thaw":
+                return self.kept(chance, call)
             case "lifecycle":
                 return [self.lifecycle(chance)]
             case _:
@@ -175,6 +179,70 @@ class S3Answers(StoreAnswers):
         return reply(
             "200 OK", f"<LifecycleConfiguration{NAMESPACE}>{rule}</LifecycleConfiguration>".encode("utf-8", "replace")
         )
+
+    def kept(self, chance: random.Random, call: Sequence[str]) -> list[Reply]:
+        """What protects objects, and what is kept of them."""
+
+        def document(root: str, inner: str) -> Reply:
+            body = f"<{root}{NAMESPACE}>{inner}</{root}>"
+            return reply("200 OK", body.encode("utf-8", "replace"), content_type="application/xml")
+
+        until = dates(chance, "2030-01-01T00:00:00Z")
+        mode = escape(word(chance, "COMPLIANCE"))
+        match call[0]:
+            case "protection":
+                default = f"<DefaultRetention><Mode>{mode}</Mode><Days>{number(chance, 3)}</Days></DefaultRetention>"
+                rule = f"<Rule>{default}</Rule>"
+                return [
+                    document("VersioningConfiguration", f"<Status>{escape(word(chance, 'Enabled'))}</Status>"),
+                    document(
+                        "ObjectLockConfiguration",
+                        f"<ObjectLockEnabled>{escape(word(chance, 'Enabled'))}</ObjectLockEnabled>{rule}",
+                    ),
+                ]
+            case "versions":
+                kinds = [chance.choice(("Version", "Version", "DeleteMarker")) for _ in range(4)]
+                entries = "".join(
+                    f"<{kind}><Key>{escape(word(chance, 'base/a'))}</Key>"
+                    f"<VersionId>{escape(word(chance, 'v1'))}</VersionId>"
+                    f"<IsLatest>{chance.choice(('true', 'false', ''))}</IsLatest>"
+                    f"<LastModified>{until}</LastModified><ETag>&quot;e&quot;</ETag>"
+                    f"<Size>{number(chance, 10)}</Size></{kind}>"
+                    for kind in kinds
+                )
+                more = chance.choice(
+                    (
+                        "<IsTruncated>false</IsTruncated>",
+                        "<IsTruncated>true</IsTruncated>",
+                        "<IsTruncated>true</IsTruncated><NextKeyMarker>base/a</NextKeyMarker>",
+                        "<IsTruncated>true</IsTruncated><NextKeyMarker>a</NextKeyMarker>"
+                        "<NextVersionIdMarker>v1</NextVersionIdMarker>",
+                    )
+                )
+                page = document("ListVersionsResult", more + entries)
+                return [page, page, self.content(chance, call)]
+            case _:
+                head = self.content(chance, call)
+                ongoing = chance.choice(("true", "false", "x"))
+                head.headers += [
+                    ("x-amz-object-lock-mode", word(chance, "COMPLIANCE")),
+                    ("x-amz-object-lock-retain-until-date", until),
+                    ("x-amz-object-lock-legal-hold", word(chance, "ON")),
+                    ("x-amz-storage-class", word(chance, "GLACIER")),
+                    ("x-amz-archive-status", word(chance, "ARCHIVE_ACCESS")),
+                    (
+                        "x-amz-restore",
+                        f'ongoing-request="{ongoing}", expiry-date="{dates(chance, DATE)}"',
+                    ),
+                ]
+                if chance.random() < 0.5:
+                    head.headers = [each for each in head.headers if chance.random() < 0.7]
+                retention = f"<Mode>{mode}</Mode><RetainUntilDate>{until}</RetainUntilDate>"
+                return [
+                    head,
+                    document("Retention", chance.choice((retention, f"<Mode>{mode}</Mode>", ""))),
+                    document("LegalHold", f"<Status>{escape(word(chance, 'ON'))}</Status>"),
+                ]
 
     def refusal(self, chance: random.Random) -> Reply:
         """An error."""

@@ -6,7 +6,8 @@ An input is a line with a call, and answers (see `scripted_server`):
     head key, list prefix start_after, directories prefix, check, lifecycle
     put key absent     `put key` without a condition, `put key match` over an ETag that a head gives first
     replace prefix     a put over the ETag of the first object of a listing
-    delete key key
+    delete key key, matching key key on one ETag
+    protection, locked key, versions prefix, thaw-state key, thaw key
 """
 
 import os
@@ -46,6 +47,13 @@ _CALLS = (
     "delete key",
     "delete key other",
     "lifecycle",
+    "protection",
+    "locked key",
+    "versions a",
+    "thaw-state key",
+    "thaw key",
+    "matching key",
+    "matching key other",
 )
 _DATES = (
     DATE,

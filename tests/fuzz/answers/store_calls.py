@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.fuzz.target import Mismatch
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo, ObjectStore
+from ts_common.store.thaw_state import ThawTier
 from ts_common.store.validation import is_key
 
 _BODY = b"0123456789"
@@ -111,6 +112,53 @@ def _lifecycle(store: ObjectStore, words: list[str]) -> None:
         f"{rule.name} {rule.expires} {rule.archives}".encode()
 
 
+def _protection(store: ObjectStore, words: list[str]) -> None:
+    del words
+    found = store.protection()
+    f"{found.versioned} {found.locks} {found.default_retention}".encode()
+
+
+def _locked(store: ObjectStore, words: list[str]) -> None:
+    """A lock that holds, of each key that the store keeps."""
+    for key, lock in store.locked(words or ["key"], 5.0).items():
+        if key not in (words or ["key"]) or not lock.holds(5.0):
+            raise Mismatch(f"a lock of {key!r} that holds nothing")
+        lock.reason.encode()
+
+
+def _versions(store: ObjectStore, words: list[str]) -> None:
+    prefix = words[0] if words else ""
+    for count, each in enumerate(store.versions(prefix) or ()):
+        _checked(each.info)
+        if not each.info.key.startswith(prefix) or not is_key(each.info.key):
+            raise Mismatch(f"a version of {each.info.key!r} is listed below {prefix!r}")
+        each.id.encode()
+        if count == 0 and not each.is_delete_marker:
+            with store.open_version(each) as stream:
+                _checked(stream.info)
+                stream.read(4)
+        if count > 100_000:
+            return
+
+
+def _thaw_state(store: ObjectStore, words: list[str]) -> None:
+    found = store.thaw_state(words[0] if words else "key")
+    if found.until is not None and math.isnan(found.until):
+        raise Mismatch("a copy that expires at no time")
+
+
+def _thaw(store: ObjectStore, words: list[str]) -> None:
+    store.thaw(words[0] if words else "key", 7, ThawTier.STANDARD)
+
+
+def _matching(store: ObjectStore, words: list[str]) -> None:
+    """Each key has one outcome."""
+    keys = words or ["key"]
+    found = store.delete_matching(dict.fromkeys(keys, '"781e5e245d69b566979b86e28d23f2c7"'))
+    if sorted((*found.removed, *found.kept, *found.failed)) != sorted(set(keys)):
+        raise Mismatch(f"{found} of {keys}")
+
+
 _CALLS: Mapping[str, Callable[[ObjectStore, list[str]], None]] = {
     "get": _get,
     "head": _head,
@@ -121,6 +169,12 @@ _CALLS: Mapping[str, Callable[[ObjectStore, list[str]], None]] = {
     "delete": _delete,
     "check": _check,
     "lifecycle": _lifecycle,
+    "protection": _protection,
+    "locked": _locked,
+    "versions": _versions,
+    "thaw-state": _thaw_state,
+    "thaw": _thaw,
+    "matching": _matching,
 }
 
 
