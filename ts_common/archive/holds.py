@@ -27,7 +27,7 @@ from ts_common.archive.small_objects import get_small
 from ts_common.archive.topic_choice import topic_chooser
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.format_version import VERSION
-from ts_common.json_objects import decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.json_objects import decoding, optional_number, parse_fields, rows, shown, text, whole_number
 from ts_common.store.contract import ObjectStore
 
 LONGEST_TEXT: Final = 1000  # characters of a reason, a topic or a pattern
@@ -39,6 +39,11 @@ _SUFFIX: Final = ".json"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TRACE: Final = re.compile(rf"(?P<name>{_NAME.pattern})-(?P<time>[0-9]{{1,19}})\.json", re.ASCII)
+# A hold is read from the bucket. The time of a match can grow exponentially with repeated groups, and with the number
+# of groups or repetitions: three of `.*` need a second at most for any name of a topic, a dozen of them need years.
+_REPETITION: Final = re.compile(r"[*+{]|(?<!\()\?")
+_SLOW: Final = re.compile(r"\)[*+{]|\(\?[aiLmsux-]")  # a repeated group; flags, which can change what is one
+_MOST_PARTS: Final = 3
 _choosers: Final = lru_cache(256)(topic_chooser)  # a run of retention checks thousands of topics
 
 
@@ -87,6 +92,8 @@ class Hold:
             raise ValueError("a topic is an empty text, which matches no topic")
         if len(self.topics) > MOST_TOPICS:
             raise ValueError(f"{len(self.topics)} topics and patterns; at most {MOST_TOPICS} are expected")
+        for each in self.topics:
+            _check_is_fast(each)
         _choosers(self.topics)
 
     def matches(self, topic: str) -> bool:
@@ -164,6 +171,20 @@ def check_hold_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a hold: up to 100 letters, digits, '.', '_' and '-' are expected")
     return name
+
+
+def _check_is_fast(pattern: str) -> None:
+    """Refuse a regular expression that can need hours for one name.
+
+    Raises:
+        ValueError: it has more than three groups or repetitions, repeats a group, or sets flags.
+    """
+    most = max(len(_REPETITION.findall(pattern)), pattern.count("("))
+    if most > _MOST_PARTS or _SLOW.search(pattern):
+        raise ValueError(
+            f"{shown(pattern)}: at most {_MOST_PARTS} groups and {_MOST_PARTS} repetitions are expected, no repeated "
+            "group and no flags, because a match could need hours; give several patterns"
+        )
 
 
 def is_same_identity(one: str, other: str) -> bool:
