@@ -331,14 +331,14 @@ def planned_log_start(
     found: list[int] = []
     for run in runs:
         if run.is_pending or run is runs[-1]:
-            if run.claimed and read_claim(store, run) is Use.UNDO:
+            if run.claimed and read_claim(store, cluster, run.run) is Use.UNDO:
                 continue
             parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
             found += [each.after for each, _ in parts if each.keys(cluster) == keys and each.lineage == lineage]
     return max(found, default=None)
 
 
-def claim(store: ObjectStore, run: RunObjects, use: Use) -> Use:
+def claim(store: ObjectStore, keys: ClusterKeys, run: str, use: Use) -> Use:
     """Decide what a plan is used for, and return what was decided; an earlier decision stays.
 
     Raises:
@@ -347,12 +347,12 @@ def claim(store: ObjectStore, run: RunObjects, use: Use) -> Use:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     data = (json.dumps({"version": VERSION, "use": use}, separators=(",", ":")) + "\n").encode()
-    if put_once(store, run.directory + CLAIM_NAME, data):
+    if put_once(store, run_directory(keys, run) + CLAIM_NAME, data):
         return use
-    return read_claim(store, run)
+    return read_claim(store, keys, run)
 
 
-def read_claim(store: ObjectStore, run: RunObjects) -> Use:
+def read_claim(store: ObjectStore, keys: ClusterKeys, run: str) -> Use:
     """Return what a plan is used for.
 
     Raises:
@@ -360,7 +360,7 @@ def read_claim(store: ObjectStore, run: RunObjects) -> Use:
         CorruptData: the claim is damaged.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    key = run.directory + CLAIM_NAME
+    key = run_directory(keys, run) + CLAIM_NAME
     data, _ = get_small(store, key, _LINE)
     fields = parse_fields(data, key, "a claim of a plan", _LINE)
     with decoding(key, "a claim of a plan", data):

@@ -172,7 +172,9 @@ def undo_run(
         stores = [store for store in archive.stores if run_name is None or _has_run(store, archive.keys, run_name)]
         if not stores:
             raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
-        chosen = [(store, choose_undone(store, list_runs(store, archive.keys), run_name)) for store in stores]
+        chosen = [
+            (store, choose_undone(store, archive.keys, list_runs(store, archive.keys), run_name)) for store in stores
+        ]
         for store, found in chosen:
             undone = undo(store, archive.keys, found, now)
             for skipped in undone.skipped:
@@ -366,7 +368,7 @@ def _row(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, An
     row: dict[str, Any] = {"run": run.run, "state": None}
     row |= {**dict.fromkeys(("due", "partitions", "objects", "bytes")), "location": store.location}
     try:
-        row["state"] = _state(store, run)
+        row["state"] = _state(store, keys, run)
         if run.planned is not None:
             plan = read_plan(store, keys, run.run)
             row |= {
@@ -389,8 +391,8 @@ def _cell(column: str, row: dict[str, Any]) -> Cell:
     return None if row["bytes"] is None else size(row["bytes"])
 
 
-def _state(store: ObjectStore, run: RunObjects) -> str:
-    undone = run.claimed and read_claim(store, run) is Use.UNDO
+def _state(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> str:
+    undone = run.claimed and read_claim(store, keys, run.run) is Use.UNDO
     if undone:
         return "undone" if run.done else "undo began"
     if run.done:

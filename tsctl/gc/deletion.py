@@ -37,6 +37,7 @@ from tsctl.gc.lines import NumberedLines, write_once
 from tsctl.gc.over import MARKS, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.topic_incarnations import find_incarnation
+from tsctl.gc.undo import undo
 
 LOG: Final = "log-"
 _LINE_BYTES: Final = 16 << 10
@@ -120,8 +121,9 @@ def delete_planned(
     plan, found = read_plan(store, cluster, run.run), Deleted(run.run)
     if now < plan.due:
         raise ValueError(f"the grace of {run.run} is not over")
-    if claim(store, run, Use.DELETE) is Use.UNDO:
-        found.undone = True
+    if claim(store, cluster, run.run, Use.DELETE) is Use.UNDO:
+        # An undo that did not end, or another collector's.
+        found.undone, found.skipped = True, undo(store, cluster, run, now).skipped
         _finish(store, run, found, now)
         return found
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now / 1000))

@@ -18,7 +18,6 @@ from ts_common.archive.gc_plans import (
     Plan,
     PlannedObject,
     PlannedPartition,
-    RunObjects,
     Use,
     list_runs,
     numbered_key,
@@ -26,6 +25,7 @@ from ts_common.archive.gc_plans import (
     run_directory,
 )
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
@@ -93,6 +93,8 @@ def make_plan(
     moves.flush()
     parts = _Parts(store, cluster, run)
     for candidate in chosen:
+        if _is_undone(store, cluster, run):
+            break  # a run that is killed later would leave what it moves after the undo
         try:
             partition, objects, is_moved = _move(store, candidate, retention, now)
         except LeftOut as left:
@@ -102,9 +104,8 @@ def make_plan(
             parts.add(partition, objects)
         advance()
     parts.flush()
-    own = next(each for each in list_runs(store, cluster) if each.run == run)
-    if _is_undone(store, own):  # this run can have moved a partition after the undo
-        undo(store, cluster, own, now)
+    if _is_undone(store, cluster, run):  # this run can have moved a partition after the undo
+        undo(store, cluster, next(each for each in list_runs(store, cluster) if each.run == run), now)
     elif parts.partitions:
         plan = Plan(run, now, now + grace, parts.count, parts.partitions, parts.objects, parts.bytes, policy)
         write_once(store, run_directory(cluster, run) + PLAN_NAME, plan.encode())
@@ -160,5 +161,8 @@ def _move(
     return candidate.move(after.offset, examined.commit.nonce), objects, after.offset > candidate.start
 
 
-def _is_undone(store: ObjectStore, run: RunObjects) -> bool:
-    return run.claimed and read_claim(store, run) is Use.UNDO
+def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: str) -> bool:
+    try:
+        return read_claim(store, cluster, run) is Use.UNDO
+    except ObjectNotFound:
+        return False

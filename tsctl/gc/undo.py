@@ -1,6 +1,9 @@
 """Undo phase 1 of a run: `log.start` goes back to where it was, before the grace is over.
 
-The claim of the run is written first. From then on no deletion of this plan begins.
+The claim of the run is written first, then that of every other plan that is pending. From then on no deletion begins.
+
+Two collectors at once can both have a plan. If the other one's deletion has begun, `log.start` stays above what it has:
+readers would find a hole below.
 """
 
 import json
@@ -8,8 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ts_common.archive.commit import LogStart
-from ts_common.archive.gc_plans import DONE_NAME, RunObjects, Use, claim, read_claim, read_moves
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.gc_plans import (
+    CLAIM_NAME,
+    DONE_NAME,
+    RunObjects,
+    Use,
+    claim,
+    list_runs,
+    read_claim,
+    read_moves,
+)
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import QueryError
 from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
@@ -33,11 +46,12 @@ class Undone:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def choose_undone(store: ObjectStore, runs: Sequence[RunObjects], name: str | None) -> RunObjects:
+def choose_undone(store: ObjectStore, cluster: ClusterKeys, runs: Sequence[RunObjects], name: str | None) -> RunObjects:
     """Return the run to undo: the newest that was not undone, if no object of a plan was deleted since.
 
     Args:
         store: of the runs.
+        cluster: their keys.
         runs: all, oldest first.
         name: of the expected run; None for any.
 
@@ -49,7 +63,7 @@ def choose_undone(store: ObjectStore, runs: Sequence[RunObjects], name: str | No
     if name is not None and name not in {run.run for run in runs}:
         raise QueryError(f"{name}: there is no such run; `tsctl gc ls` lists them")
     for run in reversed(runs):
-        use = read_claim(store, run) if run.claimed else None
+        use = read_claim(store, cluster, run.run) if run.claimed else None
         if use is Use.UNDO and run.done:
             continue
         if use is Use.DELETE or run.done:
@@ -79,13 +93,16 @@ def undo(
         CorruptData: the moves of the run are damaged.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; repeat the command.
     """
-    if claim(store, run, Use.UNDO) is Use.DELETE:
+    if claim(store, cluster, run.run, Use.UNDO) is Use.DELETE:
         raise QueryError(f"{run.run}: the deletion of its objects has begun, so it cannot be undone")
-    found = Undone()
+    found, deleted = Undone(), _deleted_below(store, cluster, run)
     for move in read_moves(store, run):
         keys = move.keys(cluster)
+        offset = max(move.before, deleted.get((keys, move.lineage), 0))
         try:
-            is_lowered = lower_log_start(store, keys, LogStart(move.after, move.lineage), move.before)
+            is_lowered = offset < move.after and lower_log_start(
+                store, keys, LogStart(move.after, move.lineage), offset
+            )
         except LeftOut as left:
             found.skipped.append(Skipped.of(keys.directory, left))
         else:
@@ -97,3 +114,28 @@ def undo(
         fields = {"version": VERSION, "time": now, "undone": True, "objects": {}, "bytes": 0}
         write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
     return found
+
+
+def _deleted_below(
+    store: ObjectStore, cluster: ClusterKeys, run: RunObjects
+) -> dict[tuple[PartitionKeys, Lineage | None], int]:
+    """Return where plans moved `log.start` whose deletion began after a run did; no other deletion begins from now on.
+
+    Only two collectors at once leave such plans: one collector deletes what a plan has before it plans again.
+    """
+    began = min(info.modified for info in run.objects)
+    found: dict[tuple[PartitionKeys, Lineage | None], int] = {}
+    for other in list_runs(store, cluster):
+        if other.run == run.run or not (other.claimed or other.is_pending):
+            continue
+        if other.claimed and _claimed_at(other) < began:
+            continue
+        if claim(store, cluster, other.run, Use.UNDO) is Use.DELETE:
+            for move in read_moves(store, other):
+                where = move.keys(cluster), move.lineage
+                found[where] = max(found.get(where, 0), move.after)
+    return found
+
+
+def _claimed_at(run: RunObjects) -> float:
+    return max(info.modified for info in run.objects if info.key == run.directory + CLAIM_NAME)

@@ -67,7 +67,9 @@ def test_the_first_claim_of_a_plan_decides(archive: MadeArchive) -> None:
     """A deletion and an undo at the same time: one of them wins, and both see which."""
     write(archive, RUN, [PARTITION])
     (run,) = list_runs(archive.store, archive.keys)
-    assert [claim(archive.store, run, use) for use in (Use.UNDO, Use.DELETE, Use.UNDO)] == [Use.UNDO] * 3
+    assert [claim(archive.store, archive.keys, run.run, use) for use in (Use.UNDO, Use.DELETE, Use.UNDO)] == [
+        Use.UNDO
+    ] * 3
 
 
 def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> None:
@@ -78,7 +80,7 @@ def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> 
     assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) == 250
     assert planned_log_start(archive.store, keys, archive.keys, None) is None
     (run,) = list_runs(archive.store, archive.keys)
-    claim(archive.store, run, Use.UNDO)
+    claim(archive.store, archive.keys, run.run, Use.UNDO)
     assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
 
 

@@ -97,7 +97,7 @@ def test_a_life_that_is_over_is_undone_too(archive: MadeArchive) -> None:
     """Its log.start goes back to where it was."""
     collect(archive, over())
     runs = list_runs(archive.store, archive.keys)
-    assert undo(archive.store, archive.keys, choose_undone(archive.store, runs, None), 0).lowered == 1
+    assert undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0).lowered == 1
     assert archive.store.get(archive.partition("t").log_start)[0] == LogStart(0).encode()
 
 

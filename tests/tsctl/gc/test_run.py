@@ -76,7 +76,7 @@ def test_an_undone_run_shows_everything_again(archive: MadeArchive) -> None:
     size = ship(archive, "t", 0, 100)
     run(archive, keep_last(3, size))
     runs = list_runs(archive.store, archive.keys)
-    assert undo(archive.store, archive.keys, choose_undone(archive.store, runs, None), 0).lowered == 1
+    assert undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0).lowered == 1
     assert start_of(archive) == 0
     again = run(archive, keep_last(5, size), after=GRACE)
     assert again.deleted is None

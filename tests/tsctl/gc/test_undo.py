@@ -1,0 +1,107 @@
+"""Undo next to another collector, and during the run that it undoes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.made_archive import MadeArchive
+from tests.tsctl.gc.archives import GRACE, SETTINGS, bases, keep_last, later, ship, start_of
+from ts_common.archive.gc_plans import list_runs
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.wrappers.wrapped import WrappedStore
+from tsctl.gc.deletion import Outcome, delete_planned
+from tsctl.gc.run import RunResult, run_once, store_time
+from tsctl.gc.undo import Undone, choose_undone, undo
+
+
+class Killed(BaseException):
+    """The process ends, with no handler."""
+
+
+class Watched(WrappedStore):
+    """A store that calls a function after each put."""
+
+    def __init__(self, inner: ObjectStore, after_put: Callable[[str], None]) -> None:
+        super().__init__(inner, threads=1)
+        self._after_put = after_put
+
+    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+        found = self._inner.put(key, *arguments, **named)
+        self._after_put(key)
+        return found
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> MadeArchive:
+    """Two partitions of ten segments."""
+    made = MadeArchive(tmp_path / "bucket")
+    for partition in (0, 1):
+        ship(made, "t", 0, 100, partition=partition)
+    return made
+
+
+def collect(archive: MadeArchive, store: ObjectStore | None = None) -> RunResult:
+    used = store or archive.store
+    retention = keep_last(3, archive.store.head(archive.partition("t").prefix + "00000000000000000000.log").size)
+    return run_once(used, archive.keys, lambda _: True, retention, SETTINGS, store_time(used, archive.keys))
+
+
+def undo_newest(archive: MadeArchive) -> Undone:
+    run = choose_undone(archive.store, archive.keys, list_runs(archive.store, archive.keys), None)
+    return undo(archive.store, archive.keys, run, 0)
+
+
+def plan_twice(archive: MadeArchive) -> None:
+    """Let two collectors plan at once, so that both have a plan."""
+    began: list[str] = []
+
+    def act(key: str) -> None:
+        if "/moves-" in key and not began:
+            began.append(key)
+            collect(archive)
+
+    collect(archive, Watched(archive.store, act))
+    assert len([run for run in list_runs(archive.store, archive.keys) if run.is_pending]) == 2
+
+
+def delete_by(archive: MadeArchive, number: int) -> dict[Outcome, int]:
+    """Delete what one of the plans names, whose grace is over; return the number of objects by outcome."""
+    later(archive, GRACE)
+    run = list_runs(archive.store, archive.keys)[number]
+    return delete_planned(archive.store, archive.keys, run, keep_last(3, 51), int(time.time() * 1000)).objects
+
+
+def test_g03_an_undo_after_another_collectors_deletion_opens_no_hole(archive: MadeArchive) -> None:
+    """G03: log.start stays above what was deleted by the plan of another collector."""
+    plan_twice(archive)
+    assert delete_by(archive, 0) == {Outcome.REMOVED: 42}
+    assert undo_newest(archive).unchanged == 2
+    assert start_of(archive) == start_of(archive, partition=1) == 70
+
+
+def test_g03_an_undo_stops_the_plan_of_another_collector_too(archive: MadeArchive) -> None:
+    """G03: no deletion begins below the log.start that an undo lowered, and the other plan is undone as well."""
+    plan_twice(archive)
+    assert undo_newest(archive).lowered == 2
+    assert not delete_by(archive, 0)
+    assert bases(archive) == bases(archive, partition=1) == list(range(0, 100, 10))
+    assert start_of(archive) == start_of(archive, partition=1) == 0
+
+
+def test_a_run_moves_nothing_more_after_its_undo(archive: MadeArchive) -> None:
+    """What a run moves after its undo, and is killed, no undo would bring back."""
+    first, second = (archive.partition("t", number).log_start for number in (0, 1))
+
+    def act(key: str) -> None:
+        if key == first and not list_runs(archive.store, archive.keys)[-1].claimed:
+            undo_newest(archive)
+        elif key == second:
+            raise Killed
+
+    found = collect(archive, Watched(archive.store, act))
+    assert found.planned is not None
+    assert found.planned.plan is None
+    assert start_of(archive) == start_of(archive, partition=1) == 0
