@@ -17,7 +17,6 @@ from typing import Any, Final
 from ts_common.archive.gc_plans import (
     DONE_NAME,
     PART_BYTES,
-    Plan,
     PlannedObject,
     PlannedPartition,
     RunObjects,
@@ -29,6 +28,7 @@ from ts_common.archive.gc_plans import (
 )
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
+from ts_common.errors import CorruptData
 from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -66,6 +66,7 @@ class Deleted:
         skipped: partitions that were left out.
         errors: the first failures, by key.
         undone: whether the plan was undone before.
+        is_done: whether the plan is complete. It is not if objects failed for the first time.
     """
 
     run: str
@@ -74,6 +75,11 @@ class Deleted:
     skipped: list[Skipped] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     undone: bool = False
+    is_done: bool = False
+
+
+class DamagedPlan(CorruptData):
+    """A plan, or what it is used for, is damaged; nothing of it was deleted now."""
 
 
 Locked = Callable[[Sequence[str]], Mapping[str, str]]
@@ -114,15 +120,22 @@ def delete_planned(
         advance: is called after each partition.
 
     Raises:
-        CorruptData, NewerFormat: the plan is damaged, or of a later release; nothing was deleted.
+        DamagedPlan, NewerFormat: the plan is damaged, or of a later release; nothing was deleted.
+        CorruptData: what a reader of the policy wrote is damaged; the next run continues.
         ValueError: the grace is not over.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
-    plan, found = read_plan(store, cluster, run.run), Deleted(run.run)
-    if now < plan.due:
-        raise ValueError(f"the grace of {run.run} is not over")
-    if claim(store, cluster, run.run, Use.DELETE) is Use.UNDO:
-        # An undo that did not end, or another collector's.
+    found = Deleted(run.run)
+    try:
+        plan = read_plan(store, cluster, run.run)
+        if now < plan.due:
+            raise ValueError(f"the grace of {run.run} is not over")
+        for _ in read_parts(store, cluster, plan):  # damage is found before anything is decided
+            pass
+        use = claim(store, cluster, run.run, Use.DELETE)
+    except CorruptData as error:
+        raise DamagedPlan(str(error)) from error
+    if use is Use.UNDO:  # an undo that did not end, or another collector's
         found.undone, found.skipped = True, undo(store, cluster, run, now).skipped
         _finish(store, run, found, now)
         return found
@@ -130,23 +143,15 @@ def delete_planned(
     log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{stamp}", number))
     work = _Work(store, cluster, retention, now, locked, found, log)
     try:
-        for partition, objects in _each_once(store, cluster, plan):
+        for partition, objects in read_parts(store, cluster, plan):
             _delete_partition(work, partition, objects)
             advance()
     finally:
         log.flush()
-    if not found.objects[Outcome.FAILED]:
+    # What fails a second time can fail for ever, and no other plan is made meanwhile. The next plan has it again.
+    if run.claimed or not found.objects[Outcome.FAILED]:
         _finish(store, run, found, now)
     return found
-
-
-def _each_once(
-    store: ObjectStore, cluster: ClusterKeys, plan: Plan
-) -> Iterator[tuple[PlannedPartition, list[PlannedObject]]]:
-    """Yield the partitions of a plan; all parts are read once before, so that damage is found first."""
-    for _ in read_parts(store, cluster, plan):
-        pass
-    yield from read_parts(store, cluster, plan)
 
 
 def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequence[PlannedObject]) -> None:
@@ -230,6 +235,8 @@ def _over_still(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -
     over = read_over(work.store, keys)
     if over.commit is not None and over.commit.nonce != partition.nonce:
         raise LeftOut("an agent wrote the commit since the plan", Why.CHANGED)
+    if over.log_start is not None and over.log_start.offset < partition.after:
+        raise LeftOut(f"log.start is {over.log_start.offset}, below {partition.after} in the plan", Why.CHANGED)
     return _Due(frozenset(over.objects), frozenset(each.name for each in over.objects))
 
 
@@ -289,6 +296,7 @@ def _finish(store: ObjectStore, run: RunObjects, found: Deleted, now: int) -> No
         "bytes": found.bytes,
     }
     write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+    found.is_done = True
 
 
 def read_log(store: ObjectStore, run: RunObjects) -> Iterator[dict[str, Any]]:

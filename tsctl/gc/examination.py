@@ -12,11 +12,11 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gc_plans import PlannedObject
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import open_view
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.due import Due, Limit, Rule, due
 from tsctl.gc.removable import removable
-from tsctl.gc.retention import LeftOut, NeededFrom, Why
+from tsctl.gc.retention import UNREADABLE, LeftOut, NeededFrom, Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def examine(
         if log_start.content.offset > commit.next_offset:
             raise LeftOut(f"{keys.log_start} is above the next offset {commit.next_offset}")
         view = open_view(store, catalog)
-    except (CorruptData, NewerFormat) as error:
+    except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
         raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error

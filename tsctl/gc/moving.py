@@ -4,9 +4,9 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart, decode_log_start
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, OutcomeUnknown, PreconditionFailed
+from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed
 from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
-from tsctl.gc.retention import LeftOut, Why
+from tsctl.gc.retention import UNREADABLE, LeftOut, Why
 
 _CHANGED = "log.start was written meanwhile, by an agent or another collector"
 
@@ -23,7 +23,7 @@ def read_log_start(store: ObjectStore, keys: PartitionKeys) -> tuple[LogStart, O
         return decode_log_start(data, keys.log_start), info
     except ObjectNotFound as error:
         raise LeftOut(f"{keys.log_start} is missing; the leader's agent writes it when it next starts") from error
-    except (CorruptData, NewerFormat) as error:
+    except UNREADABLE as error:
         raise LeftOut(str(error)) from error
 
 
@@ -75,7 +75,7 @@ def lower_log_start(store: ObjectStore, keys: PartitionKeys, expected: LogStart,
 def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target: int, *, is_over: bool) -> None:
     try:
         commit, _ = read_commit(store, keys)
-    except (CorruptData, NewerFormat) as error:
+    except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
         raise LeftOut("the commit has another lineage than log.start; the leader's agent writes log.start next")

@@ -19,10 +19,9 @@ from ts_common.archive.object_keys import (
     PartitionKeys,
     SegmentName,
 )
-from ts_common.errors import CorruptData, NewerFormat
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.moving import move_log_start, read_log_start
-from tsctl.gc.retention import LeftOut
+from tsctl.gc.retention import UNREADABLE, LeftOut
 
 # Deleted in this order after everything else: without a commit, agents and readers do not use `log.start`.
 MARKS = (COMMIT_NAME, LOG_START_NAME)
@@ -52,7 +51,7 @@ def read_over(store: ObjectStore, keys: PartitionKeys) -> Over:
     """
     try:
         commit, _ = read_commit(store, keys)
-    except (CorruptData, NewerFormat) as error:
+    except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     if commit is not None and not isinstance(commit, Commit):
         raise LeftOut("the partition has a commit of the Java uploader")

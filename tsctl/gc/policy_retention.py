@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from ts_common.archive.holds import read_holds
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
-from ts_common.errors import ConfigurationError, CorruptData, NewerFormat
+from ts_common.errors import ConfigurationError
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.due import Rule
 from tsctl.gc.needed import Needed, open_needed
 from tsctl.gc.policy import Policy, TopicKeeping, TopicRule
-from tsctl.gc.retention import LeftOut, NeededFrom, Skipped, TopicIncarnation, Why
+from tsctl.gc.retention import UNREADABLE, LeftOut, NeededFrom, Skipped, TopicIncarnation, Why
 from tsctl.gc.topic_incarnations import read_topic_incarnations
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ class PolicyRetention:
         readers = self._readers(rule)
         try:
             return readers.first_needed(keys, self._now)
-        except (CorruptData, NewerFormat) as error:
+        except UNREADABLE as error:
             raise LeftOut(str(error)) from error
 
     def check_holds(self, topic: str) -> None:
         """Raise `LeftOut` if a hold in any store of the archive stops deletions of a topic, or is unreadable."""
         try:
             holds = self._current_holds()
-        except (CorruptData, NewerFormat) as error:
+        except UNREADABLE as error:
             raise LeftOut(str(error)) from error
         for hold in holds:
             if hold.stops(topic, self._now):

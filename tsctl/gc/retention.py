@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen
 from tsctl.gc.due import Rule
+
+# Errors of one object, which leave its topic or partition out and not the whole run.
+UNREADABLE: Final = (CorruptData, NewerFormat, ObjectFrozen)
 
 
 class Why(StrEnum):

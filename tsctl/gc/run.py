@@ -15,7 +15,7 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, QueryError
 from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
-from tsctl.gc.deletion import Deleted, Locked, delete_planned, void_plan
+from tsctl.gc.deletion import DamagedPlan, Deleted, Locked, delete_planned, void_plan
 from tsctl.gc.planning import Planned, make_plan, new_run
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import Retention, Skipped
@@ -98,6 +98,7 @@ def run_once(
 
     Raises:
         NewerFormat: a later release wrote a plan.
+        CorruptData: what a reader of the policy wrote is damaged.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
     result = RunResult()
@@ -145,12 +146,19 @@ def _finish_plan(
         result.fuse = settings.fuse.blown(plan.objects, plan.size)
         if result.fuse is not None:
             return False
-        result.deleted = delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance)
     except CorruptData as error:
-        result.damaged = str(error)
-        void_plan(store, run, now)
-        return True
-    return not result.deleted.errors
+        return _void(store, run, now, error, result)
+    try:
+        result.deleted = delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance)
+    except DamagedPlan as error:
+        return _void(store, run, now, error, result)
+    return result.deleted.is_done
+
+
+def _void(store: ObjectStore, run: RunObjects, now: int, error: CorruptData, result: RunResult) -> bool:
+    result.damaged = str(error)
+    void_plan(store, run, now)
+    return True
 
 
 def store_time(store: ObjectStore, cluster: ClusterKeys, clock: Callable[[], float] = time.time) -> int:

@@ -7,11 +7,10 @@ from itertools import zip_longest
 from ts_common.archive.directories import list_topics
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
 from ts_common.reading.topics import read_listed_incarnations
 from ts_common.store.contract import ObjectStore
-from tsctl.gc.retention import LeftOut, Skipped, TopicIncarnation
+from tsctl.gc.retention import UNREADABLE, LeftOut, Skipped, TopicIncarnation
 
 
 def read_topic_incarnations(
@@ -32,7 +31,7 @@ def read_topic_incarnations(
         if wants(topic):
             try:
                 incarnations, _ = read_listed_incarnations(store, keys, topic, listed)
-            except (CorruptData, NewerFormat) as error:
+            except UNREADABLE as error:
                 skip(Skipped(topic, str(error)))
                 continue
             numbers = sorted(listed.partitions)
@@ -50,7 +49,7 @@ def find_incarnation(store: ObjectStore, keys: ClusterKeys, topic: str, director
     """
     try:
         incarnations, _ = read_incarnations(store, keys, topic)
-    except (CorruptData, NewerFormat) as error:
+    except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     return next((incarnation for incarnation in _of(incarnations) if incarnation.directory == directory), None)
 

@@ -1,6 +1,8 @@
 """Both phases of `tsctl gc`: log.start first, objects after the grace, and nothing that is in doubt."""
 
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,14 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.gc_plans import list_runs
 from ts_common.archive.lineage import Lineage
-from ts_common.errors import QueryError
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError
+from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.deletion import Outcome, delete_planned
 from tsctl.gc.due import Rule
 from tsctl.gc.policy import Fuse
-from tsctl.gc.retention import Why
+from tsctl.gc.retention import NeededFrom, Why
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
 from tsctl.gc.undo import choose_undone, undo
 
@@ -91,7 +96,7 @@ def test_an_undo_of_a_run_that_moved_nothing_reports_no_partition_as_back(archiv
     run(archive, FixedRetention(Rule(size=3 * size), held={"t"}), after=GRACE)
     run(archive, keep_last(3, size))
     runs = list_runs(archive.store, archive.keys)
-    undone = undo(archive.store, archive.keys, choose_undone(archive.store, runs, None), 0)
+    undone = undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0)
     assert (undone.lowered, undone.unchanged) == (0, 1)
     assert start_of(archive) == 70
 
@@ -225,3 +230,70 @@ def test_a_log_start_that_is_not_the_plans_voids_it(archive: MadeArchive, conten
     found = delete_planned(archive.store, archive.keys, planned, held, int(time.time() * 1000))
     assert found.objects == {Outcome.LEFT: 21}
     assert bases(archive) == list(range(0, 100, 10))
+
+
+class Refusing(WrappedStore):
+    """A store that refuses to delete one object for ever."""
+
+    def __init__(self, inner: ObjectStore, name: str) -> None:
+        super().__init__(inner, threads=1)
+        self._name = name
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        refused = {key for key in etags if key.endswith(self._name)}
+        found = self._inner.delete_matching({key: etag for key, etag in etags.items() if key not in refused})
+        return replace(found, failed=dict.fromkeys(refused, AccessDenied("locked")))
+
+
+def test_an_object_that_cannot_be_deleted_stops_no_later_plan(archive: MadeArchive) -> None:
+    """Each run reports it; the second one that fails ends the plan, and the next plan has the object again."""
+    size = ship(archive, "t", 0, 100)
+    refusing = Refusing(archive.store, "t-0/00000000000000000000.log")
+    for _ in range(3):
+        found = run_once(
+            refusing, archive.keys, lambda _: True, keep_last(3, size), SETTINGS, store_time(refusing, archive.keys)
+        )
+        later(archive, GRACE)
+    assert found.deleted is not None
+    assert found.deleted.errors
+    assert found.planned is not None
+    assert found.planned.plan is not None
+    assert found.planned.plan.objects == 1
+    run(archive, keep_last(3, size))
+    assert bases(archive) == [70, 80, 90]
+
+
+def test_damage_of_what_a_reader_wrote_ends_the_run_and_keeps_the_plan(archive: MadeArchive) -> None:
+    """The plan is not damaged: the next run continues with it."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+
+    class Unreadable(FixedRetention):
+        def needed(self, keys: PartitionKeys) -> NeededFrom | None:
+            raise CorruptData("claims")
+
+    with pytest.raises(CorruptData, match="claims"):
+        run(archive, Unreadable(Rule(size=3 * size)), after=GRACE)
+    assert run(archive, keep_last(3, size)).deleted is not None
+    assert bases(archive) == [70, 80, 90]
+
+
+@pytest.mark.parametrize("name", ["offset.wm", "log.start", "00000000000000000050.log"])
+def test_a_frozen_object_leaves_only_its_partition_out(archive: MadeArchive, name: str) -> None:
+    """A lifecycle rule that moved an object to an archive class stops no other partition."""
+    size = ship(archive, "t", 0, 100)
+    ship(archive, "t", 0, 100, partition=1)
+    key = archive.partition("t").prefix + name
+    archive.store.put(key, archive.store.get(key)[0])  # a segment of the Java uploader, which has no metadata
+
+    class Frozen(WrappedStore):
+        def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+            if key.endswith(f"t-0/{name}"):
+                raise ObjectFrozen("thaw it")
+            return self._inner.open(key, byte_range)
+
+    store = Frozen(archive.store, threads=1)
+    now = store_time(store, archive.keys)
+    found = run_once(store, archive.keys, lambda _: True, keep_last(3, size), SETTINGS, now)
+    assert [(each.where, each.why) for each in found.left_out] == [("t-0", Why.DOUBT)]
+    assert start_of(archive, partition=1) == 70
