@@ -27,7 +27,7 @@ from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.deletion import LOG, read_log
 
 CLUSTER = ClusterKeys("c")
-_RUN = "20261127T020000Z-1f2e3d4c"
+_RUN = "20261127T020000000Z-1f2e3d4c"
 _PLAN = Plan(_RUN, 0, 0, 1, 1, 1, 1, {})
 _DIRECTORY = run_directory(CLUSTER, _RUN)
 _ABSENT = f"{CLUSTER.gc_runs}absent.json"

@@ -2,7 +2,7 @@ r"""Plans of `tsctl gc`: which objects retention deletes, in `gc/<run>/` of a cl
 
 ::
 
-    <base prefix>/ts-uploader~cluster~<cluster>/gc/20261127T020000Z-1f2e3d4c/
+    <base prefix>/ts-uploader~cluster~<cluster>/gc/20261127T020000000Z-1f2e3d4c/
         moves-00000.jsonl        partitions, written before any log.start is moved: `tsctl gc undo` reads them
         part-00000.jsonl         partitions and their objects, by listings after log.start was moved
         plan.json                written last: without it there is no plan
@@ -52,7 +52,7 @@ DONE_NAME: Final = "done.json"
 PART: Final = "part"
 MOVES: Final = "moves"
 PART_BYTES: Final = 4 << 20  # about 40,000 objects
-_RUN: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}")
+_RUN: Final = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
 _LARGEST_PART: Final = 2 * PART_BYTES
 _LARGEST: Final = 4 << 20  # of a policy with ten thousand rules
 _LINE: Final = 16 << 10
@@ -198,7 +198,7 @@ def run_directory(keys: ClusterKeys, run: str) -> str:
         ValueError: it is no name of a run.
     """
     if not _RUN.fullmatch(run):
-        raise ValueError(f"{run!r} is no name of a run, as in 20261127T020000Z-1f2e3d4c")
+        raise ValueError(f"{run!r} is no name of a run, as in 20261127T020000000Z-1f2e3d4c")
     return f"{keys.gc_runs}{run}/"
 
 

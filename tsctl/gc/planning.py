@@ -53,7 +53,8 @@ class Planned:
 
 def new_run(now: int) -> str:
     """Return a name for a run that begins now, in milliseconds since the epoch; names sort by time."""
-    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now / 1000))}-{secrets.token_hex(4)}"
+    seconds = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 1000))
+    return f"{seconds}{now % 1000:03d}Z-{secrets.token_hex(4)}"
 
 
 def make_plan(

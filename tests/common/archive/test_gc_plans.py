@@ -28,7 +28,7 @@ from ts_common.archive.lineage import Lineage
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
 
-RUN = "20261127T020000Z-1f2e3d4c"
+RUN = "20261127T020000000Z-1f2e3d4c"
 PARTITION = PlannedPartition(TopicPartition("orders", 3), "orders~AbC_-1", 100, 250, "n", Lineage(4, 90, 120))
 OBJECT = PlannedObject("00000000000000000100.log", 17, '"e"')
 

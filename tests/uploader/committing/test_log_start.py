@@ -11,7 +11,7 @@ from ts_common.archive.lineage import Lineage
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.log_start import restore_log_start
 
-RUN = "20261127T020000Z-1f2e3d4c"
+RUN = "20261127T020000000Z-1f2e3d4c"
 BACK = Lineage(3, 100, 250)
 
 
