@@ -101,7 +101,7 @@ class Retention:
             "gc moves": (moves, lambda: self._sane(list(read_moves(self._store, list_runs(self._store, CLUSTER)[0])))),
             "gc claim": (
                 _DIRECTORY + "claim.json",
-                lambda: self._sane(read_claim(self._store, list_runs(self._store, CLUSTER)[0])),
+                lambda: self._sane(read_claim(self._store, CLUSTER, _RUN)),
             ),
             "gc log": (
                 numbered_key(CLUSTER, _RUN, f"{LOG}x", 0),

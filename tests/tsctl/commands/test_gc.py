@@ -176,7 +176,7 @@ def test_a_loop_that_never_succeeded_ends_with_the_code_of_its_last_run(
 def test_a_damaged_claim_hides_no_other_run(shipped: Archive, named: tuple[str, ...], policy: Path, run: Run) -> None:
     """Its own row shows the damage."""
     run("gc", "run", "--policy", policy, *named)
-    for name in ("20200101T000000Z-00000000", "20200101T000001Z-00000000"):
+    for name in ("20200101T000000000Z-00000000", "20200101T000001000Z-00000000"):
         shipped.store.put(f"{shipped.keys.gc_runs}{name}/claim.json", b"\x1b[2J")
     ended = run("gc", "ls", *named, "--json")
     assert [row["state"] for row in ended.document["runs"]] == ["damaged", "damaged", "waits"]
