@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ts_common.archive.holds import read_holds
-from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.archive.object_keys import INCARNATIONS_NAME, ClusterKeys, PartitionKeys
 from ts_common.errors import ConfigurationError
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import NO_OPTIONS, StorageOptions
@@ -168,12 +169,19 @@ def read_absent(
         CorruptData: a list of incarnations is damaged.
         ClusterAway, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
+    running = {name: topic.topic_id for name, topic in kafka.topics().items()}
     doubts: list[Skipped] = []
     archived: dict[str, frozenset[str]] = {}
     for each in read_topic_incarnations(store, keys, has, doubts.append):
-        if each.over_since is None:
+        # The list of incarnations stays after everything else was deleted, and such a topic is absent for ever.
+        if each.over_since is None and (each.topic in running or _has_objects(store, each)):
             archived[each.topic] = each.topic_ids
-    running = {name: topic.topic_id for name, topic in kafka.topics().items()}
     kafka.check_unknown(archived.keys() - running.keys())  # a cluster also hides topics that an identity may not see
     topics = [ArchivedTopic(name, topic_ids) for name, topic_ids in archived.items()]
     return note_absent(store, keys, topics, running, now, writes=writes)
+
+
+def _has_objects(store: ObjectStore, incarnation: TopicIncarnation) -> bool:
+    """Return whether it has any object; the list of a topic `t-1` is in the directory of partition 1 of `t`."""
+    objects = (info for keys in incarnation.partitions for info in islice(store.list(keys.prefix), 2))
+    return any(not info.key.endswith(f"/{INCARNATIONS_NAME}") for info in objects)

@@ -1,8 +1,9 @@
 """An incarnation that is over is deleted as a whole, its commit and log.start last; and old objects of gc itself."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -18,8 +19,10 @@ from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.deletion import Outcome
 from tsctl.gc.own_objects import delete_old
 from tsctl.gc.policy import OwnObjects
+from tsctl.gc.policy_retention import read_absent
 from tsctl.gc.run import RunResult, run_once, store_time
 from tsctl.gc.undo import choose_undone, undo
+from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic
 
 OLD, NEW = "A" * 22, "B" * 22
 DAY = 86_400_000
@@ -149,3 +152,22 @@ def test_own_objects_are_deleted_by_their_ages(tmp_path: Path) -> None:
     logs = [info.key for run in before for info in run.objects if "/log-" in info.key]
     assert len(logs) == 3
     assert {info.key for run in after for info in run.objects if "/log-" in info.key} == set(logs)
+
+
+def test_topics_that_were_deleted_wholly_do_not_make_the_cluster_another_one(tmp_path: Path) -> None:
+    """Their lists of incarnations stay for ever; they, and a topic's name in that of another, are not counted."""
+    made = MadeArchive(tmp_path / "bucket")
+    for topic in ("a", "b", "gone", "gone-1", "gone-2"):
+        made.put_incarnations(topic, OLD)
+    for topic in ("a", "b"):
+        ship(made, topic, 0, 10)
+
+    class Cluster:
+        def topics(self) -> dict[str, KafkaTopic]:
+            return {"a": KafkaTopic(OLD, (0,))}
+
+        def check_unknown(self, names: Set[str]) -> None:
+            assert names == {"b"}
+
+    found = read_absent(made.store, made.keys, cast(KafkaCluster, Cluster()), lambda _: True, 10, writes=True)
+    assert found == {"b": 10}
