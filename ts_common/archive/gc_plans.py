@@ -313,7 +313,7 @@ def read_moves(store: ObjectStore, run: RunObjects) -> Iterator[PlannedPartition
 def planned_log_start(
     store: ObjectStore, keys: PartitionKeys, cluster: ClusterKeys, lineage: Lineage | None
 ) -> int | None:
-    """Return the greatest `log.start` of a partition in pending plans and the newest one; None without any.
+    """Return the greatest `log.start` of a partition in pending plans and the newest that was not undone, if any.
 
     A lost `log.start` gets this offset at least, so that no reader sees what a policy hid.
 
@@ -327,14 +327,16 @@ def planned_log_start(
         CorruptData, NewerFormat: a plan is damaged, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    runs = [run for run in list_runs(store, cluster) if run.planned is not None]
     found: list[int] = []
-    for run in runs:
-        if run.is_pending or run is runs[-1]:
-            if run.claimed and read_claim(store, cluster, run.run) is Use.UNDO:
-                continue
-            parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
-            found += [each.after for each, _ in parts if each.keys(cluster) == keys and each.lineage == lineage]
+    is_newest = True
+    for run in reversed(list_runs(store, cluster)):
+        if run.planned is None or not (is_newest or run.is_pending):
+            continue
+        if run.claimed and read_claim(store, cluster, run.run) is Use.UNDO:
+            continue  # an earlier plan can have deleted objects
+        is_newest = False
+        parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
+        found += [each.after for each, _ in parts if each.keys(cluster) == keys and each.lineage == lineage]
     return max(found, default=None)
 
 

@@ -9,6 +9,7 @@ from ts_common.errors import (
     CorruptData,
     DataLoss,
     NewerFormat,
+    ObjectFrozen,
     ObjectNotFound,
     OutcomeUnknown,
     PreconditionFailed,
@@ -34,6 +35,7 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (BucketMissing, "bucket_missing", "the bucket, container or directory does not exist"),
     (TopicIdChanged, "topic_id_changed", "a log continues under another topic id (KAFKA-14190)"),
     (NewerFormat, "newer_format", "an object was written by a later release"),
+    (ObjectFrozen, "object_frozen", "an object is in an archive class of the store (`tsctl thaw`)"),
     (ConfigurationError, "configuration", "the configuration is wrong"),
     (OSError, "disk", "a file of the broker cannot be read"),
 )

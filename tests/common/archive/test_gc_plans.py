@@ -1,5 +1,6 @@
 """Plans of retention: what is written is read back, and damage or a claim of another use is found."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.made_archive import MadeArchive
 from ts_common.archive.gc_plans import (
+    DONE_NAME,
     MOVES,
     PART,
     PLAN_NAME,
@@ -73,7 +75,7 @@ def test_the_first_claim_of_a_plan_decides(archive: MadeArchive) -> None:
 
 
 def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> None:
-    """The newest plan counts if it is done, each pending one does, and one that was undone does not."""
+    """The newest plan that was not undone counts, also if it is done, and each pending one does."""
     keys = PARTITION.keys(archive.keys)
     assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
     write(archive, RUN, [PARTITION, OBJECT])
@@ -82,6 +84,10 @@ def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> 
     (run,) = list_runs(archive.store, archive.keys)
     claim(archive.store, archive.keys, run.run, Use.UNDO)
     assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
+    earlier = "20260101T000000000Z-00000000"
+    write(archive, earlier, [replace(PARTITION, after=240), OBJECT])
+    archive.store.put(run_directory(archive.keys, earlier) + DONE_NAME, b"{}")
+    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) == 240
 
 
 @pytest.mark.parametrize(
