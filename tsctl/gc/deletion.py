@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
+from ts_common.archive.commit import LogStart
 from ts_common.archive.gc_plans import (
     DONE_NAME,
     PART_BYTES,
@@ -34,6 +35,7 @@ from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines, write_once
+from tsctl.gc.moving import lower_log_start
 from tsctl.gc.over import MARKS, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.topic_incarnations import find_incarnation
@@ -159,6 +161,8 @@ def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequenc
     try:
         due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, objects, keys)
     except LeftOut as left:
+        if left.why is Why.HELD and _show_again(work, partition, objects, keys):
+            left.reason += "; log.start is back at what it was before the plan"
         found.skipped.append(Skipped.of(keys.directory, left))
         found.objects[Outcome.LEFT] += len(objects)
         work.log.add(json.dumps({"partition": keys.directory, "outcome": Outcome.LEFT, "reason": left.reason}))
@@ -178,6 +182,22 @@ def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequenc
                 work.log.add(json.dumps([each.name, each.size, each.etag, outcome]))
                 if outcome is Outcome.REMOVED:
                     rest.discard(each.name)
+
+
+def _show_again(
+    work: _Work, partition: PlannedPartition, objects: Iterable[PlannedObject], keys: PartitionKeys
+) -> bool:
+    """Move `log.start` of a held partition back, so that its records are not hidden; return whether it moved.
+
+    It stays if anything of the plan is no longer there, because an earlier run deleted it: readers would find a hole.
+    """
+    listed = {info.key.removeprefix(keys.prefix) for info in work.store.list(keys.prefix)}
+    if partition.before >= partition.after or any(each.name not in listed for each in objects):
+        return False
+    try:
+        return lower_log_start(work.store, keys, LogStart(partition.after, partition.lineage), partition.before)
+    except LeftOut:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.gc_plans import list_runs
 from ts_common.archive.lineage import Lineage
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError
 from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -90,10 +90,10 @@ def test_an_undone_run_shows_everything_again(archive: MadeArchive) -> None:
 
 
 def test_an_undo_of_a_run_that_moved_nothing_reports_no_partition_as_back(archive: MadeArchive) -> None:
-    """Objects that a hold kept are planned again, below a `log.start` that the earlier run moved."""
+    """Objects that another policy kept are planned again, below a `log.start` that the earlier run moved."""
     size = ship(archive, "t", 0, 100)
     run(archive, keep_last(3, size))
-    run(archive, FixedRetention(Rule(size=3 * size), held={"t"}), after=GRACE)
+    run(archive, keep_last(100, size), after=GRACE)
     run(archive, keep_last(3, size))
     runs = list_runs(archive.store, archive.keys)
     undone = undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0)
@@ -113,16 +113,28 @@ def test_a_policy_that_keeps_more_meanwhile_deletes_nothing(archive: MadeArchive
 
 @pytest.mark.parametrize("between", ["survey", "deletion"])
 def test_a_hold_stops_both_phases(archive: MadeArchive, between: str) -> None:
-    """A hold that is set between the phases stops the deletion too."""
+    """A hold that is set between the phases stops the deletion, and readers see its records again."""
     size = ship(archive, "t", 0, 100)
     retention = keep_last(3, size)
     if between == "deletion":
         run(archive, retention)
+        assert start_of(archive) == 70
     retention.held.add("t")
     found = run(archive, retention, after=GRACE)
     assert {skipped.why for skipped in found.left_out} == {Why.HELD}
     assert bases(archive) == list(range(0, 100, 10))
-    assert start_of(archive) == (70 if between == "deletion" else 0)
+    assert start_of(archive) == 0
+
+
+def test_a_hold_shows_nothing_again_where_a_deletion_began(archive: MadeArchive) -> None:
+    """An earlier run was killed in its deletion: below `log.start` there would be a hole."""
+    size = ship(archive, "t", 0, 100)
+    retention = keep_last(3, size)
+    run(archive, retention)
+    archive.store.delete([archive.partition("t").segment(SegmentName(20))])
+    retention.held.add("t")
+    run(archive, retention, after=GRACE)
+    assert start_of(archive) == 70
 
 
 @pytest.mark.parametrize("fuse", [{"objects": 20, "share": "100%"}, {"bytes": 100, "share": "100%"}, {}], ids=str)
