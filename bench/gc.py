@@ -30,7 +30,8 @@ from typing import Any, Final
 
 from bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.planning import CLUSTER, TOPIC, fill, write_cache_objects
-from ts_common.archive.gc_plans import PART_BYTES, list_runs
+from ts_common.archive.gc_plans import PART_BYTES
+from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS, CacheObject, encode_cache_object
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.model import TopicPartition

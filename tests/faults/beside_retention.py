@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Mapping
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -20,6 +19,7 @@ from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.archive.table_claims import read_claims
 from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.store.factory import open_store
+from ts_local.kafka.cluster import wait_for
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_reader import Archive as Reader
 from ts_tables import Tables
@@ -229,11 +229,10 @@ def below_start(archive: Archive) -> dict[str, float]:
 
 def wait_out_grace(archive: Archive, seconds: float) -> None:
     """Run without kills until no plan waits and `log.start` stays."""
-    deadline = time.monotonic() + seconds
-    while True:
+
+    def is_over() -> bool:
         before = start_of(archive)
         found = collect(archive.location, archive.keys)
-        if found.planned is not None and found.planned.plan is None and start_of(archive) == before:
-            return
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)  # the grace
+        return found.planned is not None and found.planned.plan is None and start_of(archive) == before
+
+    wait_for(is_over, "the last plan to end", seconds)

@@ -5,19 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ts_common.archive.gc_plans import (
-    MOVES,
-    PART,
-    PLAN_NAME,
-    Plan,
-    list_runs,
-    numbered_key,
-    read_claim,
-    read_moves,
-    read_parts,
-    read_plan,
-    run_directory,
-)
+from ts_common.archive.gc_plans import Plan, read_moves, read_parts, read_plan
+from ts_common.archive.gc_runs import MOVES, PART, PLAN_NAME, list_runs, numbered_key, read_claim, run_directory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.table_claims import claims_key, read_claims
 from ts_common.following.checkpoint import read_checkpoint

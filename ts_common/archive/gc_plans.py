@@ -1,14 +1,4 @@
-r"""Plans of `tsctl gc`: which objects retention deletes, in `gc/<run>/` of a cluster.
-
-::
-
-    <base prefix>/ts-uploader~cluster~<cluster>/gc/20261127T020000000Z-1f2e3d4c/
-        moves-00000.jsonl        partitions, written before any log.start is moved: `tsctl gc undo` reads them
-        part-00000.jsonl         partitions and their objects, by listings after log.start was moved
-        plan.json                written last: without it there is no plan
-        claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
-        log-<time>-00000.jsonl   what was deleted, one line for each object of the plan
-        done.json                the counts, once nothing of the plan is left to do
+r"""Plans of `tsctl gc`: which objects retention deletes. `ts_common.archive.gc_runs` has their places.
 
 A part has one JSON text in each line. An object of a plan belongs to the partition in the last line before it::
 
@@ -20,17 +10,26 @@ A part has one JSON text in each line. An object of a plan belongs to the partit
 """
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
+from ts_common.archive.gc_runs import (
+    MOVES,
+    PART,
+    PLAN_NAME,
+    RunObjects,
+    Use,
+    list_runs,
+    numbered_key,
+    read_claim,
+    run_directory,
+)
 from ts_common.archive.incarnations import is_directory_of
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
-from ts_common.errors import CorruptData, ObjectNotFound, PreconditionFailed
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.format_version import VERSION
 from ts_common.json_objects import (
     MAX_INT32,
@@ -44,26 +43,13 @@ from ts_common.json_objects import (
     whole_number,
 )
 from ts_common.model import TopicPartition, is_topic_name
-from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
+from ts_common.store.contract import ObjectStore
 
-PLAN_NAME: Final = "plan.json"
-CLAIM_NAME: Final = "claim.json"
-DONE_NAME: Final = "done.json"
-PART: Final = "part"
-MOVES: Final = "moves"
 PART_BYTES: Final = 4 << 20  # about 40,000 objects
-_RUN: Final = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
 _LARGEST_PART: Final = 2 * PART_BYTES
 _LARGEST: Final = 4 << 20  # of a policy with ten thousand rules
 _LINE: Final = 16 << 10
 _PLAN: Final = "a plan of tsctl gc"
-
-
-class Use(StrEnum):
-    """What a plan is used for; it is decided once."""
-
-    DELETE = "delete"
-    UNDO = "undo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,71 +151,6 @@ class Plan:
         return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
 
 
-@dataclass(frozen=True, slots=True)
-class RunObjects:
-    """The objects of one run, by a listing.
-
-    Attributes:
-        run: name of the run.
-        directory: common prefix of its keys, which ends with a slash.
-        planned: when `plan.json` was written, seconds since the epoch by the store's clock; None without it.
-        claimed: whether `claim.json` exists.
-        done: whether `done.json` exists.
-        objects: all of them.
-    """
-
-    run: str
-    directory: str
-    planned: float | None
-    claimed: bool
-    done: bool
-    objects: tuple[ObjectInfo, ...]
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the run has a plan that is not done."""
-        return self.planned is not None and not self.done
-
-
-def run_directory(keys: ClusterKeys, run: str) -> str:
-    """Return the common prefix of a run's keys.
-
-    Raises:
-        ValueError: it is no name of a run.
-    """
-    if not _RUN.fullmatch(run):
-        raise ValueError(f"{run!r} is no name of a run, as in 20261127T020000000Z-1f2e3d4c")
-    return f"{keys.gc_runs}{run}/"
-
-
-def list_runs(store: ObjectStore, keys: ClusterKeys) -> list[RunObjects]:
-    """Return the runs of a cluster in a store, oldest first; objects with other names are ignored.
-
-    Raises:
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
-    """
-    found: dict[str, list[ObjectInfo]] = {}
-    for info in store.list(keys.gc_runs):
-        run, slash, _ = info.key.removeprefix(keys.gc_runs).partition("/")
-        if slash and _RUN.fullmatch(run):
-            found.setdefault(run, []).append(info)
-    return [_run(keys, run, infos) for run, infos in sorted(found.items())]
-
-
-def _run(keys: ClusterKeys, run: str, infos: Iterable[ObjectInfo]) -> RunObjects:
-    directory = run_directory(keys, run)
-    by_name = {info.key.removeprefix(directory): info for info in infos}
-    plan = by_name.get(PLAN_NAME)
-    return RunObjects(
-        run,
-        directory,
-        None if plan is None else plan.modified,
-        CLAIM_NAME in by_name,
-        DONE_NAME in by_name,
-        tuple(by_name.values()),
-    )
-
-
 def read_plan(store: ObjectStore, keys: ClusterKeys, run: str) -> Plan:
     """Return the head of a plan. Its times are not before the time when the store got it.
 
@@ -256,11 +177,6 @@ def read_plan(store: ObjectStore, keys: ClusterKeys, run: str) -> Plan:
             whole_number(fields["bytes"]),
             policy,
         )
-
-
-def numbered_key(keys: ClusterKeys, run: str, kind: str, number: int) -> str:
-    """Return the key of a part or of one of the moves; they are numbered from 0."""
-    return f"{run_directory(keys, run)}{kind}-{number:05d}.jsonl"
 
 
 def read_parts(
@@ -338,48 +254,6 @@ def planned_log_start(
         parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
         found += [each.after for each, _ in parts if each.keys(cluster) == keys and each.lineage == lineage]
     return max(found, default=None)
-
-
-def claim(store: ObjectStore, keys: ClusterKeys, run: str, use: Use) -> Use:
-    """Decide what a plan is used for, and return what was decided; an earlier decision stays.
-
-    Raises:
-        CorruptData: the claim is damaged.
-        OutcomeUnknown: the store did not answer.
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
-    """
-    data = (json.dumps({"version": VERSION, "use": use}, separators=(",", ":")) + "\n").encode()
-    if put_once(store, run_directory(keys, run) + CLAIM_NAME, data):
-        return use
-    return read_claim(store, keys, run)
-
-
-def read_claim(store: ObjectStore, keys: ClusterKeys, run: str) -> Use:
-    """Return what a plan is used for.
-
-    Raises:
-        ObjectNotFound: nothing was decided.
-        CorruptData: the claim is damaged.
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
-    """
-    key = run_directory(keys, run) + CLAIM_NAME
-    data, _ = get_small(store, key, _LINE)
-    fields = parse_fields(data, key, "a claim of a plan", _LINE)
-    with decoding(key, "a claim of a plan", data):
-        return Use(text(fields["use"]))
-
-
-def put_once(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Put an object where none exists; return whether the key had none.
-
-    Raises:
-        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
-    """
-    try:
-        store.put(key, data, condition=IfAbsent())
-    except PreconditionFailed:
-        return False
-    return True
 
 
 def _partition(fields: Mapping[str, Any]) -> PlannedPartition:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.archive.gc_plans import PlannedObject, RunObjects, Use, list_runs, read_claim, read_plan
+from ts_common.archive.gc_plans import PlannedObject
+from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import load_config
 from ts_common.errors import (
     ConfigurationError,
-    CorruptData,
-    NewerFormat,
-    ObjectNotFound,
     QueryError,
     TieredStorageError,
 )
@@ -36,11 +34,12 @@ from tsctl.gc.archive_run import run_archive, survey_archive
 from tsctl.gc.checks import Verdict, run_checks
 from tsctl.gc.deletion import read_log
 from tsctl.gc.java_policy import policy_of_java
+from tsctl.gc.listing import COLUMNS, cell, listed
 from tsctl.gc.policy import Policy, read_policy
 from tsctl.gc.reporting import Recording, Summary, show
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import choose_undone, undo
-from tsctl.output import Cell, Output, iso, size
+from tsctl.output import Output, size
 from tsctl.repeats import EveryOption, seconds_of, stopping
 from tsctl.verify.run import BootstrapOption, CommandConfigOption
 
@@ -58,7 +57,6 @@ PolicyOption = Annotated[
     ),
 ]
 _CHECKS: Final = ("verdict", "check", "text", "location")
-_RUNS: Final = ("RUN", "STATE", "DUE", "PARTITIONS", "OBJECTS", "SIZE", "LOCATION")
 
 
 @gc.command("run")
@@ -145,11 +143,11 @@ def ls(
     rows: list[dict[str, Any]] = []
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
         for store in archive.stores:
-            rows += [_row(store, archive.keys, found) for found in list_runs(store, archive.keys)]
+            rows += [listed(store, archive.keys, found) for found in list_runs(store, archive.keys)]
     if as_json:
         output.document({"cluster": archive.keys.cluster, "runs": rows})
     elif rows:
-        output.table(_RUNS, [[_cell(column, row) for column in _RUNS] for row in rows])
+        output.table(COLUMNS, [[cell(column, row) for column in COLUMNS] for row in rows])
     else:
         output.text("no runs")
 
@@ -361,45 +359,6 @@ def _kafka(policy: Policy, bootstrap: str | None, command_config: Path | None) -
 
     settings = {} if command_config is None else read_client_properties(command_config)
     yield KafkaCluster(bootstrap, settings)
-
-
-def _row(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, Any]:
-    """Return a run for a list; a damaged plan has no numbers."""
-    row: dict[str, Any] = {"run": run.run, "state": None}
-    row |= {**dict.fromkeys(("due", "partitions", "objects", "bytes")), "location": store.location}
-    try:
-        row["state"] = _state(store, keys, run)
-        if run.planned is not None:
-            plan = read_plan(store, keys, run.run)
-            row |= {
-                "due": iso(plan.due),
-                "partitions": plan.partitions,
-                "objects": plan.objects,
-                "bytes": plan.size,
-            }
-    except (CorruptData, NewerFormat):
-        row["state"] = "damaged"
-    except ObjectNotFound:
-        row["state"] = "deleted since"
-    return row
-
-
-def _cell(column: str, row: dict[str, Any]) -> Cell:
-    if column != "SIZE":
-        found: Cell = row[column.lower()]
-        return found
-    return None if row["bytes"] is None else size(row["bytes"])
-
-
-def _state(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> str:
-    undone = run.claimed and read_claim(store, keys, run.run) is Use.UNDO
-    if undone:
-        return "undone" if run.done else "undo began"
-    if run.done:
-        return "deleted"
-    if run.planned is None:
-        return "no plan"
-    return "deletion began" if run.claimed else "waits"
 
 
 def _has_run(store: ObjectStore, keys: ClusterKeys, name: str) -> bool:

@@ -13,5 +13,5 @@
     examination                one partition at one moment: `due` and `removable` decide, both pure
     over                       one partition of an incarnation that is over
     checks                     what a store and an identity can do, before the first run
-    reporting, metrics         what a run prints and measures
+    reporting, metrics         what a run prints and measures; `listing`: the rows of all runs
 """

@@ -15,26 +15,15 @@ from itertools import islice
 from typing import Any, Final
 
 from ts_common.archive.commit import LogStart
-from ts_common.archive.gc_plans import (
-    DONE_NAME,
-    PART_BYTES,
-    PlannedObject,
-    PlannedPartition,
-    RunObjects,
-    Use,
-    claim,
-    numbered_key,
-    read_parts,
-    read_plan,
-)
+from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartition, read_parts, read_plan
+from ts_common.archive.gc_runs import RunObjects, Use, claim, mark_done, numbered_key
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData
-from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.examination import examine
-from tsctl.gc.lines import NumberedLines, write_once
+from tsctl.gc.lines import NumberedLines
 from tsctl.gc.moving import lower_log_start
 from tsctl.gc.over import MARKS, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
@@ -308,14 +297,8 @@ def void_plan(store: ObjectStore, run: RunObjects, now: int) -> None:
 
 
 def _finish(store: ObjectStore, run: RunObjects, found: Deleted, now: int) -> None:
-    fields = {
-        "version": VERSION,
-        "time": now,
-        "undone": found.undone,
-        "objects": dict(sorted(found.objects.items())),
-        "bytes": found.bytes,
-    }
-    write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+    counts = {str(outcome): count for outcome, count in found.objects.items()}
+    mark_done(store, run, now, undone=found.undone, objects=counts, size=found.bytes)
     found.is_done = True
 
 

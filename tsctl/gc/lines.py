@@ -1,13 +1,10 @@
 """JSON lines that are too many for one object: numbered objects of bounded size have them."""
 
 from collections.abc import Callable
-from typing import Final
 
-from ts_common.archive.gc_plans import PART_BYTES, put_once
-from ts_common.errors import OutcomeUnknown
+from ts_common.archive.gc_plans import PART_BYTES
+from ts_common.archive.gc_runs import write_once
 from ts_common.store.contract import ObjectStore
-
-_ATTEMPTS: Final = 5
 
 
 class NumberedLines:
@@ -49,19 +46,3 @@ class NumberedLines:
         write_once(self._store, self._key(self.count), b"".join(self._lines))
         self.count += 1
         self._lines, self._size = [], 0
-
-
-def write_once(store: ObjectStore, key: str, data: bytes) -> None:
-    """Put an object under a key that no other process writes; a lost response is repeated.
-
-    Raises:
-        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
-    """
-    for attempt in range(_ATTEMPTS):
-        try:
-            put_once(store, key, data)
-        except OutcomeUnknown:
-            if attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return

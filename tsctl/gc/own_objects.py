@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ts_common.archive.gc_plans import RunObjects, list_runs
+from ts_common.archive.gc_runs import RunObjects, list_runs
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from tsctl.gc.deletion import LOG, Locked

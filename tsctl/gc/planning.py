@@ -11,24 +11,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ts_common.archive.gc_plans import (
+from ts_common.archive.gc_plans import Plan, PlannedObject, PlannedPartition
+from ts_common.archive.gc_runs import (
     MOVES,
     PART,
     PLAN_NAME,
-    Plan,
-    PlannedObject,
-    PlannedPartition,
     Use,
     list_runs,
     numbered_key,
     read_claim,
     run_directory,
+    write_once,
 )
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
-from tsctl.gc.lines import NumberedLines, write_once
+from tsctl.gc.lines import NumberedLines
 from tsctl.gc.moving import move_log_start
 from tsctl.gc.over import hide, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ts_common.archive.gc_plans import RunObjects, list_runs, read_plan
+from ts_common.archive.gc_plans import read_plan
+from ts_common.archive.gc_runs import RunObjects, list_runs
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, QueryError
 from ts_common.format_version import VERSION

@@ -6,27 +6,16 @@ Two collectors at once can both have a plan. If the other one's deletion has beg
 readers would find a hole below.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ts_common.archive.commit import LogStart
-from ts_common.archive.gc_plans import (
-    CLAIM_NAME,
-    DONE_NAME,
-    RunObjects,
-    Use,
-    claim,
-    list_runs,
-    read_claim,
-    read_moves,
-)
+from ts_common.archive.gc_plans import read_moves
+from ts_common.archive.gc_runs import CLAIM_NAME, RunObjects, Use, claim, list_runs, mark_done, read_claim
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import QueryError
-from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
-from tsctl.gc.lines import write_once
 from tsctl.gc.moving import lower_log_start
 from tsctl.gc.retention import LeftOut, Skipped
 
@@ -111,8 +100,7 @@ def undo(
             found.unchanged += not has_moved
         advance()
     if not found.skipped:
-        fields = {"version": VERSION, "time": now, "undone": True, "objects": {}, "bytes": 0}
-        write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+        mark_done(store, run, now, undone=True, objects={}, size=0)
     return found
 
 

@@ -9,21 +9,23 @@ from hypothesis import strategies as st
 
 from tests.made_archive import MadeArchive
 from ts_common.archive.gc_plans import (
-    DONE_NAME,
-    MOVES,
-    PART,
-    PLAN_NAME,
     Plan,
     PlannedObject,
     PlannedPartition,
-    Use,
-    claim,
-    list_runs,
-    numbered_key,
     planned_log_start,
     read_moves,
     read_parts,
     read_plan,
+)
+from ts_common.archive.gc_runs import (
+    DONE_NAME,
+    MOVES,
+    PART,
+    PLAN_NAME,
+    Use,
+    claim,
+    list_runs,
+    numbered_key,
     run_directory,
 )
 from ts_common.archive.lineage import Lineage
@@ -63,15 +65,6 @@ def test_the_grace_begins_when_the_store_got_the_plan(archive: MadeArchive) -> N
     plan = read_plan(archive.store, archive.keys, RUN)
     assert plan.due - plan.time == 10
     assert plan.time > 1_700_000_000_000
-
-
-def test_the_first_claim_of_a_plan_decides(archive: MadeArchive) -> None:
-    """A deletion and an undo at the same time: one of them wins, and both see which."""
-    write(archive, RUN, [PARTITION])
-    (run,) = list_runs(archive.store, archive.keys)
-    assert [claim(archive.store, archive.keys, run.run, use) for use in (Use.UNDO, Use.DELETE, Use.UNDO)] == [
-        Use.UNDO
-    ] * 3
 
 
 def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> None:
@@ -117,15 +110,6 @@ def test_a_plan_of_a_later_release_is_refused(archive: MadeArchive) -> None:
     archive.store.put(run_directory(archive.keys, RUN) + PLAN_NAME, b'{"version":2}')
     with pytest.raises(NewerFormat):
         read_plan(archive.store, archive.keys, RUN)
-
-
-def test_names_of_other_objects_are_no_runs(archive: MadeArchive) -> None:
-    """Only names that a run gives are listed."""
-    for name in ("x/plan.json", "last-run.json", f"{RUN}x/plan.json"):
-        archive.store.put(archive.keys.gc_runs + name, b"{}")
-    assert list_runs(archive.store, archive.keys) == []
-    with pytest.raises(ValueError, match="no name of a run"):
-        run_directory(archive.keys, "../x")
 
 
 @given(st.binary(max_size=200))

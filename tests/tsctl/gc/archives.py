@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.made_archive import MadeArchive, batches
 from ts_common.archive.catalog import read_catalog
-from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view

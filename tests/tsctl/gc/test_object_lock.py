@@ -11,7 +11,7 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import NO_FUSE, bases, keep_last, names, ship, start_of
-from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.gc_runs import list_runs
 from ts_common.store.protection import HiddenBytes
 from ts_local.stores.moto import MotoServer
 from tsctl.gc.archive_run import locked_by

@@ -11,7 +11,7 @@ from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition

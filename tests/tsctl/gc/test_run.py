@@ -13,7 +13,7 @@ from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, ship, start_of
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError

@@ -9,7 +9,7 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import GRACE, SETTINGS, bases, keep_last, later, ship, start_of
-from ts_common.archive.gc_plans import list_runs
+from ts_common.archive.gc_runs import list_runs
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.deletion import Outcome, delete_planned

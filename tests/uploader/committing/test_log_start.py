@@ -6,7 +6,8 @@ from tests.uploader.committing.lineages import put_segment, stored, write_commit
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
-from ts_common.archive.gc_plans import PART, PLAN_NAME, Plan, PlannedPartition, numbered_key, run_directory
+from ts_common.archive.gc_plans import Plan, PlannedPartition
+from ts_common.archive.gc_runs import PART, PLAN_NAME, numbered_key, run_directory
 from ts_common.archive.lineage import Lineage
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.log_start import restore_log_start

@@ -1,0 +1,198 @@
+"""Runs of `tsctl gc`: their objects in `gc/<run>/` of a cluster, and what a run's plan is used for.
+
+::
+
+    <base prefix>/ts-uploader~cluster~<cluster>/gc/20261127T020000000Z-1f2e3d4c/
+        moves-00000.jsonl        partitions, written before any log.start is moved: `tsctl gc undo` reads them
+        part-00000.jsonl         partitions and their objects, by listings after log.start was moved
+        plan.json                written last: without it there is no plan
+        claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
+        log-<time>-00000.jsonl   what was deleted, one line for each object of the plan
+        done.json                the counts, once nothing of the plan is left to do
+
+`ts_common.archive.gc_plans` has the content of moves, parts and plans.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.small_objects import get_small
+from ts_common.errors import OutcomeUnknown, PreconditionFailed
+from ts_common.format_version import VERSION
+from ts_common.json_objects import decoding, parse_fields, text
+from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
+
+PLAN_NAME: Final = "plan.json"
+CLAIM_NAME: Final = "claim.json"
+DONE_NAME: Final = "done.json"
+PART: Final = "part"
+MOVES: Final = "moves"
+_RUN: Final = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
+_CLAIM_BYTES: Final = 16 << 10
+_ATTEMPTS: Final = 5
+
+
+class Use(StrEnum):
+    """What a plan is used for; it is decided once."""
+
+    DELETE = "delete"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class RunObjects:
+    """The objects of one run, by a listing.
+
+    Attributes:
+        run: name of the run.
+        directory: common prefix of its keys, which ends with a slash.
+        planned: when `plan.json` was written, seconds since the epoch by the store's clock; None without it.
+        claimed: whether `claim.json` exists.
+        done: whether `done.json` exists.
+        objects: all of them.
+    """
+
+    run: str
+    directory: str
+    planned: float | None
+    claimed: bool
+    done: bool
+    objects: tuple[ObjectInfo, ...]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the run has a plan that is not done."""
+        return self.planned is not None and not self.done
+
+
+def run_directory(keys: ClusterKeys, run: str) -> str:
+    """Return the common prefix of a run's keys.
+
+    Raises:
+        ValueError: it is no name of a run.
+    """
+    if not _RUN.fullmatch(run):
+        raise ValueError(f"{run!r} is no name of a run, as in 20261127T020000000Z-1f2e3d4c")
+    return f"{keys.gc_runs}{run}/"
+
+
+def numbered_key(keys: ClusterKeys, run: str, kind: str, number: int) -> str:
+    """Return the key of a part or of one of the moves; they are numbered from 0."""
+    return f"{run_directory(keys, run)}{kind}-{number:05d}.jsonl"
+
+
+def list_runs(store: ObjectStore, keys: ClusterKeys) -> list[RunObjects]:
+    """Return the runs of a cluster in a store, oldest first; objects with other names are ignored.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    found: dict[str, list[ObjectInfo]] = {}
+    for info in store.list(keys.gc_runs):
+        run, slash, _ = info.key.removeprefix(keys.gc_runs).partition("/")
+        if slash and _RUN.fullmatch(run):
+            found.setdefault(run, []).append(info)
+    return [_run(keys, run, infos) for run, infos in sorted(found.items())]
+
+
+def _run(keys: ClusterKeys, run: str, infos: Iterable[ObjectInfo]) -> RunObjects:
+    directory = run_directory(keys, run)
+    by_name = {info.key.removeprefix(directory): info for info in infos}
+    plan = by_name.get(PLAN_NAME)
+    return RunObjects(
+        run,
+        directory,
+        None if plan is None else plan.modified,
+        CLAIM_NAME in by_name,
+        DONE_NAME in by_name,
+        tuple(by_name.values()),
+    )
+
+
+def claim(store: ObjectStore, keys: ClusterKeys, run: str, use: Use) -> Use:
+    """Decide what a plan is used for, and return what was decided; an earlier decision stays.
+
+    Raises:
+        CorruptData: the claim is damaged.
+        OutcomeUnknown: the store did not answer.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    data = (json.dumps({"version": VERSION, "use": use}, separators=(",", ":")) + "\n").encode()
+    if put_once(store, run_directory(keys, run) + CLAIM_NAME, data):
+        return use
+    return read_claim(store, keys, run)
+
+
+def read_claim(store: ObjectStore, keys: ClusterKeys, run: str) -> Use:
+    """Return what a plan is used for.
+
+    Raises:
+        ObjectNotFound: nothing was decided.
+        CorruptData: the claim is damaged.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    key = run_directory(keys, run) + CLAIM_NAME
+    data, _ = get_small(store, key, _CLAIM_BYTES)
+    fields = parse_fields(data, key, "a claim of a plan", _CLAIM_BYTES)
+    with decoding(key, "a claim of a plan", data):
+        return Use(text(fields["use"]))
+
+
+def mark_done(
+    store: ObjectStore, run: RunObjects, now: int, *, undone: bool, objects: Mapping[str, int], size: int
+) -> None:
+    """Write `done.json`: nothing of the plan is left to do.
+
+    Args:
+        store: of the run.
+        run: the run.
+        now: milliseconds since the epoch.
+        undone: whether it was undone.
+        objects: number of objects by outcome.
+        size: bytes of those that were removed.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    fields = {
+        "version": VERSION,
+        "time": now,
+        "undone": undone,
+        "objects": dict(sorted(objects.items())),
+        "bytes": size,
+    }
+    write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+
+
+def put_once(store: ObjectStore, key: str, data: bytes) -> bool:
+    """Put an object where none exists; return whether the key had none.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    try:
+        store.put(key, data, condition=IfAbsent())
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def write_once(store: ObjectStore, key: str, data: bytes) -> None:
+    """Put an object under a key that no other process writes; a lost response is repeated.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            put_once(store, key, data)
+        except OutcomeUnknown:
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
