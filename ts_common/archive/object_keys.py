@@ -165,6 +165,11 @@ class PartitionKeys:
         return self.prefix.rstrip("/").rpartition("/")[2]
 
     @property
+    def incarnation(self) -> str:
+        """The directory of the topic's incarnation, as `Incarnation.directory`: without the partition's number."""
+        return self.directory.rpartition("-")[0]
+
+    @property
     def cache_objects(self) -> str:
         """The common prefix of all cache objects."""
         return self.prefix + CACHE_DIRECTORY

@@ -99,11 +99,6 @@ class IncarnationLists:
         return tuple(dict.fromkeys(entry.directory for entry in self.of(topic).entries)) or (topic,)
 
 
-def directory_of(keys: PartitionKeys) -> str:
-    """Return the directory of a partition's incarnation, without the number of the partition."""
-    return keys.directory.rpartition("-")[0]
-
-
 class TableReader:
     """A generation of a table.
 
@@ -123,8 +118,8 @@ class TableReader:
         offset = self._claims.needed_from.get(keys.directory)
         if offset is None:
             topic = keys.partition.topic
-            mine = self._incarnations.number(topic, directory_of(keys))
-            later = {entry.directory for entry in self._incarnations.of(topic).entries} - {directory_of(keys)}
+            mine = self._incarnations.number(topic, keys.incarnation)
+            later = {entry.directory for entry in self._incarnations.of(topic).entries} - {keys.incarnation}
             read = {name.rpartition("-")[0] for name in self._claims.needed_from}
             if any(self._incarnations.number(topic, directory) > mine for directory in later & read):
                 return None
@@ -149,7 +144,7 @@ class CheckpointReader:
         """As in `Reader`. Of several sources with the topic, the one that needs most counts."""
         overdue = now - self._checkpoint.time > longest_wait
         topic = keys.partition.topic
-        mine = self._incarnations.number(topic, directory_of(keys))
+        mine = self._incarnations.number(topic, keys.incarnation)
         sources = [each for each in self._checkpoint.offsets if each.of_topic(topic)]
         needs: list[int] = []
         for source in sources:
@@ -187,8 +182,8 @@ class GroupReader:
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`."""
         topic, number = keys.partition.topic, keys.partition.partition
-        entries = [each for each in self._incarnations.of(topic).entries if each.directory == directory_of(keys)]
-        is_newest = self._incarnations.number(topic, directory_of(keys)) == self._incarnations.newest(topic)
+        entries = [each for each in self._incarnations.of(topic).entries if each.directory == keys.incarnation]
+        is_newest = self._incarnations.number(topic, keys.incarnation) == self._incarnations.newest(topic)
         names = [TopicPartition(f"{topic}~{entry.topic_id}", number) for entry in entries]
         began = min((entry.first_seen for entry in entries), default=0) + _CHANGE_MS
         if not is_newest:
@@ -232,7 +227,7 @@ class KafkaGroupReader:
     def first_needed(self, keys: PartitionKeys, now: int, longest_wait: int) -> NeededFrom | None:
         """As in `Reader`."""
         topic = keys.partition.topic
-        mine = self._incarnations.number(topic, directory_of(keys))
+        mine = self._incarnations.number(topic, keys.incarnation)
         theirs = self._topics.get(topic)
         reached = None if theirs is None else self._number(topic, theirs)
         if theirs is None or reached is None or reached < mine:

@@ -49,7 +49,7 @@ class Candidate:
 
         A plan never moves it down. `log.start` of an incarnation that is over can be above the commit's next offset.
         """
-        directory, after = self.keys.directory.rpartition("-")[0], max(self.start, after)
+        directory, after = self.keys.incarnation, max(self.start, after)
         return PlannedPartition(self.keys.partition, directory, self.start, after, nonce, self.lineage, self.over)
 
 

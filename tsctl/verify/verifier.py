@@ -186,7 +186,7 @@ class Verifier:
             findings.append(Finding(kind, topic, str(error), key))
             return None
         named = {entry.directory for entry in incarnations.entries}
-        lives = sorted({keys.directory.rpartition("-")[0] for keys in listed if "~" in keys.directory} - named)
+        lives = sorted({keys.incarnation for keys in listed if "~" in keys.directory} - named)
         findings += [Finding(INCARNATION_UNLISTED, topic, f"{key} does not list {life}", key) for life in lives]
         return incarnations
 
@@ -349,7 +349,7 @@ def _listed_findings(
 
 def _by_life(keys: PartitionKeys) -> tuple[str, int]:
     """Return a sort key: the plain directory first, then later incarnations, then partitions."""
-    return keys.directory.rpartition("-")[0], keys.partition.partition
+    return keys.incarnation, keys.partition.partition
 
 
 def _only(keys: PartitionKeys, findings: Iterable[Finding]) -> Coverage:

@@ -107,7 +107,9 @@ def test_earlier_versions_are_put_back_without_an_agent(versioned: Versioned) ->
     assert versioned.repair("--dry-run")[0] == ExitCode.FOUND
     assert sorted(info.key for info in versioned.store.list()) == before
     code, rows = versioned.repair()
-    crc = decode_metadata(versioned.metadata(versioned.key(100)), "k").crc32c  # type: ignore[union-attr]
+    metadata = decode_metadata(versioned.metadata(versioned.key(100)), "k")
+    assert metadata is not None
+    crc = metadata.crc32c
     variant = f"00.e{EPOCH}.{crc:08x}.log"
     assert (code, rows) == (
         ExitCode.FINE,

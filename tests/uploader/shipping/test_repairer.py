@@ -117,6 +117,13 @@ def short(data: bytes) -> bytes:
     return data[:-7]
 
 
+def name_in(key: str) -> SegmentName:
+    """Return the name of the segment that a key is one of."""
+    parsed = SegmentName.parse(key.removeprefix(KEYS.prefix))
+    assert parsed is not None
+    return parsed[0]
+
+
 @pytest.mark.parametrize("change", [flipped, short, lambda _: b""], ids=["in place", "cut short", "emptied"])
 def test_a_damaged_object_is_replaced_again_and_again(lab: Lab, change: Callable[[bytes], bytes]) -> None:
     """The plain name by a variant, the variant by `.r1`, that by `.r2`. Readers read the last; all stay."""
@@ -127,7 +134,7 @@ def test_a_damaged_object_is_replaced_again_and_again(lab: Lab, change: Callable
         answer = lab.repair(Damage.DAMAGED, 10, 20, key)
         assert answer.outcome is Outcome.REPAIRED
         (new,) = answer.objects
-        name = SegmentName.parse(new.removeprefix(KEYS.prefix))[0]  # type: ignore[index]
+        name = name_in(new)
         assert name.stem.endswith(f"{name.crc32c:08x}{suffix}")
         assert lab.store.get(key)[0] == bad
         assert lab.read() == [(0, 10, "00"), (10, 20, name.stem[18:]), (20, 30, "20")]
@@ -139,7 +146,7 @@ def test_a_copy_counts_by_its_bytes_and_not_by_its_metadata(lab: Lab) -> None:
     key = lab.damage(SegmentName(10), flipped)
     (variant,) = lab.repair(Damage.DAMAGED, 10, 20, key).objects
     assert lab.repair(Damage.DAMAGED, 10, 20, key).objects == (variant,)
-    lab.damage(SegmentName.parse(variant.removeprefix(KEYS.prefix))[0], flipped)  # type: ignore[index]
+    lab.damage(name_in(variant), flipped)
     assert lab.repair(Damage.DAMAGED, 10, 20, key).objects == (variant.replace(".log", ".r1.log"),)
 
 
@@ -220,7 +227,7 @@ def test_only_what_lacks_is_read_for_a_request_of_the_whole_partition(lab: Lab) 
     assert key == KEYS.segment(SegmentName(10))
     lab.damage(SegmentName(20), flipped)
     (key,) = lab.repair(Damage.DAMAGED, 0, 2**62, KEYS.segment(SegmentName(20))).objects
-    assert SegmentName.parse(key.removeprefix(KEYS.prefix))[0].base == 20  # type: ignore[index]
+    assert name_in(key).base == 20
 
 
 def test_a_segment_that_the_commit_names_is_put_back_though_a_copy_has_its_offsets(lab: Lab) -> None:
