@@ -19,7 +19,7 @@ from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartiti
 from ts_common.archive.gc_runs import RunObjects, Use, claim, mark_done, numbered_key
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
-from ts_common.errors import CorruptData
+from ts_common.errors import CorruptData, PermanentError
 from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.examination import examine
@@ -69,7 +69,7 @@ class Deleted:
     is_done: bool = False
 
 
-class DamagedPlan(CorruptData):
+class DamagedPlan(PermanentError):
     """A plan, or what it is used for, is damaged; nothing of it was deleted now."""
 
 
