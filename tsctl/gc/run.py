@@ -13,7 +13,7 @@ from typing import Any, Final
 from ts_common.archive.gc_plans import read_plan
 from ts_common.archive.gc_runs import RunObjects, list_runs
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import CorruptData, QueryError
+from ts_common.errors import CorruptData, PermanentError, QueryError
 from ts_common.format_version import VERSION
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.deletion import DamagedPlan, Deleted, Locked, delete_planned, void_plan
@@ -156,7 +156,7 @@ def _finish_plan(
     return result.deleted.is_done
 
 
-def _void(store: ObjectStore, run: RunObjects, now: int, error: CorruptData, result: RunResult) -> bool:
+def _void(store: ObjectStore, run: RunObjects, now: int, error: PermanentError, result: RunResult) -> bool:
     result.damaged = str(error)
     void_plan(store, run, now)
     return True
