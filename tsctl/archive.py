@@ -4,7 +4,7 @@ A topic argument is a name, or a regular expression over whole names (`ts_common
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -292,6 +292,22 @@ def chooser(requested: Sequence[str]) -> Callable[[str], bool]:
         raise ConfigurationError(SOURCE, [str(error)]) from error
 
 
+def check_partitions(requested: frozenset[int], held: Collection[int], topics: Iterable[str]) -> None:
+    """Check that each requested partition exists in one of the topics.
+
+    Args:
+        requested: numbers.
+        held: the numbers that the topics have; if empty, nothing is checked.
+        topics: their names.
+
+    Raises:
+        QueryError: a requested partition exists in no topic.
+    """
+    if held and (missing := requested - frozenset(held)):
+        lacking = f"the store has no partition {some(map(str, sorted(missing)))} of topic {some(topics)}"
+        raise QueryError(f"{lacking}; it has {some(map(str, sorted(held)))}")
+
+
 def _only(topics: Sequence[HeldTopic], partitions: frozenset[int]) -> Iterator[HeldTopic]:
     """Yield the topics with the requested partitions only.
 
@@ -299,10 +315,7 @@ def _only(topics: Sequence[HeldTopic], partitions: frozenset[int]) -> Iterator[H
         QueryError: a requested partition exists in no topic.
     """
     held = {catalog.keys.partition.partition for entry in topics for catalog in entry.topic.partitions}
-    if held and (missing := partitions - held):
-        names = some(entry.topic.name for entry in topics)
-        missing_ones = f"the store has no partition {some(map(str, sorted(missing)))} of topic {names}"
-        raise QueryError(f"{missing_ones}; it has {some(map(str, sorted(held)))}")
+    check_partitions(partitions, held, (entry.topic.name for entry in topics))
     for entry in topics:
         chosen = tuple(catalog for catalog in entry.topic.partitions if catalog.keys.partition.partition in partitions)
         yield replace(entry, topic=replace(entry.topic, partitions=chosen))

@@ -146,8 +146,10 @@ def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, rea
     return [store.location for store, _ in found]
 
 
-def list_holds(stores: Sequence[ObjectStore], keys: ClusterKeys, now: int, *, every: bool = False) -> list[ListedHold]:
-    """Return the holds of all stores by name; with `every` also expired and removed ones.
+def list_holds(
+    stores: Sequence[ObjectStore], keys: ClusterKeys, now: int, unreadable: Callable[[str], None] | None = None
+) -> list[ListedHold]:
+    """Return the holds of all stores by name, or those and the expired and removed ones.
 
     Two stores with different holds of one name give two entries.
 
@@ -155,7 +157,7 @@ def list_holds(stores: Sequence[ObjectStore], keys: ClusterKeys, now: int, *, ev
         stores: of the archive.
         keys: of the cluster.
         now: milliseconds since the epoch.
-        every: whether expired and removed ones are returned.
+        unreadable: as in `read_removals`; None: expired and removed holds are left out.
 
     Raises:
         CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `read_holds`.
@@ -171,11 +173,11 @@ def list_holds(stores: Sequence[ObjectStore], keys: ClusterKeys, now: int, *, ev
             has.setdefault(hold.terms, set()).add(store.location)
     for terms, entry in listed.items():
         entry.missing_in = [store.location for store in stores if store.location not in has[terms]]
-    found = [entry for entry in listed.values() if every or entry.state is State.HELD]
-    if every:
+    found = [entry for entry in listed.values() if unreadable is not None or entry.state is State.HELD]
+    if unreadable is not None:
         existing = {(entry.hold.terms, entry.hold.time) for entry in listed.values()}
         removed: dict[tuple[object, ...], ListedHold] = {}
-        for removal in (each for store in stores for each in read_removals(store, keys)):
+        for removal in (each for store in stores for each in read_removals(store, keys, unreadable)):
             hold = removal.hold
             if (hold.terms, hold.time) not in existing:  # else the removal ended early
                 who = [hold.set_by] if hold.set_by is not None else []

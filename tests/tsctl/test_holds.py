@@ -138,11 +138,11 @@ def test_a_removal_keeps_a_hold_that_was_set_meanwhile(archives: tuple[MadeArchi
     assert len(read_holds(a.store, a.keys)) == 1  # without a trace nothing is deleted
     with pytest.raises(StoreUnavailable):
         remove_hold([Met(a.store, before_delete=failing(StoreUnavailable("away")))], a.keys, "case", "x", 4000)
-    states = [(one.state, one.hold.reason) for one in list_holds([a.store], a.keys, 0, every=True)]
+    states = [(one.state, one.hold.reason) for one in list_holds([a.store], a.keys, 0, pytest.fail)]
     assert states.count((State.HELD, "another audit")) == 1
     assert (State.REMOVED, "another audit") not in states  # its trace exists, but the hold too
     remove_hold([a.store], a.keys, "case", "closed", 5000)
-    assert [(each.hold.reason, each.reason) for each in read_removals(a.store, a.keys)] == [
+    assert [(each.hold.reason, each.reason) for each in read_removals(a.store, a.keys, pytest.fail)] == [
         ("audit", "mine"),
         ("audit", "theirs"),
         ("another audit", "x"),
@@ -173,7 +173,7 @@ def test_two_people_remove_a_hold(archives: tuple[MadeArchive, MadeArchive]) -> 
             remove_hold(stores(same, a, b), a.keys, "case", "closed", 2000)
     with pytest.raises(OperatorError, match="gives no identity"):
         remove_hold([Unnamed(a.store, threads=1)], a.keys, "case", "closed", 2000)
-    assert read_removals(a.store, a.keys) == read_removals(b.store, b.keys) == ()
+    assert read_removals(a.store, a.keys, pytest.fail) == read_removals(b.store, b.keys, pytest.fail) == ()
     assert remove_hold(stores("cleo", a, b), a.keys, "case", "closed", 2000) == [a.location, b.location]
-    (trace,) = read_removals(b.store, b.keys)
+    (trace,) = read_removals(b.store, b.keys, pytest.fail)
     assert (trace.hold.set_by, trace.removed_by, trace.hold.two_people) == ("ben", "cleo", True)

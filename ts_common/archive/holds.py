@@ -17,7 +17,7 @@ Doubt deletes nothing: an object below `holds/` that this release cannot read is
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -25,7 +25,7 @@ from typing import Any, Final
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.archive.topic_choice import topic_chooser
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, optional_number, parse_fields, rows, shown, text, whole_number
 from ts_common.store.contract import ObjectStore
@@ -264,11 +264,15 @@ def read_holds(store: ObjectStore, keys: ClusterKeys) -> tuple[Hold, ...]:
     return tuple(found)
 
 
-def read_removals(store: ObjectStore, keys: ClusterKeys) -> tuple[Removal, ...]:
+def read_removals(store: ObjectStore, keys: ClusterKeys, unreadable: Callable[[str], None]) -> tuple[Removal, ...]:
     """Return the traces of removed holds of a cluster in one store by name; other names are ignored.
 
+    Args:
+        store: of the holds.
+        keys: of the cluster.
+        unreadable: is called with a message for each trace that is damaged or of a later release.
+
     Raises:
-        CorruptData, NewerFormat: as `decode_removal`.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     found = []
@@ -276,8 +280,11 @@ def read_removals(store: ObjectStore, keys: ClusterKeys) -> tuple[Removal, ...]:
         match = _TRACE.fullmatch(key.removeprefix(keys.removed_holds))
         if match is None:
             continue
-        data, _ = get_small(store, key, LARGEST)
-        found.append(decode_removal(data, match["name"], int(match["time"]), key))
+        try:
+            data, _ = get_small(store, key, LARGEST)
+            found.append(decode_removal(data, match["name"], int(match["time"]), key))
+        except (CorruptData, NewerFormat) as error:
+            unreadable(str(error))
     return tuple(found)
 
 

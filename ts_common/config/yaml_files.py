@@ -28,6 +28,7 @@ _MESSAGES: Final = {
     "tuple_type": _A_LIST,
     "model_type": "names with values are expected",
     "dict_type": "names with values are expected",
+    "too_short": "it is empty; at least one entry is expected",
 }
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -12,6 +12,7 @@ from ts_common.model import is_topic_name
 from ts_common.reading.archive_name import SOURCE, name_archive
 from ts_common.reading.topics import some
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
+from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
 from tsctl.output import Output, iso
 from tsctl.scan_options import parse_end
@@ -99,10 +100,12 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List holds, with the number of topics that each matches now."""
-    output = Output(as_json)
+    output, unreadable = Output(as_json), list[str]()
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
-        found = list_holds(archive.stores, archive.keys, _now(), every=every)
+        found = list_holds(archive.stores, archive.keys, _now(), unreadable.append if every else None)
         names = archive.names()
+    for message in unreadable:
+        output.warn(f"{message}; this removed hold is left out")
     for entry in found:
         if entry.missing_in:
             output.warn(
@@ -119,6 +122,8 @@ def ls(
         output.table(_COLUMNS, [_row(*each) for each in counted])
     else:
         output.text("no holds")
+    if unreadable:
+        raise typer.Exit(ExitCode.FOUND)
 
 
 @hold.command("rm")

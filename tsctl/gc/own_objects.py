@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 
-from ts_common.archive.gc_runs import RunObjects, list_runs
+from ts_common.archive.gc_runs import RunObjects, Use, list_runs, read_claim
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from tsctl.gc.deletion import LOG, Locked
 from tsctl.gc.policy import OwnObjects
 
 
 def old_objects(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int) -> Iterator[ObjectInfo]:
-    """Yield the objects that are older than their age. The newest plan stays: a lost `log.start` is written by it.
+    """Yield the objects that are older than their age. The newest plan that was not undone stays.
+
+    A lost `log.start` is written by it.
 
     Args:
         store: of the cluster.
@@ -22,7 +25,8 @@ def old_objects(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     runs = list_runs(store, keys)
-    newest = next((run.run for run in reversed(runs) if run.planned is not None), None)
+    plans = (run for run in reversed(runs) if run.planned is not None)
+    newest = next((run.run for run in plans if not _is_undone(store, keys, run)), None)
     for run in runs:
         if not run.is_pending:
             yield from _of_run(run, own, now, is_newest=run.run == newest)
@@ -45,6 +49,13 @@ def delete_old(
     etags = {info.key: info.etag for info in old_objects(store, keys, own, now)}
     held = locked(list(etags)) if etags else {}
     return store.delete_matching({key: etag for key, etag in etags.items() if key not in held})
+
+
+def _is_undone(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> bool:
+    try:
+        return run.claimed and read_claim(store, keys, run.run) is Use.UNDO
+    except (CorruptData, NewerFormat, ObjectNotFound):  # in doubt the plan stays
+        return False
 
 
 def _of_run(run: RunObjects, own: OwnObjects, now: int, *, is_newest: bool) -> Iterator[ObjectInfo]:

@@ -31,7 +31,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
 from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
-from tsctl.archive import chooser
+from tsctl.archive import check_partitions, chooser
 from tsctl.output import Output
 from tsctl.verify.audit import Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
@@ -115,7 +115,7 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
     """Check an archive.
 
     Raises:
-        QueryError: the archive has no objects under these entropy bits, or no such topic.
+        QueryError: the archive has no objects under these entropy bits, or no such topic or partition.
         ConfigurationError: the options contradict each other.
         StoreUnavailable, AccessDenied, BucketMissing: a request to a store failed.
         ClusterAway: the cluster did not answer.
@@ -124,14 +124,17 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
     choose = chooser(wanted.topics)
     verified: list[Verified] = []
     known: set[str] = set()
+    held: set[int] = set()
     with _stores(name) as stores:
         name = settled(name, [store for _, store in stores])
         for endpoint, store in stores:
-            found, topics = _verify(name, wanted, endpoint, store, output)
+            found, verifier = _verify(name, wanted, endpoint, store, output)
             verified.append(found)
-            known |= topics
+            known |= verifier.topics
+            held |= verifier.partitions
         if cluster is None:
             _check_known(name, wanted, known, [store for _, store in stores])
+            check_partitions(wanted.partitions or frozenset(), held, filter(choose, sorted(known)))
         coverages = tuple(coverage for found in verified for coverage in found.coverages)
         findings = [finding for found in verified for finding in found.all_findings]
         if not wanted.topics and wanted.partitions is None:
@@ -196,7 +199,7 @@ def _stores(name: ArchiveName) -> Iterator[list[tuple[Endpoint, ObjectStore]]]:
 
 def _verify(
     name: ArchiveName, wanted: Wanted, endpoint: Endpoint, store: ObjectStore, output: Output
-) -> tuple[Verified, frozenset[str]]:
+) -> tuple[Verified, Verifier]:
     choose = chooser(wanted.topics)
 
     def wants(topic: str, partition: int | None) -> bool:
@@ -216,7 +219,7 @@ def _verify(
     total = verifier.find()
     with output.progress("partitions", total) as advance:
         progress.begin(total, advance)
-        return verifier.run(), verifier.topics
+        return verifier.run(), verifier
 
 
 class _Progress:

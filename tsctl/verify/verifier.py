@@ -107,6 +107,7 @@ class Verifier:
 
     Attributes:
         topics: the topics of the store, in scope or not; set by `find`.
+        partitions: numbers of the partitions of topics in scope, themselves in scope or not; set by `find`.
 
     Args:
         store: the store.
@@ -130,6 +131,7 @@ class Verifier:
         self._report_progress = report_progress
         self._clock = clock
         self.topics: frozenset[str] = frozenset()
+        self.partitions: frozenset[int] = frozenset()
         self._work: list[tuple[PartitionKeys, Incarnations | None]] = []
         self._findings: list[Finding] = []
 
@@ -144,13 +146,16 @@ class Verifier:
         self._findings = directories.findings if self._scope.all_topics else []
         self._work = []
         self.topics = frozenset({*directories.partitions, *directories.topics})
+        numbers: set[int] = set()
         for topic in sorted(self.topics):
             if not self._scope.wants(topic, None):
                 continue
             listed = sorted(directories.partitions.get(topic, ()), key=_by_life)
+            numbers |= {keys.partition.partition for keys in listed}
             incarnations = self._incarnations(topic, listed, self._findings)
             wanted = [keys for keys in listed if self._scope.wants(topic, keys.partition.partition)]
             self._work += [(keys, incarnations) for keys in wanted]
+        self.partitions = frozenset(numbers)
         return len(self._work)
 
     def run(self) -> Verified:

@@ -161,7 +161,7 @@ def test_an_object_that_is_no_hold_holds_everything(tmp_path: Path) -> None:
     store.put(KEYS.removed_holds + "notes", b"x")
     assert read_holds(store, KEYS) == (replace(HOLD, name="a"), HOLD)
     assert read_hold(store, KEYS, "case-17") == (HOLD, store.head(key).etag)
-    assert read_removals(store, KEYS) == (trace,)
+    assert read_removals(store, KEYS, pytest.fail) == (trace,)
     store.put(key, TEXT.replace(b'"version":1', b'"version":2'))
     with pytest.raises(NewerFormat, match=key):
         read_holds(store, KEYS)

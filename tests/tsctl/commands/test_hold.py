@@ -121,3 +121,17 @@ def test_what_cannot_be_read_below_holds_ends_the_command_by_name(
         ended = run("hold", *arguments, *named)
         assert (ended.code, key in ended.err, ended.out) == (1, True, "")
     assert hand_made.store.get(key)[0] == b"\xff{"
+
+
+def test_a_damaged_trace_of_a_removal_is_named_and_the_others_are_listed(
+    hand_made: Archive, named: tuple[str, ...], run: Run
+) -> None:
+    """The code is not 0, because the list is not complete."""
+    fill(hand_made, "orders")
+    for arguments in (("add", "h", "--topic", "orders", "--reason", "r"), ("rm", "h", "--reason", "r")):
+        assert run("hold", *arguments, *named).code == 0
+    key = hand_made.keys.removed_hold("a", 5)
+    hand_made.store.put(key, b"\xff{")
+    assert run("hold", "ls", *named).code == 0
+    ended = run("hold", "ls", "--all", "--json", *named)
+    assert (ended.code, key in ended.err, len(json.loads(ended.out)["holds"])) == (1, True, 1)

@@ -122,12 +122,16 @@ def test_a_topic_is_absent_since_the_first_of_all_runs_without_it(tmp_path: Path
 
 
 def test_own_objects_are_deleted_by_their_ages(tmp_path: Path) -> None:
-    """Plans after theirs, logs of deletions after a longer time; the newest plan and pending ones stay."""
+    """Plans after theirs, logs of deletions after a longer time; pending plans stay, and the newest not undone."""
     made = MadeArchive(tmp_path / "bucket")
     size = ship(made, "t", 0, 100)
     for keeps in (8, 6, 4):
         for _ in range(2):
             collect(made, keep_last(keeps, size))
+    newest = max(run.run for run in list_runs(made.store, made.keys) if run.planned is not None)
+    collect(made, keep_last(2, size))
+    runs = list_runs(made.store, made.keys)
+    undo(made.store, made.keys, choose_undone(made.store, made.keys, runs, None), 0)
     now = int(made.store.head(f"{made.keys.gc_runs}last-run.json").modified * 1000)
     for path in (tmp_path / "bucket" / made.keys.gc_runs).rglob("*"):
         os.utime(path, (now / 1000 - 100 * 86_400, now / 1000 - 100 * 86_400))
@@ -147,7 +151,6 @@ def test_own_objects_are_deleted_by_their_ages(tmp_path: Path) -> None:
     assert not outcome.kept
     assert not outcome.failed
     after = list_runs(made.store, made.keys)
-    newest = max(run.run for run in before if run.planned is not None)
     assert [run.run for run in after if run.planned is not None] == [newest]
     logs = [info.key for run in before for info in run.objects if "/log-" in info.key]
     assert len(logs) == 3

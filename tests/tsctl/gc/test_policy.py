@@ -91,7 +91,7 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
         "rules.4.until_read_by.1: one of",
         "rules.4.until_read_by.2.checkpoint: 'lake/cp' is not a store URL",
         "rules.4.until_read_by.3.tabel: this name is unknown; did you mean table?",
-        "rules.5.topics: tuple should have at least 1 item",
+        "rules.5.topics: it is empty; at least one entry is expected",
         "rules.6.topics.0: topic 'e(' is not a regular expression",
         "rules.6.max_age: 1h or more is expected",
         "rules.7.maxage: this name is unknown; did you mean max_age?",

@@ -206,6 +206,21 @@ def test_a_wait_that_is_no_time_is_refused(wait: str, tmp_path: Path, capfd: pyt
     assert (ended.code, "--wait" in ended.err) == (ExitCode.REFUSED, True)
 
 
+@pytest.mark.parametrize("command", ["repair", "verify"])
+def test_a_partition_that_the_archive_lacks_is_refused(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped number would end as a clean archive otherwise."""
+    made = MadeArchive(tmp_path / "store")
+    made.put_segment("t", 0, batches((0, 10)), index=b"", timeindex=b"")
+    made.commit("t", 10, highest_base=0)
+    place = ("--url", made.location, "--cluster", "prod", "--entropy-bits", "0")
+    assert runner(capfd)(command, *place, "t", "-p", "0").code == ExitCode.FINE
+    ended = runner(capfd)(command, *place, "t", "-p", "0,9999999999")
+    assert ended.code == ExitCode.REFUSED
+    assert "the store has no partition 9999999999 of topic t; it has 0" in ended.err
+
+
 def test_what_a_repair_cannot_mend_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A partition without a commit, in a store without versions: nothing is requested."""
     made = MadeArchive(tmp_path / "store")
