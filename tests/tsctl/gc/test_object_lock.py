@@ -11,6 +11,7 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import NO_FUSE, bases, keep_last, names, ship, start_of
+from ts_common.archive.gc_plans import planned_log_start
 from ts_common.archive.gc_runs import list_runs
 from ts_common.store.protection import HiddenBytes
 from ts_local.stores.moto import MotoServer
@@ -49,18 +50,23 @@ def collect(archive: MadeArchive, segments: int, size: int) -> RunResult:
     )
 
 
-def test_locked_objects_stay_and_are_listed_with_the_reason(locked: tuple[Any, str, MadeArchive]) -> None:
-    """DELETE would answer 204 and hide them. The others are deleted; bytes of both stay, and are counted."""
-    client, bucket, archive = locked
-    size = ship(archive, "t", 0, 50)
+def lock(client: Any, bucket: str, archive: MadeArchive, held: set[str]) -> None:
+    """Lock objects; the others have a lock that has ended, because moto answers 500 without one."""
     prefix = archive.partition("t").prefix
-    held = {f"{0:020}.log": FUTURE, f"{10:020}.index": FUTURE}
     for name in names(archive):
         client.put_object_retention(
             Bucket=bucket,
             Key=f"base/{prefix}{name}",
-            Retention={"Mode": "COMPLIANCE", "RetainUntilDate": held.get(name, PAST)},
+            Retention={"Mode": "COMPLIANCE", "RetainUntilDate": FUTURE if name in held else PAST},
         )
+
+
+def test_locked_objects_stay_and_are_listed_with_the_reason(locked: tuple[Any, str, MadeArchive]) -> None:
+    """DELETE would answer 204 and hide them. The others are deleted; bytes of both stay, and are counted."""
+    client, bucket, archive = locked
+    size = ship(archive, "t", 0, 50)
+    prefix, held = archive.partition("t").prefix, {f"{0:020}.log", f"{10:020}.index"}
+    lock(client, bucket, archive, held)
     assert collect(archive, 2, size).planned is not None
     result = collect(archive, 2, size)
     assert result.deleted is not None
@@ -68,10 +74,24 @@ def test_locked_objects_stay_and_are_listed_with_the_reason(locked: tuple[Any, s
     assert result.deleted.objects[Outcome.REMOVED] == 7
     assert bases(archive) == [0, 30, 40]
     assert start_of(archive) == 30
-    assert set(held) <= set(names(archive))
+    assert held <= set(names(archive))
     (done,) = (run for run in list_runs(archive.store, archive.keys) if run.done)
     assert json.dumps(list(read_log(archive.store, done))).count('"locked"') == len(held)
     hidden = archive.store.hidden_bytes(prefix)
     assert hidden is not None
     assert (hidden.objects, hidden.markers) == (7 + 1, 7)  # and the former log.start
     assert archive.store.hidden_bytes(f"{prefix}{0:020}.log") == HiddenBytes(0, 0, 0)
+
+
+def test_a_log_start_that_is_lost_above_locked_objects_is_found_in_the_newest_plan(
+    locked: tuple[Any, str, MadeArchive],
+) -> None:
+    """The lowest stored base would be below a hole. What stays below `log.start` is in each later plan."""
+    client, bucket, archive = locked
+    size = ship(archive, "t", 0, 50)
+    lock(client, bucket, archive, {f"{0:020}.log"})
+    for _ in range(8):  # a plan ends after two runs if its objects cannot be deleted
+        collect(archive, 2, size)
+    assert bases(archive) == [0, 30, 40]
+    assert len([run for run in list_runs(archive.store, archive.keys) if run.planned is not None]) > 2
+    assert planned_log_start(archive.store, archive.partition("t"), archive.keys, None) == 30
