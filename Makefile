@@ -95,7 +95,7 @@ setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
 
-# Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics.
+# Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics. Kafka starts more quickly.
 test-parts: setup
 	@deploy/need-chromium
 	@$(BIN)/python -m ts_local.stores.hdfs
@@ -105,6 +105,7 @@ test-parts: setup
 	@$(BIN)/python -m ts_local.systemd
 	@$(BIN)/python -m ts_local.kcat
 	@$(BIN)/python -m ts_local.go_programs
+	@$(BIN)/python -m ts_local.class_archives
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -6,7 +6,7 @@
     iceberg_jars()    -> build/jars/spark-iceberg   Iceberg, with S3 and SQLite
     hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
     apicurio_jar()    -> build/jars/apicurio-2.6 Apicurio Registry
-    oracle_classes()  -> build/oracle            DumpRecords.class
+    oracle_jar()      -> build/oracle            the class DumpRecords
 
 Each pinned `pom.xml` lists its jars; Maven fetches them with `dependency:copy-dependencies`, or unpacks an archive. A
 directory is complete if it has a marker with the hash of its pom or source. After a change of these it is built again.
@@ -36,6 +36,7 @@ BUILD = PACKAGE.parent / "build"
 ORACLE_SOURCE = PACKAGE / "oracle" / "DumpRecords.java"
 
 _MARKER = ".complete"
+_ORACLE = "oracle.jar"
 _INSTALL = "apt-get install openjdk-17-jdk-headless maven"
 
 
@@ -98,8 +99,8 @@ def apicurio_jar() -> Path:
     return jar
 
 
-def oracle_classes() -> Path:
-    """Return the directory of the oracle's class files, compiled with Kafka 3.9's client if needed.
+def oracle_jar() -> Path:
+    """Return the oracle's jar, compiled with Kafka 3.9's client if needed.
 
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
@@ -108,9 +109,12 @@ def oracle_classes() -> Path:
 
     def compile_it(directory: Path) -> None:
         command = [_require("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
-        run([*command, "-d", str(directory), str(ORACLE_SOURCE)])
+        run([*command, "-d", str(directory / "classes"), str(ORACLE_SOURCE)])
+        # A class archive contains classes of jars alone.
+        run([_require("jar"), "--create", "--file", str(directory / _ORACLE), "-C", str(directory / "classes"), "."])
 
-    return build_once(BUILD / "oracle", ORACLE_SOURCE.read_bytes() + _pom("kafka-3.9").read_bytes(), compile_it)
+    made_from = ORACLE_SOURCE.read_bytes() + _pom("kafka-3.9").read_bytes() + _ORACLE.encode()
+    return build_once(BUILD / "oracle", made_from, compile_it) / _ORACLE
 
 
 def java() -> str:
@@ -225,7 +229,7 @@ def main() -> int:
     """Fetch and build everything, and print the directories."""
     kafka = [(f"Kafka {line}", partial(kafka_jars, line)) for line in LINES]
     spark = [("Avro for Spark", spark_avro_jar), ("Iceberg for Spark", lambda: iceberg_jars()[0].parent)]
-    return print_fetched(*kafka, *spark, ("oracle", oracle_classes))
+    return print_fetched(*kafka, *spark, ("oracle", oracle_jar))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ts_local.jars import Line, oracle_classes
+from ts_local.jars import Line, oracle_jar
 from ts_local.jvm import java_command
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -59,7 +59,7 @@ def dump(
 
     Raises:
         OracleFailedError: the program failed: no such topic, no broker, no progress for 60 s.
-        ToolMissingError, BuildFailedError: as `ts_local.jars.oracle_classes`.
+        ToolMissingError, BuildFailedError: as `ts_local.jars.oracle_jar`.
         subprocess.TimeoutExpired: the program ran longer than `seconds`.
     """
     topics = [topic] if isinstance(topic, str) else list(topic)
@@ -68,7 +68,7 @@ def dump(
         line,
         "DumpRecords",
         [bootstrap, isolation, ",".join(topics), *offsets],
-        classes=[oracle_classes()],
+        further_jars=[oracle_jar()],
         # The consumer would write INFO lines to stdout, among the records.
         options=["-Dlog4j.configuration=", "-Dlog4j2.configurationFile=", "-Dorg.apache.logging.log4j.level=OFF"],
         heap_mb=512,

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ts_local import ports
-from ts_local.jars import LINES, ToolMissingError, build_once, kafka_jars, oracle_classes
+from ts_local.jars import LINES, ToolMissingError, build_once, kafka_jars, oracle_jar
 from ts_local.ports import free_ports
 from ts_local.process import Server, ServerDiedError, ServerNotRunningError
 from ts_local.waiting import WaitTimedOutError, wait_for
@@ -209,7 +209,7 @@ def test_jars_and_the_oracle_are_built() -> None:
     jars = {line: {path.name for path in kafka_jars(line).iterdir()} for line in LINES}
     assert {"kafka_2.13-3.9.1.jar", "zookeeper-3.8.4.jar"} <= jars["3.9"]
     assert "kafka_2.13-4.1.2.jar" in jars["4"]
-    assert (oracle_classes() / "DumpRecords.class").exists()
+    assert oracle_jar().exists()
 
 
 def _runs(pid: int) -> bool:
