@@ -157,7 +157,7 @@ def compare_spoilt_rows(scratch: str) -> dict[str, Any]:
 
 
 @pytest.mark.full
-def test_the_comparison_finds_each_way_in_which_a_row_can_be_wrong(tmp_path: Path) -> None:
+def test_the_comparison_finds_each_kind_of_wrong_row(tmp_path: Path) -> None:
     """In a process of its own, since Spark's Java lasts as long as the process that started it."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:
         found = other.submit(compare_spoilt_rows, str(tmp_path)).result(600)

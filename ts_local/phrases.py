@@ -39,6 +39,7 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->", re.DOTALL)
 _SUFFIXES = frozenset(
     {".example", ".j2", ".java", ".json", ".md", ".properties", ".py", ".service", ".svg", ".toml", ".yaml", ".yml"}
 )
+_TEST = "test_"
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 
 
@@ -79,7 +80,7 @@ def prose(file: Path) -> Iterator[tuple[int, str]]:
     """Yield the texts of a file that people read, each with the number of its first line.
 
     Code in Markdown does not count. In Python these count: docstrings, comments, names of log events, and strings of
-    several words. In tests only docstrings and comments count, because their strings are data.
+    several words. In tests docstrings, comments and the tests' names count; their strings are data.
     """
     source = file.read_text()
     if file.suffix == ".py":
@@ -102,7 +103,9 @@ def _prose_of_python(source: str, *, strings: bool) -> Iterator[tuple[int, str]]
         ):
             documented.add(id(node.body[0].value))  # type: ignore[attr-defined]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(_TEST):
+            yield node.lineno, node.name.removeprefix(_TEST).replace("_", " ")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) in documented or (strings and " " in node.value.strip()):
                 yield node.lineno, without_code(node.value)
         elif (

@@ -102,7 +102,7 @@ def test_a_lineage_is_read_and_written_as_version_2() -> None:
 @pytest.mark.parametrize(
     "lineage", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, -3], [1, 2, True], {"epoch": 1}]
 )
-def test_a_lineage_that_is_none_is_damage(lineage: object) -> None:
+def test_an_invalid_lineage_is_damage(lineage: object) -> None:
     """A `log.start` with a second line but without a lineage is damage, not an object without a second line."""
     with pytest.raises(CorruptData, match="the/key"):
         log_start_with(lineage=lineage)
@@ -158,13 +158,13 @@ def test_a_later_version_is_refused_by_name(read_with: Callable[..., None]) -> N
 
 @OBJECTS
 @pytest.mark.parametrize("version", [0, -1, "two", None])
-def test_a_version_that_is_none_is_damage(read_with: Callable[..., None], version: object) -> None:
+def test_an_invalid_version_is_damage(read_with: Callable[..., None], version: object) -> None:
     """An invalid version is not read as version 1."""
     with pytest.raises(CorruptData, match="the/key"):
         read_with(version=version)
 
 
-def test_metadata_of_a_later_version_need_not_say_what_ours_does() -> None:
+def test_metadata_of_a_later_version_may_lack_the_fields_of_the_current_one() -> None:
     """A reader never treats an object of a later release as one of a Java uploader."""
     with pytest.raises(NewerFormat, match="the/key"):
         decode_metadata({"ts-version": "2"}, KEY)

@@ -17,7 +17,7 @@ from ts_common.model import TopicPartition, is_cluster_id, is_topic_name
         ("..-0", None),
     ],
 )
-def test_only_live_directories_are_partitions(directory: str, expected: TopicPartition | None) -> None:
+def test_only_plain_directories_are_partitions(directory: str, expected: TopicPartition | None) -> None:
     """The topic ends at the last dash, and a directory with a suffix is not a partition."""
     assert TopicPartition.parse(directory) == expected
     if expected is not None:

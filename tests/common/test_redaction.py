@@ -31,7 +31,7 @@ from ts_common.redaction import redacted
         ("design=3, continuation-token=4", "design=3, continuation-token=4"),
     ],
 )
-def test_what_stands_before_the_host_is_hidden_and_nothing_else(text: str, shown: str) -> None:
+def test_only_the_part_before_the_host_is_hidden(text: str, shown: str) -> None:
     """The hidden part can be a name, a password or a token."""
     assert redacted(text) == shown
 
@@ -59,7 +59,7 @@ def test_no_signature_of_a_query_is_shown(name: str, before: str, value: str) ->
     assert redacted(f"{before}{name}={value}&se=1") == f"{before}{name}=***&se=1"
 
 
-def test_no_error_of_ours_holds_credentials_of_a_url() -> None:
+def test_no_error_contains_credentials_of_a_url() -> None:
     """This holds in a log, in Spark's report of a task, and after pickling."""
     url = "http://me:secret@proxy:3128"
     error = StoreUnavailable(f"{url} is away", 7)

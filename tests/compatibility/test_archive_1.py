@@ -136,7 +136,7 @@ def test_verify_finds_nothing_that_the_archive_does_not_hold(archive: ObjectStor
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != Place("reborn", 1, 0)], ids=str)
-def test_agents_go_on_where_the_old_ones_ended(gone_on: GoneOn, place: Place) -> None:
+def test_agents_continue_where_the_old_ones_ended(gone_on: GoneOn, place: Place) -> None:
     """At a later leader epoch all closed segments are shipped; no old or new record is lost or returned twice."""
     view = view_of(gone_on.store, place)
     end = gone_on.ends[TopicPartition(place.topic, place.partition)]
@@ -150,7 +150,7 @@ def test_agents_go_on_where_the_old_ones_ended(gone_on: GoneOn, place: Place) ->
         assert holes == ([Hole(*GAP_OFFSETS, recorded=True)] if place == GAP else [])
 
 
-def test_agents_that_go_on_change_no_segment(gone_on: GoneOn) -> None:
+def test_agents_that_continue_an_archive_change_no_segment(gone_on: GoneOn) -> None:
     """The store only grows; the first incarnation of a topic has no new objects at all."""
     now = logs(gone_on.store)
     assert {key: now.get(key) for key in gone_on.segments} == gone_on.segments

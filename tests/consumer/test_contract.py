@@ -275,7 +275,7 @@ def test_a_mode_behaves_as_the_plain_client(ready: Both, name: str, mode: Mode) 
         assert CASES[name](consumer) == expected
 
 
-def test_offsets_are_stored_by_hand_if_the_application_wants_it(ready: Both) -> None:
+def test_offsets_are_stored_by_hand_if_the_application_requests_it(ready: Both) -> None:
     """A message and offsets, as with the plain client; nothing else is committed."""
     for kind, place in ((Consumer, "plain"), (TieredConsumer, "tiered")):
         config = config_of(ready, Mode.KAFKA_PREFERRED, f"by-hand-{place}") | {"enable.auto.offset.store": False}

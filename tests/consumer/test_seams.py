@@ -95,7 +95,7 @@ def test_a_committed_offset_that_kafka_removed_is_read_from_the_archive(filled: 
 
 
 @pytest.mark.parametrize("mode", BOTH_TIERS)
-def test_seeks_go_from_tier_to_tier(filled: Filled, mode: Mode) -> None:
+def test_seeks_move_the_consumer_between_tiers(filled: Filled, mode: Mode) -> None:
     """Into the archive, into Kafka, and back: the next record is the one at the offset."""
     low, end = filled.lows[0], filled.ends(mode)[0]
     with filled.both.consumer(mode, f"seek-{mode}") as consumer:

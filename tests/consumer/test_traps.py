@@ -110,7 +110,7 @@ def test_a_seek_directly_after_a_park_is_not_undone(both: Both) -> None:
     assert found == [*wanted]
 
 
-def test_a_jump_behind_a_seek_is_believed_after_a_second_seek(both: Both) -> None:
+def test_a_jump_after_a_seek_is_accepted_after_a_second_seek(both: Both) -> None:
     """The archive ends with a transaction's records, and Kafka continues with its marker, which no client shows."""
     topic = "traps-jump"
     both.cluster.create_topic(topic)

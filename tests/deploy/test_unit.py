@@ -31,7 +31,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path, unit: Path) -> None:
 
 
 @pytest.mark.parametrize(("unit", "name"), [(UNIT, "deploy.md"), (ENDPOINT, "endpoint.md")], ids=["agent", "endpoint"])
-def test_the_unit_is_as_closed_as_the_page_says(unit: Path, name: str) -> None:
+def test_the_unit_has_the_security_score_of_the_page(unit: Path, name: str) -> None:
     """The score of `systemd-analyze security`, from 0 (closed) to 10, is the page's."""
     page = (CHECKOUT / "docs" / name).read_text()
     (recorded,) = re.findall(r"`systemd-analyze security` gives it ([0-9.]+)", page)
@@ -40,7 +40,7 @@ def test_the_unit_is_as_closed_as_the_page_says(unit: Path, name: str) -> None:
     assert scores == [recorded], said.stdout + said.stderr
 
 
-def test_the_unit_allows_what_stepping_back_takes_and_nothing_that_needs_privileges() -> None:
+def test_the_unit_allows_what_stepping_back_needs_and_nothing_that_needs_privileges() -> None:
     """The order of its lines counts: a set removes calls, and names add some again."""
     calls = allowed_calls(settings(UNIT)["SystemCallFilter"])
     assert {"setpriority", "ioprio_set", "inotify_add_watch", "openat", "connect"} <= calls

@@ -56,7 +56,7 @@ def test_a_text_block_is_what_the_block_before_it_shows(page: Path) -> None:
     assert [(block.line, block.shown) for block in blocks(page, language="python")] == [(1, ""), (10, "3\n")]
 
 
-def test_a_section_that_is_gone_is_an_error(page: Path) -> None:
+def test_a_missing_section_is_an_error(page: Path) -> None:
     """A test of a page that lost its commands must not pass, and neither must one of a malformed page."""
     with pytest.raises(ValueError, match=r"page.md: no fenced block in 'Third'"):
         blocks(page, "Third")

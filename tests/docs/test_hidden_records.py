@@ -37,7 +37,7 @@ def shell_at(directory: Path, tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize("lineage", [None, Lineage(5, 100, 250)])
-def test_the_runbook_takes_log_start_down_in_the_commits_lineage(lineage: Lineage | None, tmp_path: Path) -> None:
+def test_the_runbook_lowers_log_start_in_the_lineage_of_the_commit(lineage: Lineage | None, tmp_path: Path) -> None:
     """The first command is for a commit without lineage, the second for one with the lineage that it shows."""
     commit = Commit(150, 200, 5, EpochHistory(((4, 0), (5, 100))), None, None, 1, 0, "nonce", lineage=lineage)
     (tmp_path / "offset.wm").write_bytes(commit.encode())

@@ -154,7 +154,7 @@ def test_each_metric_that_is_named_exists(page: Path) -> None:
 
 
 @every_page
-def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
+def test_each_option_of_our_commands_that_is_named_exists(page: Path) -> None:
     """On lines that call `ts-uploader`, `ts-endpoint` or `tsctl`."""
     joined = page.read_text().replace("\\\n", " ")
     lines = [

@@ -68,7 +68,7 @@ def test_the_command_line_page_is_the_generated_one() -> None:
     assert (DOCS.parent / "man/ts-endpoint.1").read_text() == cli_page.manual()
 
 
-def test_the_pages_of_a_process_tell_what_it_serves(endpoint: Running) -> None:
+def test_the_pages_of_a_process_report_what_it_serves(endpoint: Running) -> None:
     """Every metric has a number, but those of labels that nothing has counted yet."""
     assert records(endpoint.address) == list(range(1000))
     assert endpoint.facts("/healthz")["status"] == "ok"
@@ -213,7 +213,7 @@ def test_the_second_signal_ends_the_process_at_once(location: str, tmp_path: Pat
             assert "endpoint_stopped" not in process.log
 
 
-def test_tls_users_and_the_audit_log_come_from_options(location: str, tmp_path: Path) -> None:
+def test_options_set_tls_users_and_the_audit_log(location: str, tmp_path: Path) -> None:
     """A user reads what the file allows; others, and clients without TLS, get nothing."""
     certificates, users, audit = Certificates(tmp_path), tmp_path / "users.yaml", tmp_path / "audit.jsonl"
     password = tmp_path / "password"

@@ -75,7 +75,7 @@ def read(endpoint: Running) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("weather", cases(WEATHER, quick=["truncated answers"]))
-def test_e03_a_client_outlasts_a_store_in_trouble(proxy: S3FaultProxy, endpoint: Running, weather: str) -> None:
+def test_e03_a_client_outlasts_a_faulty_store(proxy: S3FaultProxy, endpoint: Running, weather: str) -> None:
     """It gets each record once and in order by itself, and no error."""
     action = WEATHER[weather]()
     proxy.script(Rule(action, target=r"(\.log|offset\.wm)$", methods={"GET"}, times=TIMES))

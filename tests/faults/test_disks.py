@@ -199,7 +199,7 @@ def repaired(cluster: LocalCluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("repaired")
 @pytest.mark.full
-def test_u11_a_disk_that_fails_takes_nothing_of_the_other_with_it(
+def test_u11_a_disk_that_fails_affects_nothing_on_the_other(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
     """Broker 1 loses a log dir: partitions on the other are shipped on, the rest by the new leader's agent."""

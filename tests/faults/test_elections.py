@@ -319,7 +319,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
 
 
 @pytest.mark.full
-def test_u26_a_log_that_lost_its_end_within_one_epoch_is_told_and_not_followed(
+def test_u26_a_log_that_lost_its_end_within_one_epoch_is_reported_and_not_followed(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """No controller saw the only replica return with a shorter log: one epoch, two logs, and no wrong row is shown."""

@@ -204,7 +204,7 @@ def watched(directories: list[Path]) -> Iterator[Renames]:
 
 
 @pytest.mark.full
-def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
+def test_u25_a_cleaner_that_stops_in_the_middle_of_its_renames(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """The broker stops between `.deleted` and `.log`: neighbours in a listing prove nothing; no gap is recorded."""

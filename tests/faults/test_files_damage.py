@@ -95,7 +95,7 @@ def overflow(log_dir: Path) -> None:
         path.unlink()
 
 
-def test_u10_rolls_that_no_event_tells_of_are_found(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u10_rolls_that_no_event_reports_are_found(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """The queue of a paused agent overflows, then real segments roll: the next scan finds every one of them."""
     topic = "unheard"
     archive = archive_of(topic)

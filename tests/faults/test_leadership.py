@@ -255,7 +255,7 @@ def wait_connected(agent: AgentProcess, *, connected: bool) -> None:
 
 
 @pytest.mark.full
-def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_anew(
+def test_u16_an_agent_whose_session_expired_continues_and_then_reads_everything_again(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """Cut off, it ships its partitions and no new ones; with another session it follows both moved leaders."""

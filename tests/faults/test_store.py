@@ -186,7 +186,7 @@ WEATHER: dict[str, Callable[[], Action]] = {
 
 
 @pytest.mark.parametrize("weather", cases(WEATHER, quick=["503"]))
-def test_u14_an_agent_outlasts_a_store_in_trouble(
+def test_u14_an_agent_outlasts_a_faulty_store(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, weather: str
 ) -> None:
     """Every request fails for a while, then every third: the agent never ends, and completes after the recovery."""

@@ -72,7 +72,7 @@ def test_u30_an_object_that_a_lifecycle_rule_removed_is_reported(
 
 @pytest.mark.full
 @pytest.mark.parametrize("taken", ["while it runs", "while it is down", "with the commit"])
-def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
+def test_u30_a_gap_whose_record_a_lifecycle_rule_deleted_stays_a_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, taken: str
 ) -> None:
     """Readers still see data loss there and no wrong row, and shipping continues."""

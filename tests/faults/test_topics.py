@@ -90,7 +90,7 @@ def test_u09_a_recreated_topic_is_stored_next_to_the_deleted_one(cluster: LocalC
 
 
 @pytest.mark.full
-def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
+def test_u09_uploads_of_a_first_incarnation_never_appear_in_the_recreated_topic(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Uploads of the first incarnation are held while it is re-created: none of them appears in the second."""
@@ -154,7 +154,7 @@ def test_u09_a_topic_that_gets_more_partitions(cluster: LocalCluster, archive_of
 
 
 @pytest.mark.full
-def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
+def test_u09_a_directory_that_names_no_topic_id_waits(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
     """`partition.metadata` is missing: nothing is shipped, objects stay, and once it is back shipping continues."""
@@ -202,7 +202,7 @@ def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
 
 
 @pytest.mark.full
-def test_u09_brokers_that_know_no_topic_ids(tmp_path: Path) -> None:
+def test_u09_brokers_without_topic_ids(tmp_path: Path) -> None:
     """As before Kafka 2.8: directories have no `partition.metadata`, and only the plain directory exists."""
     topic = "no-ids"
     with LocalCluster(

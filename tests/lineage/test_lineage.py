@@ -129,7 +129,7 @@ class StepsOnly(Model):
 
 
 @pytest.mark.full
-def test_without_its_clause_a_late_agent_takes_the_lineage_of_log_start_down() -> None:
+def test_without_its_clause_a_late_agent_lowers_the_lineage_of_log_start() -> None:
     """C7: an agent of epoch 1 rebuilds the lost commit, and writes `log.start` over the one of epoch 3."""
     model = StepsOnly(SCENARIOS[OPEN], ALL - {Clause.LATER_LOG_START})
     result = search(model)

@@ -71,7 +71,7 @@ def test_a_server_that_dies_at_start_is_an_error_at_once_with_the_end_of_its_log
     assert not server.alive
 
 
-def test_a_server_that_never_answers_is_killed_at_the_deadline_and_the_error_says_what_was_missing(
+def test_a_server_that_never_answers_is_killed_at_the_deadline_and_the_error_names_what_was_missing(
     script: Callable[..., Script],
 ) -> None:
     """The timeout names what was awaited and the last state, and leaves no process."""
@@ -196,7 +196,7 @@ def test_a_build_is_done_once_by_many_and_again_when_its_source_changed(tmp_path
     assert {path.name for path in target.iterdir()} == {"product-2", ".complete"}
 
 
-def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the missing tool and the whole command."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -115,7 +115,7 @@ def test_no_datagram_is_too_long_for_a_frame() -> None:
 
 
 @pytest.mark.parametrize("kind", [GraphiteReporter, StatsdReporter])
-def test_a_server_that_is_away_is_said_once_and_found_when_it_comes(kind: type[MetricsReporter]) -> None:
+def test_an_unreachable_server_is_reported_once_and_found_when_it_returns(kind: type[MetricsReporter]) -> None:
     """One line however often the receiver is missing, and one when it is back."""
     port, told, tries = free_port(), Told(), 0
 

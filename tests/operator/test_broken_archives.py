@@ -188,7 +188,7 @@ def test_what_was_broken_is_named_and_nothing_else(every_byte: list[dict[str, An
 
 
 @pytest.mark.parametrize("where", cases([*EXPECTED, f"broken-{UNTOUCHED}"], quick=[*EXPECTED][:2]))
-def test_each_by_itself_ends_as_the_page_says(broken: Archive, tsctl: Run, where: str) -> None:
+def test_each_partition_by_itself_ends_as_the_page_describes(broken: Archive, tsctl: Run, where: str) -> None:
     """1 where something is worse than information, else 0; what only reading every byte shows, only that finds."""
     topic, _, partition = where.partition("-")
     expected = {} if where == SEEN_BY_READING else {where: EXPECTED[where]} if where in EXPECTED else {}

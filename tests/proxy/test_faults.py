@@ -81,7 +81,7 @@ def test_a_delayed_request_lets_others_pass_and_ends_with_the_proxy(
     assert proxy.requests()[0].broken == "proxy: closed while a request was delayed"
 
 
-def test_a_held_request_goes_on_when_it_is_released(
+def test_a_held_request_continues_when_it_is_released(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client"
 ) -> None:
     """The store has nothing before the release and everything after it, and the client receives a response."""
@@ -134,7 +134,7 @@ def test_an_answer_of_our_own_is_an_error_of_s3(
     assert stored(direct, "refused") is None
 
 
-def test_a_refused_body_that_nobody_announced_is_heard_to_its_end(proxy: S3FaultProxy, through: "S3Client") -> None:
+def test_a_refused_body_without_an_announcement_is_read_to_its_end(proxy: S3FaultProxy, through: "S3Client") -> None:
     """A client without `Expect: 100-continue` reads the response, and its connection stays open."""
     proxy.script(Rule(Answer(503, "SlowDown")))
     signed = through.generate_presigned_url("put_object", Params={"Bucket": BUCKET, "Key": "unannounced"})
@@ -148,7 +148,7 @@ def test_a_refused_body_that_nobody_announced_is_heard_to_its_end(proxy: S3Fault
     connection.close()
 
 
-def test_a_throttle_refuses_what_comes_too_fast(proxy: S3FaultProxy, through: "S3Client") -> None:
+def test_a_throttle_refuses_requests_that_arrive_too_fast(proxy: S3FaultProxy, through: "S3Client") -> None:
     """The burst passes, other requests are throttled and counted, and `clear` ends the throttle."""
     slow_down = proxy.throttle(0, burst=3)
     for _ in range(3):

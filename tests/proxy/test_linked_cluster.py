@@ -54,7 +54,7 @@ def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalClust
 
 
 @pytest.mark.full
-def test_a_broker_without_zookeeper_lives_on_and_loses_its_leadership(linked: LocalCluster) -> None:
+def test_a_broker_without_zookeeper_keeps_running_and_loses_its_leadership(linked: LocalCluster) -> None:
     """A stalled link to ZooKeeper ends its session; after `heal` the same process registers again."""
     zookeeper = linked.zookeeper
     assert zookeeper is not None

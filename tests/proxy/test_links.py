@@ -64,7 +64,7 @@ def test_a_link_passes_all_bytes_and_counts_them(link: LinkProxy, through: "S3Cl
     assert (seen.accepted, seen.open, seen.cuts, seen.reset, seen.refused) == (1, 1, 0, 0, 0)
 
 
-def test_a_cut_resets_what_is_there_and_what_comes(link: LinkProxy, through: "S3Client") -> None:
+def test_a_cut_resets_existing_and_new_connections(link: LinkProxy, through: "S3Client") -> None:
     """Existing and new connections are reset until `heal`; then the same client works again."""
     through.list_buckets()
     link.cut()
@@ -147,7 +147,7 @@ def test_connections_cost_no_thread(link: LinkProxy) -> None:
     wait_for(lambda: link.counters().open == 0, "all of them to end")
 
 
-def test_a_link_to_nobody_resets_its_clients_and_waits_for_the_server() -> None:
+def test_a_link_without_a_server_resets_its_clients_and_waits_for_the_server() -> None:
     """The server may start after the link."""
     port = free_port()
     with LinkProxy("nobody", port) as link:

@@ -152,7 +152,7 @@ def test_the_environment_leads_to_the_proxy(proxy: S3FaultProxy, s3: S3Server) -
     assert proxy.endpoint != s3.endpoint
 
 
-def test_a_server_that_is_down_shows_as_a_reset_and_comes_back(
+def test_a_server_that_is_down_appears_as_a_reset_and_returns(
     proxy: S3FaultProxy, client_of: ClientOf, s3: S3Server
 ) -> None:
     """The journal shows that the proxy did not cut the connection; after a restart the same proxy works."""

@@ -63,7 +63,7 @@ def test_the_first_rule_that_is_not_used_up_decides(proxy: S3FaultProxy, through
 # Hooks, and their use in a crash matrix
 
 
-def test_hooks_stand_around_the_moment_when_the_server_acts(
+def test_hooks_run_directly_before_and_after_the_server_acts(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client"
 ) -> None:
     """Before, the object does not exist; after, it does, and the client has no response yet."""

@@ -105,7 +105,7 @@ def test_a_schema_may_be_a_file(archive: ScannedArchive, tmp_path: Path) -> None
     assert rows == [{"value": order(4)}]
 
 
-def test_a_value_that_does_not_decode_ends_the_scan_unless_null_is_wanted(archive: ScannedArchive) -> None:
+def test_a_value_that_does_not_decode_ends_the_scan_unless_null_is_selected(archive: ScannedArchive) -> None:
     """The error names its place and the way out; by the way out no row is lost."""
     fill(archive, poison=True)
     source = Schemas()

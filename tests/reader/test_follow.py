@@ -246,7 +246,7 @@ def test_closing_ends_the_reads_of_its_steps(
     assert offsets(step) == list(range(200))
 
 
-def test_what_retention_took_is_data_loss(two: ScannedArchive) -> None:
+def test_what_retention_deleted_is_data_loss(two: ScannedArchive) -> None:
     """Or a warning, and the rows from the log's start on."""
     saved = available(two.scan())[-1].position
     two.store.delete([two.partition("t").log_start])

@@ -323,7 +323,7 @@ def test_a_count_of_a_dataset_is_observed(archive: ScannedArchive) -> None:
     assert [type(each) for each in noting.noted] == [Estimate, Estimate, Estimate, ObjectNotFound]
 
 
-def test_timestamps_below_minus_one_are_not_taken_for_none(archive: ScannedArchive) -> None:
+def test_timestamps_below_minus_one_are_not_read_as_missing(archive: ScannedArchive) -> None:
     """The metadata has no greatest timestamp then."""
     archive.put_segment("t", 0, batches((0, 3), time=-100))
     archive.commit("t", 3)

@@ -44,7 +44,7 @@ def test_a_timestamp_is_looked_for_within_the_limit(bomb: Archive) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1000", "many"])
-def test_a_limit_that_is_none_is_refused(bomb: Archive, text: str) -> None:
+def test_an_invalid_limit_is_refused(bomb: Archive, text: str) -> None:
     """Below one megabyte nothing could be read."""
     with pytest.raises(ConfigurationError, match=f"maxBatchBytes={text}: "):
         bomb.offsets(subscribe="t", maxBatchBytes=text)

@@ -61,7 +61,7 @@ def variants(archive: Archive) -> list[str]:
     return [info.key for info in archive.store.list(archive.partition("t").prefix) if ".e0." in info.key]
 
 
-def test_a_query_far_above_log_start_survives_what_goes_below_it(archive: Archive) -> None:
+def test_a_query_far_above_log_start_survives_deletions_below_it(archive: Archive) -> None:
     """All that ends at or below 200 is removed after it was listed; [90,250) ends above, and stays."""
     two_leaders(archive, 200)
     store = Collected(archive.store, [key(archive, 0), key(archive, 100), *variants(archive)])
@@ -76,7 +76,7 @@ def test_copies_below_log_start_are_in_no_view(archive: Archive) -> None:
     assert [copy.end for copy in view.retired] == [100, 90]
 
 
-def test_of_copies_that_the_cache_knows_nothing_is_asked(archive: Archive) -> None:
+def test_no_request_is_made_for_cached_copies_below_log_start(archive: Archive) -> None:
     """Neither the metadata nor a byte of what lies below the start."""
     two_leaders(archive, 200)
     write_all(archive, 300)
@@ -118,7 +118,7 @@ def test_an_object_that_vanishes_after_planning_is_an_error(archive: Archive, is
             [list(read_split(archive.store, split, ["offset"])) for split in plan.splits]
 
 
-def test_a_foreign_commits_epochs_come_from_what_is_left(archive: Archive) -> None:
+def test_the_epochs_of_a_foreign_commit_are_read_from_the_remaining_copies(archive: Archive) -> None:
     """A Java uploader replaced the commit. Copies below the start can be deleted; a copy over it has the epoch."""
     archive.put_segment("t", 0, batches((0, 100)))
     archive.put_segment("t", 90, batches((90, 150)) + batches((150, 250), epoch=2))
@@ -140,7 +140,7 @@ def test_gaps_below_log_start_are_not_filled() -> None:
 
 
 @pytest.mark.parametrize("seed", [*range(20), *(pytest.param(n, marks=pytest.mark.full) for n in range(20, 120))])
-def test_whatever_retention_may_take_changes_no_row(archive: Archive, seed: int) -> None:
+def test_whatever_retention_may_delete_changes_no_row(archive: Archive, seed: int) -> None:
     """Three leaders' segments of random bounds, some compacted, and a view that begins anywhere."""
     draw = random.Random(seed)
     end, start = 60, draw.randrange(1, 56)

@@ -54,7 +54,7 @@ def several(tmp_path: Path) -> Path:
     return written(tmp_path, **{PROVIDER: "json", BITS: "7"})
 
 
-def test_the_file_says_location_cluster_and_width(tmp_path: Path) -> None:
+def test_the_file_names_location_cluster_and_width(tmp_path: Path) -> None:
     """A query needs it and a subscription, and nothing more."""
     archive = Archive(tmp_path / "store", entropy_bits=4)
     archive.put_segment("t", 0, batches((0, 9)))
@@ -154,7 +154,7 @@ def test_a_topic_without_a_place_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_what_options_and_file_both_say_must_agree(tmp_path: Path) -> None:
+def test_values_in_both_options_and_file_must_agree(tmp_path: Path) -> None:
     """Agreement is fine, each contradiction is an error that names both."""
     file = written(tmp_path, **{URL: "s3://bucket/base/", BITS: "5"})
     same = {"path": "s3://bucket/base", "cluster": CLUSTER, "prefixEntropyBits": "5"}
@@ -175,7 +175,7 @@ def test_a_location_that_is_missing_hides_no_contradiction(several: Path) -> Non
     assert told == ["path=s3a", "cluster=test", "prefixEntropyBits=1"]
 
 
-def test_everything_wrong_in_the_file_is_told_beside_the_other_problems(tmp_path: Path) -> None:
+def test_every_error_in_the_file_is_reported_with_the_other_problems(tmp_path: Path) -> None:
     """Also if the query names no topic."""
     file = written(tmp_path, **{BITS: "many", "storage.service.endpoint.urk": "s3://bucket"})
     told = problems(file, subscribe="a b", failOnDataLoss="maybe")
@@ -194,7 +194,7 @@ def test_everything_wrong_in_the_file_is_told_beside_the_other_problems(tmp_path
         ("a b.properties", "a b.properties: a file named <clusterId>.properties is expected"),
     ],
 )
-def test_a_file_that_is_none_is_named(tmp_path: Path, name: str, told: str) -> None:
+def test_a_missing_or_misnamed_file_is_named(tmp_path: Path, name: str, told: str) -> None:
     """With what is expected."""
     (problem,) = problems(tmp_path / name)
     assert told in problem
@@ -217,7 +217,7 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
 S3 = "storage.service.endpoint.s3."
 
 
-def test_the_file_says_how_s3_is_spoken_to(tmp_path: Path) -> None:
+def test_the_file_configures_the_s3_connection(tmp_path: Path) -> None:
     """Connection, not storage: topics that are stored differently in one place are read as one."""
     connection = {"region": "eu-west-1", "addressing.style": "path"}
     content = {

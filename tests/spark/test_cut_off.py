@@ -76,7 +76,7 @@ def test_r14_what_ended_before_the_hole_is_shown(archive: Archive) -> None:
     assert archive.offsets(**COMMITTED) == [0, 1, 2, 7, 8, 9, *range(20, 30)]
 
 
-def test_r14_what_began_inside_the_hole_goes_by_its_own_marker(archive: Archive) -> None:
+def test_r14_a_transaction_that_began_inside_the_hole_is_decided_by_its_own_marker(archive: Archive) -> None:
     """Nothing below the hole is its, and behind it the marker decides."""
     with_gap(archive, plain(0, 10), data(20, 24) + marker(24, PRODUCER, COMMIT) + plain(25, 30))
     assert archive.offsets(**COMMITTED) == [*range(10), *range(20, 24), *range(25, 30)]

@@ -127,7 +127,7 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
         assert text.rstrip() == block.shown.rstrip(), f"{PAGE.name}, line {block.line}"
 
 
-def test_a_block_that_breaks_is_told_by_its_line(tmp_path: Path) -> None:
+def test_a_block_that_fails_is_reported_by_its_line(tmp_path: Path) -> None:
     """Output of other blocks does not hide it; only names of the first block can be set."""
     page = tmp_path / "page.md"
     page.write_text('```python\nNAME = "mine"\n```\n\nText.\n\n```python\nprint(NAME)\n\nNAME.missing\n```\n')

@@ -65,7 +65,7 @@ THIRD = {0: ({b"third"}, 14), 1: ({b"third"}, 14)}
         *zip(IDS, (FIRST, SECOND, THIRD), strict=True),
     ],
 )
-def test_one_life_is_read_whole(
+def test_one_incarnation_is_read_as_a_whole(
     lives: Archive, wanted: str | None, expected: dict[int, tuple[set[bytes], int]]
 ) -> None:
     """By its number, its topic id or its place; all partitions that it had, and nothing of another."""
@@ -73,7 +73,7 @@ def test_one_life_is_read_whole(
 
 
 @pytest.mark.parametrize("wanted", ["4", "AAAAAAAAAAAAAAAAAAAAAw"])
-def test_a_life_that_never_was_is_refused_with_those_there_are(lives: Archive, wanted: str) -> None:
+def test_an_incarnation_that_never_existed_is_refused_with_the_existing_ones(lives: Archive, wanted: str) -> None:
     """Each with its number, topic id and when it was first seen."""
     with pytest.raises(QueryError) as caught:
         lives.plan(subscribe="t", incarnation=wanted)
@@ -83,7 +83,7 @@ def test_a_life_that_never_was_is_refused_with_those_there_are(lives: Archive, w
     )
 
 
-def test_a_topic_without_topic_ids_has_one_life(archive: Archive) -> None:
+def test_a_topic_without_topic_ids_has_one_incarnation(archive: Archive) -> None:
     """A Java uploader's bucket lists none: what it holds is the oldest and the newest."""
     archive.put_segment("t", 0, batches((0, 9)))
     archive.commit("t", 9)
@@ -94,7 +94,7 @@ def test_a_topic_without_topic_ids_has_one_life(archive: Archive) -> None:
         archive.plan(subscribe="u", incarnation="2")
 
 
-def test_a_life_that_shipped_nothing_is_an_empty_table(lives: Archive) -> None:
+def test_an_incarnation_that_shipped_nothing_is_an_empty_table(lives: Archive) -> None:
     """It is known by the list alone (R12)."""
     incarnations = Incarnations("t")
     for topic_id in (*IDS, "AAAAAAAAAAAAAAAAAAAAAw"):
@@ -104,7 +104,7 @@ def test_a_life_that_shipped_nothing_is_an_empty_table(lives: Archive) -> None:
     assert read(lives, incarnation="3") == THIRD
 
 
-def test_a_log_start_of_one_life_says_nothing_of_another(lives: Archive) -> None:
+def test_a_log_start_of_one_incarnation_does_not_affect_another(lives: Archive) -> None:
     """Each has its own commit and its own log start."""
     keys = lives.keys.partition(TopicPartition("t", 0), f"t~{IDS[1]}")
     lives.store.put(keys.log_start, encode_log_start(10))
@@ -113,7 +113,7 @@ def test_a_log_start_of_one_life_says_nothing_of_another(lives: Archive) -> None
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "first", "AAAA", ""])
-def test_what_names_no_life_is_refused(text: str) -> None:
+def test_a_value_that_names_no_incarnation_is_refused(text: str) -> None:
     """With what is accepted."""
     with pytest.raises(ConfigurationError, match=r"newest, oldest, a number .* or a topic id of 22 characters"):
         parse_options({"path": "s3://bucket", "cluster": "prod", "subscribe": "t", "incarnation": text})
@@ -121,7 +121,7 @@ def test_what_names_no_life_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("listed", [0, 1, 2])
 @pytest.mark.parametrize("options", [{}, {"incarnation": "oldest"}, {"incarnation": IDS[2]}])
-def test_u30_a_list_that_lacks_a_life_is_not_believed(lives: Archive, listed: int, options: dict[str, str]) -> None:
+def test_u30_a_list_that_lacks_an_incarnation_is_rejected(lives: Archive, listed: int, options: dict[str, str]) -> None:
     """Removed, or an old version put back: an earlier life is never shown as the newest, and the list is named."""
     key = lives.keys.incarnations("t")
     incarnations = Incarnations("t")
@@ -134,7 +134,7 @@ def test_u30_a_list_that_lacks_a_life_is_not_believed(lives: Archive, listed: in
         lives.rows(subscribe="t", **options)
 
 
-def test_a_topic_of_one_life_needs_no_list(archive: Archive) -> None:
+def test_a_topic_of_one_incarnation_needs_no_list(archive: Archive) -> None:
     """A Java uploader writes none."""
     archive.put_segment("t", 0, batches((0, 9)))
     archive.commit("t", 9)

@@ -86,7 +86,7 @@ def test_r02_a_marker_that_cannot_be_missing_decides(archive: Archive) -> None:
     assert archive.offsets(**COMMITTED) == [*range(12), 13, 14]
 
 
-def test_r02_a_later_marker_of_the_same_producer_is_not_believed(archive: Archive) -> None:
+def test_r02_a_later_marker_of_the_same_producer_is_not_trusted(archive: Archive) -> None:
     """Its own transaction's records are shown; those of the one before, whose marker may be missing, are not."""
     both(archive, plain(0) + data(7, 11) + marker(13, 7, COMMIT) + plain(14))
     assert archive.offsets(**COMMITTED) == [0, 1, 2, 3, 7, 8, 9, 11, 14]

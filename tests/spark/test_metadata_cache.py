@@ -44,7 +44,7 @@ def remove_cache_objects(archive: Archive) -> list[str]:
     return keys
 
 
-def test_a_segment_that_a_cache_object_knows_is_not_asked(archive: Archive) -> None:
+def test_the_metadata_of_a_segment_in_a_cache_object_is_not_requested(archive: Archive) -> None:
     """One request for all of them, and one for each later segment; the ETag of `log.start` is enough."""
     filled(archive)
     without = asked(archive)
@@ -124,7 +124,7 @@ def _signed(text: bytes) -> bytes:
     "spoil",
     [_damaged, _foreign, _of_other_sizes, _of_other_objects, _of_a_later_version, _too_large, lambda _: b""],
 )
-def test_a_cache_object_that_cannot_be_believed_costs_time_and_no_rows(
+def test_a_cache_object_that_cannot_be_trusted_costs_time_and_no_rows(
     archive: Archive, spoil: Callable[[bytes], bytes]
 ) -> None:
     """Damaged, of another partition, of other objects, or of an unknown format: the segments' metadata is read."""

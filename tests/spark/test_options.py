@@ -48,7 +48,7 @@ def test_r02_the_isolation_level_is_named_as_in_kafka() -> None:
     )
 
 
-def test_every_problem_is_told_at_once_in_documented_spelling() -> None:
+def test_every_problem_is_reported_at_once_in_documented_spelling() -> None:
     """A user mends a query once, not five times."""
     told = problems(cluster="absent", failondatalos="true", prefixentropybits="five", startingoffsets="latest")
     assert told == (
@@ -123,7 +123,7 @@ def test_a_table_is_refused_with_one_problem() -> None:
         ({"columnnameofcorruptrecord": "Offset"}, "a name is expected that no other column has"),
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_accepted(options: dict[str, str], told: str) -> None:
+def test_a_wrong_value_is_reported_with_what_is_accepted(options: dict[str, str], told: str) -> None:
     """Each names the option and the way out."""
     assert told in "\n".join(problems(**options))
 

@@ -163,14 +163,14 @@ def test_many_offsets_are_read_as_one_range(three: Archive) -> None:
     assert offsets(three, In(("offset",), wanted)) == list(range(199))
 
 
-def test_filters_stay_inside_what_options_ask_for(three: Archive) -> None:
+def test_filters_stay_inside_the_range_that_options_select(three: Archive) -> None:
     """Both hold."""
     options = {"startingOffsets": '{"t":{"0":50}}', "endingTimestamp": "1060"}
     assert offsets(three, GreaterThan(("offset",), 55), **options) == [56, 57, 58, 59]
     assert offsets(three, LessThan(("offset",), 52), **options) == [50, 51]
 
 
-def test_r03_a_hole_counts_only_where_filters_ask_for_it(three: Archive) -> None:
+def test_r03_a_hole_counts_only_where_filters_select_it(three: Archive) -> None:
     """A hole outside of the wanted offsets is ignored; a wanted timestamp may be in any hole."""
     three.store.delete([three.partition("t").segment(SegmentName(100))])
     assert offsets(three, LessThan(("offset",), 100)) == list(range(100))
@@ -181,7 +181,7 @@ def test_r03_a_hole_counts_only_where_filters_ask_for_it(three: Archive) -> None
         planned(three, GreaterThanOrEqual(("timestamp",), at(1250)))
 
 
-def test_r03_offsets_below_the_log_start_count_only_where_filters_ask_for_them(three: Archive) -> None:
+def test_r03_offsets_below_the_log_start_count_only_where_filters_select_them(three: Archive) -> None:
     """As holes do."""
     three.commit("t", 300, highest_base=200, log_start=50)
     options = {"startingOffsets": '{"t":{"0":0}}'}
@@ -307,7 +307,7 @@ def test_whatever_the_filter_no_row_that_matches_is_lost(
     assert checked > tried / 2
 
 
-def test_what_is_wanted_of_a_partition_needs_no_store() -> None:
+def test_partitions_are_selected_by_filters_without_a_store() -> None:
     """Pure: names and numbers."""
     wanted = wanted_by([EqualTo(("topic",), "t"), In(("partition",), (1, 3))])
     assert [number for number in range(5) if wanted.has(TopicPartition("t", number))] == [1, 3]
@@ -333,7 +333,7 @@ def takes_filters(reader: DataSourceReader) -> bool:
 
 
 @pytest.mark.usefixtures("handed_over")
-def test_a_reader_takes_filters_where_they_are_handed_over_and_the_option_says_so(three: Archive) -> None:
+def test_a_reader_accepts_filters_where_they_are_handed_over_and_the_option_allows_it(three: Archive) -> None:
     """And hands all of them back: Spark applies them again."""
     assert not takes_filters(reader_of(three))
     reader = reader_of(three, **{OPTION: "true"})
@@ -344,7 +344,7 @@ def test_a_reader_takes_filters_where_they_are_handed_over_and_the_option_says_s
 
 
 @pytest.mark.parametrize("module", [None, "pyspark.sql.worker.plan_data_source_read"])
-def test_elsewhere_a_reader_takes_no_filters(
+def test_elsewhere_a_reader_accepts_no_filters(
     three: Archive, monkeypatch: pytest.MonkeyPatch, module: str | None
 ) -> None:
     """Where Spark plans it may have its setting off."""
@@ -354,7 +354,7 @@ def test_elsewhere_a_reader_takes_no_filters(
 
 
 @pytest.mark.usefixtures("handed_over")
-def test_the_log_says_what_is_read_of_how_much(three: Archive) -> None:
+def test_the_log_reports_how_much_of_the_total_is_read(three: Archive) -> None:
     """In one line a query."""
     reader = reader_of(three, **{OPTION: "true"})
     reader.pushFilters([LessThan(("offset",), 100)])

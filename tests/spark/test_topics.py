@@ -81,7 +81,7 @@ def test_r12b_the_width_that_holds_the_cluster_is_named(tmp_path: Path, bits: in
 
 
 @pytest.mark.parametrize("bits", [0, 3])
-def test_u41_nobody_has_to_say_a_width_that_the_archive_says(tmp_path: Path, bits: int) -> None:
+def test_u41_a_width_that_the_archive_has_need_not_be_given(tmp_path: Path, bits: int) -> None:
     """The layout is read where no width is given; one that is given and wrong is answered with the right one."""
     archive = Archive(tmp_path, bits)
     archive.put_segment("t", 0, batches((0, 5)))

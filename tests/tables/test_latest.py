@@ -152,7 +152,7 @@ def test_twenty_runs_with_an_unclean_election_have_the_newest_records(made: Late
     assert rewritten > 0
 
 
-def test_an_election_fails_a_run_unless_it_is_told(made: Latest) -> None:
+def test_an_election_fails_a_run_unless_an_option_allows_it(made: Latest) -> None:
     """As of other tables."""
     made.put_changes([("x", 1), ("x", 2), ("y", 3)])
     made.tables.create(NAME)

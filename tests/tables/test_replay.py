@@ -151,7 +151,7 @@ def test_records_that_are_refused_still_stay_with_held_files(tmp_path: Path) -> 
     assert made.tables.verify(NAME).differences == ()
 
 
-def test_a_parser_with_other_columns_is_no_mended_one(made: Made) -> None:
+def test_a_replay_with_a_parser_of_other_columns_is_refused(made: Made) -> None:
     """Files of before would lack them."""
     made.more["parser"] = {
         "type": "json",

@@ -91,7 +91,7 @@ def test_rows_are_in_the_partition_of_their_key(archive: MadeArchive, table: Mad
         assert found.to_arrow()["_offset"].to_pylist() == [offset]
 
 
-def test_rows_are_sorted_as_asked(archive: MadeArchive, table: MadeTable) -> None:
+def test_rows_are_sorted_as_configured(archive: MadeArchive, table: MadeTable) -> None:
     """In each row group; the entry of the file has the sort order."""
     put(archive, 0, 50)
     table.sort_by = ("key",)
@@ -133,7 +133,7 @@ def test_a_table_of_an_unknown_topic_is_refused(archive: MadeArchive, table: Mad
         table.planner().plan(TableState("prod", read_committed=True), is_first=True)
 
 
-def test_rows_that_an_election_took_back_end_the_run(archive: MadeArchive, table: MadeTable) -> None:
+def test_rows_that_an_election_removed_end_the_run(archive: MadeArchive, table: MadeTable) -> None:
     """Nothing is committed, and the message names the offsets."""
     put(archive, 0, 100)
     table.create()
@@ -150,7 +150,7 @@ def elected(archive: MadeArchive) -> None:
     archive.commit("t", 90, epochs=((0, 0), (2, 60)), highest_base=60, last_stable_offset=90)
 
 
-def test_rows_that_were_taken_back_are_replaced(archive: MadeArchive, table: MadeTable) -> None:
+def test_rows_that_an_election_removed_are_replaced(archive: MadeArchive, table: MadeTable) -> None:
     """In one commit, which has the records of the later leader too; other partitions keep theirs."""
     put(archive, 0, 50)
     put(archive, 50, 100)
@@ -170,7 +170,7 @@ def test_rows_that_were_taken_back_are_replaced(archive: MadeArchive, table: Mad
     assert table.head.state.topics["t"][0].partitions[0].claims == ((0, 90),)
 
 
-def test_rows_that_were_taken_back_can_stay(archive: MadeArchive, table: MadeTable) -> None:
+def test_rows_that_an_election_removed_can_stay(archive: MadeArchive, table: MadeTable) -> None:
     """Together with the records of the later leader; the state has their number and digests."""
     put(archive, 0, 100)
     table.policy = Policy(on_taken_back=OnTakenBack.KEEP)

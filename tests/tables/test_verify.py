@@ -133,7 +133,7 @@ def elected(archive: MadeArchive) -> None:
     archive.commit("t", 90, epochs=((0, 0), (2, 60)), highest_base=60, last_stable_offset=90)
 
 
-def test_rows_that_were_taken_back_are_noted_until_the_next_run(archive: MadeArchive, table: MadeTable) -> None:
+def test_rows_that_an_election_removed_are_noted_until_the_next_run(archive: MadeArchive, table: MadeTable) -> None:
     """Then they are deleted, or subtracted; of kept rows only the sum is known."""
     elected(archive)
     found = verified(table)

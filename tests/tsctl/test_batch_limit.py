@@ -21,7 +21,9 @@ def bomb(hand_made: Archive) -> Archive:
 
 
 @pytest.mark.usefixtures("bomb")
-def test_cat_shows_what_comes_before_and_names_the_option(named: tuple[str, ...], run: Run) -> None:
+def test_cat_shows_the_records_before_the_oversized_batch_and_names_the_option(
+    named: tuple[str, ...], run: Run
+) -> None:
     """One line on standard error has partition, offset and option; the exit code is 2, because an operator can act."""
     ended = run("cat", "t", *named, "--max-batch-bytes", 2 * MIB)
     assert [line["offset"] for line in ended.lines] == list(range(10))
@@ -33,7 +35,7 @@ def test_cat_shows_what_comes_before_and_names_the_option(named: tuple[str, ...]
 
 
 @pytest.mark.usefixtures("bomb")
-def test_verify_says_that_a_segment_was_not_verified(named: tuple[str, ...], run: Run) -> None:
+def test_verify_reports_that_a_segment_was_not_verified(named: tuple[str, ...], run: Run) -> None:
     """It is not damage, but the segment was not checked: the finding names the option."""
     small = run("verify", "t", *named, "--depth", "full", "--max-batch-bytes", 2 * MIB)
     assert "unreadable" in small.out

@@ -57,7 +57,7 @@ def test_u14_credentials_that_are_refused_are_status_2(
     assert len(ended.err.splitlines()) == 1
 
 
-def test_r11_what_retention_took_meanwhile_is_status_75(
+def test_r11_an_object_that_retention_deleted_meanwhile_is_status_75(
     hand_made: Archive, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     """The same command reads the new state if it runs again."""
@@ -119,14 +119,14 @@ def test_an_unknown_option_is_status_2(run: Run) -> None:
     assert run("frobnicate").code == 2
 
 
-def test_every_command_speaks_json(run: Run) -> None:
+def test_every_command_can_write_json(run: Run) -> None:
     """A program that uses the tool does not have to parse tables."""
     for command in cli.commands().registered_commands:
         assert command.callback is not None
         assert "--json" in run(command.callback.__name__.replace("_", "-"), "--help").out, command.callback
 
 
-def test_a_report_says_what_it_found(run: Run, hand_made: Archive, named: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_report_lists_its_findings(run: Run, hand_made: Archive, named: tuple[str, ...], tmp_path: Path) -> None:
     """The file is for people, and the findings on standard output are for programs."""
     hand_made.put_segment("t", 0, batches((0, 2)))
     hand_made.commit("t", 6)
@@ -160,7 +160,7 @@ def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[s
     assert "numba" not in decoding
 
 
-def test_the_installed_command_ends_as_its_status_says(hand_made: Archive, named: tuple[str, ...]) -> None:
+def test_the_installed_command_exits_with_its_status(hand_made: Archive, named: tuple[str, ...]) -> None:
     """It runs in its own process, and its JSON is UTF-8 in any locale."""
     hand_made.put_segment("t", 0, batches((0, 2), value="h\u00e9".encode()))
     hand_made.put_segment("t", 5, batches((5, 6)))

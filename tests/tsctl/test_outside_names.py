@@ -48,7 +48,7 @@ def test_no_name_in_a_bucket_leads_out_of_the_directory(named: tuple[str, ...], 
     assert (place / "t" / "t-0" / f"{0:020d}.log").exists()
 
 
-def test_what_no_topic_can_be_called_is_none(named: tuple[str, ...], run: Run) -> None:
+def test_a_name_that_kafka_would_reject_is_not_listed_as_a_topic(named: tuple[str, ...], run: Run) -> None:
     """A listing shows the topic, and no name that Kafka would reject."""
     ended = run("ls", *named, "--json")
     assert ended.code in {ExitCode.FINE, ExitCode.FOUND}, ended.err

@@ -96,7 +96,7 @@ def test_r16_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path
         pytest.param(("sql", "--allow-loss", "select count(*) from t"), marks=pytest.mark.full),
     ],
 )
-def test_a_progress_bar_takes_no_line_of_a_redirected_output(
+def test_a_progress_bar_removes_no_line_of_a_redirected_output(
     named: tuple[str, ...], command: tuple[str, ...], tmp_path: Path
 ) -> None:
     """With standard error on a terminal, all lines are in the file, and the bar is removed at the end."""

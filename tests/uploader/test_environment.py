@@ -22,7 +22,7 @@ def log_dir(directory: Path, name: str, meta: str = "") -> Path:
     return path
 
 
-def test_the_brokers_own_file_tells_its_surroundings(tmp_path: Path) -> None:
+def test_the_brokers_own_file_names_its_environment(tmp_path: Path) -> None:
     """Id, log directories and ZooKeeper as the broker reads them; the cluster id from meta.properties."""
     first, second = log_dir(tmp_path, "a"), log_dir(tmp_path, "b", "cluster.id=xyz\nbroker.id=3\n")
     path = broker_file(
@@ -41,7 +41,7 @@ def test_a_given_cluster_id_wins_and_a_generated_broker_id_is_found(tmp_path: Pa
     assert (environment.cluster_id, environment.broker_id) == ("prod", 1001)
 
 
-def test_a_kraft_brokers_file_says_so(tmp_path: Path) -> None:
+def test_a_kraft_broker_is_recognized_from_its_file(tmp_path: Path) -> None:
     """`process.roles` and `node.id` make it one."""
     where = log_dir(tmp_path, "a", "cluster.id=xyz\nnode.id=2\n")
     path = broker_file(tmp_path, f"process.roles=broker\nnode.id=2\nlog.dirs={where}\n")
@@ -128,7 +128,7 @@ def test_a_disk_of_another_broker_is_refused(tmp_path: Path, own: str, metas: li
 
 
 @pytest.mark.parametrize(("own", "meta"), [("broker.id=-1", "broker.id=1001"), ("node.id=1\nbroker.id=1", "node.id=1")])
-def test_ids_that_agree_are_taken(tmp_path: Path, own: str, meta: str) -> None:
+def test_ids_that_agree_are_accepted(tmp_path: Path, own: str, meta: str) -> None:
     """One that the broker generated, and one under both names; a disk without the file has no id."""
     dirs = [log_dir(tmp_path, "a"), log_dir(tmp_path, "b", f"cluster.id=xyz\n{meta}\n")]
     text = f"{own}\nzookeeper.connect=z:2181\nlog.dirs={','.join(map(str, dirs))}\n"

@@ -40,7 +40,7 @@ def test_values_are_those_that_systemd_gives_to_the_unit(text: str, variables: d
     assert parse_environment_file(text) == (variables, [])
 
 
-def test_lines_that_systemd_ignores_are_told_by_their_number() -> None:
+def test_lines_that_systemd_ignores_are_reported_by_their_number() -> None:
     """Without their values; a comment that older releases continue is reported too."""
     found, ignored = parse_environment_file(f"export A={SECRET}\n1B={SECRET}\nC={SECRET}\n{SECRET}\n# x\\\nD=e\n")
     assert found == {"C": SECRET, "D": "e"}
@@ -48,7 +48,7 @@ def test_lines_that_systemd_ignores_are_told_by_their_number() -> None:
     assert SECRET not in "".join(ignored)
 
 
-def test_a_check_takes_credentials_and_arguments_of_the_unit(check: Check) -> None:
+def test_a_check_reads_credentials_and_arguments_of_the_unit(check: Check) -> None:
     """From a file and from standard input; what is printed of it are names."""
     write = check.directory / "environment"
     values = {name: value for name, value in check.s3.environment().items() if name.startswith("AWS_")}
@@ -75,7 +75,7 @@ def test_a_check_takes_credentials_and_arguments_of_the_unit(check: Check) -> No
         assert [value for value in (SECRET, values["AWS_SECRET_ACCESS_KEY"]) if value in said] == []
 
 
-def test_what_the_command_line_gives_goes_before_the_file(check: Check) -> None:
+def test_the_command_line_overrides_the_environment_file(check: Check) -> None:
     """And the file before the variables of the process, as systemd has it."""
     file = check.directory / "environment"
     file.write_text("AWS_ENDPOINT_URL_S3=http://127.0.0.1:9\nTS_UPLOADER_ARGUMENTS=--cluster-id other\n")

@@ -26,7 +26,7 @@ def test_u21_a_missing_configuration_is_named(command: Command) -> None:
     command.refuses(command.run(None), "prod.properties", "<clusterId>.properties")
 
 
-def test_u21_all_configuration_problems_are_told_at_once(command: Command) -> None:
+def test_u21_all_configuration_problems_are_reported_at_once(command: Command) -> None:
     """An unknown key with the nearest right one, a bad regex and a bad number, in one message."""
     ended = command.run(
         {
@@ -52,7 +52,7 @@ def test_u21_an_absent_bucket_is_refused_and_not_created(command: Command) -> No
     assert "nowhere-at-all" not in [b["Name"] for b in command.s3.client().list_buckets()["Buckets"]]
 
 
-def test_u21_a_store_that_nobody_serves_is_told(command: Command) -> None:
+def test_u21_a_store_endpoint_where_nothing_listens_is_reported(command: Command) -> None:
     """An endpoint where nothing listens is reported, with the exit code that makes a supervisor start it again."""
     ended = command.run({URL: command.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     command.refuses(ended, "127.0.0.1:9", "start it again", code=EXIT_TRY_AGAIN)
@@ -67,7 +67,7 @@ def test_u21_another_entropy_width_than_the_bucket_holds_is_refused(command: Com
     command.refuses(ended, BITS + "=5", "with 3 bits")
 
 
-def test_u21_a_kraft_broker_that_cannot_be_reached_by_its_file_is_told(command: Command, tmp_path: Path) -> None:
+def test_u21_a_kraft_broker_that_cannot_be_reached_by_its_file_is_reported(command: Command, tmp_path: Path) -> None:
     """What of its file cannot be taken over, and what librdkafka refuses of the operator's own settings."""
     kraft = tmp_path / "server.properties"
     kraft.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}\n")
@@ -80,7 +80,7 @@ def test_u21_a_kraft_broker_that_cannot_be_reached_by_its_file_is_told(command: 
     command.refuses(ended, "no.such.key", CLIENT)
 
 
-def test_a_wrong_broker_file_is_told_with_all_its_problems(command: Command, tmp_path: Path) -> None:
+def test_a_wrong_broker_file_is_reported_with_all_its_problems(command: Command, tmp_path: Path) -> None:
     """Neither log dirs nor a ZooKeeper nor an id: each is named."""
     wrong = tmp_path / "server.properties"
     wrong.write_text("listeners=PLAINTEXT://:9092\n")
@@ -89,13 +89,13 @@ def test_a_wrong_broker_file_is_told_with_all_its_problems(command: Command, tmp
     command.refuses(command.run({}, server_properties=tmp_path / "absent"), "absent", "the file does not exist")
 
 
-def test_a_store_location_that_is_none_is_told(command: Command) -> None:
+def test_an_invalid_store_location_is_reported(command: Command) -> None:
     """The forms that are accepted are named."""
     command.refuses(command.run({URL: "ftp://bucket/base"}), "ftp://bucket/base", "s3://", "gs://")
     command.refuses(command.run({}), URL)
 
 
-def test_a_taken_http_address_is_told(command: Command) -> None:
+def test_an_http_address_already_in_use_is_reported(command: Command) -> None:
     """Two agents on one host need two ports, as the message explains."""
     taken = command.s3.port
     ended = command.run({URL: command.location}, "--http-address", f"127.0.0.1:{taken}")
@@ -120,6 +120,6 @@ _NO_PROVIDERS = ["nowhere:Nothing", "tests.uploader.surroundings:Absent", "os:Pa
 
 
 @pytest.mark.parametrize("path", cases(_NO_PROVIDERS, quick=["nowhere:Nothing"]))
-def test_an_environment_provider_that_is_none_is_told(command: Command, path: str) -> None:
+def test_an_invalid_environment_provider_is_reported(command: Command, path: str) -> None:
     """No module, no such class, another kind of class, no dotted path: the option and the value are named."""
     command.refuses(command.run(None, "--environment-provider", path), "--environment-provider", path)

@@ -113,7 +113,7 @@ def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore
     assert store.get(CLUSTER.incarnations(TP.topic))[0] == later
 
 
-def test_a_cache_object_of_a_later_version_stands(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_object_of_a_later_version_is_kept(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of two releases do not write each other's cache objects over in turns."""
     with monkeypatch.context() as later:
         later.setattr("ts_common.archive.metadata_cache.json.dumps", lambda *_, **__: '{"version":2,"of":"t-0"}')
@@ -124,7 +124,7 @@ def test_a_cache_object_of_a_later_version_stands(store: ObjectStore, monkeypatc
     assert store.get(KEYS.cache_object(0))[0] == text
 
 
-def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_two_agents_on_one_broker_lose_and_repeat_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """The new one starts before the old one ends, under load: both log it, no segment is stored twice."""
     topic = "beside-each-other"
     archive = archive_of(topic)

@@ -137,7 +137,7 @@ def test_an_agent_at_work_shows_no_secret(host: Host, agent: AgentProcess) -> No
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_what_is_refused_is_told_without_its_secrets(host: Host, command: str) -> None:
+def test_a_rejected_configuration_is_reported_without_its_secrets(host: Host, command: str) -> None:
     """A URL with credentials, a malformed proxy, a misspelt key, an unavailable proxy."""
     credentials = host.properties(**{URL: f"s3://AKIA:{PROXY}@{BUCKET}/base", f"{S3}proxy": f"me:{PROXY}@h"})
     assert_hidden(host, host.run(command, {**credentials, f"{S3}prox": PROXY}), "s3.proxy", "s3.prox:")

@@ -18,7 +18,7 @@ def test_lines_are_served_in_turn_and_each_in_order() -> None:
     assert drained(tasks) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
-def test_a_delayed_task_comes_after_what_is_due() -> None:
+def test_a_delayed_task_runs_after_the_tasks_that_are_due() -> None:
     """What is to wait does not hold up its line, however urgent it is."""
     tasks: WorkQueue[str] = WorkQueue()
     tasks.put("a", "later", delay_seconds=0.05, urgency=0.0)
@@ -62,7 +62,7 @@ def test_equally_urgent_lines_are_served_in_turn() -> None:
     assert drained(tasks) == ["a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3", "c3"]
 
 
-def test_an_urgent_task_hurries_what_stands_before_it() -> None:
+def test_an_urgent_task_makes_the_tasks_before_it_urgent() -> None:
     """Its line keeps its order and is urgent until that task is out of it."""
     tasks: WorkQueue[str] = WorkQueue()
     tasks.put("a", "a1")
@@ -71,7 +71,7 @@ def test_an_urgent_task_hurries_what_stands_before_it() -> None:
     assert drained(tasks) == ["b1", "b2", "a1", "b3"]
 
 
-def test_one_of_every_four_goes_to_the_line_whose_turn_it_is() -> None:
+def test_one_of_every_four_tasks_is_from_the_line_whose_turn_it_is() -> None:
     """A line that is not urgent is served next to one that always is."""
     tasks: WorkQueue[str] = WorkQueue()
     for line in ("a", "b"):

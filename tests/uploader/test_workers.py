@@ -82,7 +82,7 @@ def test_a_leadership_that_the_broker_never_begins_is_an_error_from_the_third_qu
     assert parts.errors() == 2
 
 
-def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reason_is_shown(
+def test_a_log_changed_back_to_a_format_without_epochs_waits_and_the_reason_is_shown(
     parts: Parts, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The broker removes its list of epochs then, and no comparison of log and archive is possible."""
@@ -224,7 +224,7 @@ def test_u42_a_hostile_object_fails_the_question_of_its_partition(
     assert failed.reason.startswith(f"CorruptData: {key}: ")
 
 
-def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
+def test_u42_an_unexpected_error_fails_its_task_alone(
     parts: Parts, local: LocalDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted, logged with its traceback, and becomes the reason of the partition."""

@@ -16,7 +16,7 @@ ENDS = Ends(1, 1700000000000, {TopicPartition("b-1", 10): End(5, 2), TopicPartit
 TEXT = b'{"version":1,"broker":1,"time":1700000000000,"partitions":{"a-0":[4711,1],"b-1-10":[5,2]}}\n'
 
 
-def test_ends_are_one_line_that_says_what_was_written() -> None:
+def test_ends_are_written_as_one_line_and_read_back_unchanged() -> None:
     """The partitions have a fixed order, and fields of later releases are ignored."""
     assert KEY == "ts-uploader~cluster~prod/ends/1.json"
     assert ENDS.encode() == TEXT

@@ -36,14 +36,14 @@ def test_epochs_that_do_not_rise_are_no_line(pairs: tuple[tuple[int, int], ...])
         EpochHistory(pairs)
 
 
-def test_a_continuation_keeps_the_past_and_takes_the_rest() -> None:
+def test_a_continuation_keeps_the_epochs_below_the_cut_and_adds_the_rest() -> None:
     """Offsets below the cut keep their epochs; an epoch that continues over the cut has one pair."""
     local = EpochHistory(((0, 0), (3, 120), (9, 300)))
     assert LINE.continued(local, 250) == EpochHistory(((0, 0), (3, 100), (9, 300)))
     assert EpochHistory().continued(local, 130) == EpochHistory(((3, 130), (9, 300)))
 
 
-def test_an_epoch_begins_where_the_earlier_of_two_lists_says() -> None:
+def test_an_epoch_begins_at_the_earlier_start_of_two_lists() -> None:
     """A follower learns of an epoch with the first batch that compaction left, so its start can be too high."""
     known = EpochHistory(((3, 8), (4, 11), (7, 14)))
     assert known.continued(EpochHistory(((3, 4), (4, 12), (7, 15), (9, 20))), 11).pairs == (
@@ -56,7 +56,7 @@ def test_an_epoch_begins_where_the_earlier_of_two_lists_says() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6)), min_size=1, max_size=8), st.data())
-def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
+def test_a_continuation_of_two_lists_of_one_line_contains_what_either_contains(
     steps: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     """Each list can have starts that are too high, or lack epochs; together they never contradict the truth."""
@@ -88,7 +88,7 @@ def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
             assert found >= (first.at(offset) or 0)
 
 
-def test_evidence_of_one_offset_leaves_out_what_cannot_be_beside_it() -> None:
+def test_evidence_of_one_offset_removes_the_pairs_that_contradict_it() -> None:
     """No higher epoch begins below and no lower one above; an epoch that continues has one pair."""
     line = EpochHistory(((1, 0), (4, 10), (6, 30), (7, 40)))
     assert line.with_evidence(5, 20).pairs == ((1, 0), (4, 10), (5, 20), (6, 30), (7, 40))
@@ -114,7 +114,7 @@ def test_leaderships_that_begin_further_on_stay_named() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30).map(sorted), st.data())
-def test_the_live_part_ends_at_the_first_batch_of_another_epoch(living: list[int], data: st.DataObject) -> None:
+def test_the_dead_tail_begins_at_the_first_batch_of_another_epoch(living: list[int], data: st.DataObject) -> None:
     """The result is that of the definition, offset by offset, with one batch for each offset."""
     # A copy leaves the line once; after that its last common leader continues, or other leaders follow.
     parted = data.draw(st.integers(0, len(living)))
@@ -146,7 +146,7 @@ def test_a_copy_without_a_batch_has_nothing_dead() -> None:
     assert LINE.live_end(((9, 200),), 0, 200) == 200
 
 
-def test_what_lies_below_an_offset_that_agrees_lives_whatever_the_copy_says_of_it() -> None:
+def test_no_batch_below_an_offset_that_agrees_is_dead_whatever_epochs_the_copy_has() -> None:
     """A copy can have a later start of an epoch than the commit: compaction removed the first batches of epoch 9.
 
     A follower that fetched the rest has epoch 9 from 6381 on. The lists are those of a copy and a commit that a soak
@@ -178,7 +178,7 @@ def rising(draw: st.DrawFn, lowest: int) -> tuple[tuple[int, int], ...]:
     st.integers(0, 20),
     st.integers(1, 20),
 )
-def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list(
+def test_r05_the_dead_tail_begins_at_the_first_contradiction_after_the_last_offset_that_agrees(
     pairs: tuple[tuple[int, int], ...], copy: list[tuple[int, int]], start: int, length: int
 ) -> None:
     """The copy is live below the last offset that agrees, and from there to the first contradiction (reading rule 2).

@@ -109,7 +109,7 @@ def test_the_next_chunk_is_fetched_while_the_caller_is_at_work() -> None:
     assert list(reading) == [b"1", b"2", b"3"]
 
 
-def test_an_error_comes_behind_the_chunks_before_it() -> None:
+def test_an_error_is_raised_after_the_chunks_before_it() -> None:
     """The thread meets the error early, and the caller gets it after the earlier chunks."""
 
     def chunks() -> Generator[bytes, None, None]:
@@ -122,7 +122,7 @@ def test_an_error_comes_behind_the_chunks_before_it() -> None:
         next(reading)
 
 
-def test_whoever_stops_early_leaves_nothing_open() -> None:
+def test_a_reader_that_stops_early_leaves_nothing_open() -> None:
     """Closing waits for the chunk in transfer, and closes what the chunks have opened."""
     fetched, closed = [], []
 

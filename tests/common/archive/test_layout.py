@@ -13,7 +13,7 @@ KEYS = ClusterKeys("prod", 5)
 TEXT = b'{"version":1,"entropyBits":5,"cluster":"prod","time":1700000000000}\n'
 
 
-def test_a_layout_is_one_line_that_says_what_was_written() -> None:
+def test_a_layout_is_written_as_one_line_and_read_back_unchanged() -> None:
     """Fields that a later release adds are ignored."""
     layout = Layout(5, "prod", 1700000000000)
     assert layout.encode() == TEXT
@@ -65,7 +65,7 @@ def test_an_object_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
             read_layout(store, KEYS)
 
 
-def test_a_reader_takes_the_width_that_it_is_told_or_the_layouts_or_none(tmp_path: Path) -> None:
+def test_a_reader_uses_its_own_width_or_the_layouts_or_zero(tmp_path: Path) -> None:
     """The reader's own number is used first, then the layout's; without both it is 0."""
     with open_store(tmp_path.as_uri()) as store:
         assert keys_of(store, "prod", None) == ClusterKeys("prod", 0)

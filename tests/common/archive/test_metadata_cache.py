@@ -47,7 +47,7 @@ ONE = CacheEntry(SegmentName(0), 151, '"e"', SegmentMetadata(10, ((3, 0),), 10, 
 
 
 @given(ENTRIES)
-def test_a_cache_object_says_what_was_written(entries: list[CacheEntry]) -> None:
+def test_a_cache_object_returns_what_was_written(entries: list[CacheEntry]) -> None:
     """Every field of every entry is read back, by the listed object and in order."""
     cache_object = CacheObject(encode_cache_object(KEYS, entries), KEYS, KEY)
     assert cache_object.entries() == entries
@@ -55,7 +55,7 @@ def test_a_cache_object_says_what_was_written(entries: list[CacheEntry]) -> None
         assert cache_object.find(entry.name, entry.size, entry.etag) == entry.metadata
 
 
-def test_an_entry_with_more_epochs_than_a_writer_says_is_not_believed() -> None:
+def test_an_entry_with_more_epochs_than_a_writer_writes_is_not_accepted() -> None:
     """A cache object has room for tens of thousands, and a reader compares each with the commit's epochs."""
     assert ONE.metadata is not None
     for count, is_believed in ((MAX_EPOCHS, True), (MAX_EPOCHS + 1, False)):
@@ -95,7 +95,7 @@ def test_a_cache_object_of_another_partition_or_incarnation_is_refused() -> None
         CacheObject(text, ClusterKeys("c").partition(TopicPartition("t", 0), "t~id"), KEY)
 
 
-def test_an_entry_speaks_of_the_listed_object_or_not_at_all() -> None:
+def test_an_entry_is_returned_only_if_it_matches_the_listed_object() -> None:
     """Name, size and ETag must equal those in the listing."""
     cache_object = CacheObject(encode_cache_object(KEYS, [ONE]), KEYS, KEY)
     assert cache_object.find(ONE.name, ONE.size, ONE.etag) == ONE.metadata

@@ -62,7 +62,7 @@ def test_a_segment_name_reads_back(name: SegmentName) -> None:
         "0" * 20 + name for name in (".r1.log", ".e7.000000ab.r0.log", ".e7.000000ab.r01.log", ".e7.000000ab.r1.r2.log")
     ],
 )
-def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
+def test_an_object_with_another_name_is_not_parsed_as_a_segment(file_name: str) -> None:
     """Objects with other names in the directory are ignored."""
     assert SegmentName.parse(file_name) is None
 

@@ -73,7 +73,7 @@ def test_a_request_of_a_later_release_is_named() -> None:
         decode_request(REQUEST.encode().replace(b'"version":1', b'"version":2'), "k", ID)
 
 
-def test_the_segment_of_another_partition_is_none_of_this_one() -> None:
+def test_a_request_selects_no_segment_of_another_partition() -> None:
     """A request can name any object: nothing outside the partition's directory is read for it."""
     assert REQUEST.segment_in(KEYS) == SegmentName(100)
     for key in (

@@ -29,12 +29,12 @@ def test_an_index_is_returned_by_its_suffix(store: FileStore) -> None:
     assert read_index(store, KEYS, NAME, ".timeindex") == b"times"
 
 
-def test_a_missing_index_is_none(store: FileStore) -> None:
+def test_a_read_of_a_missing_index_returns_no_index(store: FileStore) -> None:
     """Readers do without an index."""
     assert read_index(store, KEYS, NAME, ".index") is None
 
 
-def test_r15_an_oversized_index_is_none_with_a_warning(store: FileStore, tmp_path: Path) -> None:
+def test_r15_an_oversized_index_is_skipped_with_a_warning(store: FileStore, tmp_path: Path) -> None:
     """A broker writes no such index, so it is not read into memory."""
     key = KEYS.segment(NAME, ".index")
     store.put(key, b"")

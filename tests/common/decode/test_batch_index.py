@@ -53,7 +53,7 @@ def test_the_table_ends_with_the_range(bounds: tuple[int, int, int], expected: t
     assert (count, reached) == expected
 
 
-def test_batches_without_wanted_records_have_no_codec() -> None:
+def test_batches_without_selected_records_have_no_codec() -> None:
     """Below the start, control batches, and those of aborted transactions, up to the offset of the marker."""
     data = (
         batch(0, [record(0)])

@@ -36,7 +36,7 @@ def test_a_batch_is_decompressed_behind_the_one_before(codec: Codec, packed: byt
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_an_empty_buffer_grows_as_far_as_a_batch_takes_and_no_further(codec: Codec) -> None:
+def test_an_empty_buffer_grows_as_far_as_a_batch_needs_and_no_further(codec: Codec) -> None:
     """6 MB of one byte pass a cap of 8 MB, and not one of 4 MB."""
     data = bytes(6_000_000)
     packed = {
@@ -65,7 +65,7 @@ def test_r04_a_truncated_batch_is_corrupt(codec: Codec, packed: bytes) -> None:
             scratch.add(codec, memoryview(packed[:length]))
 
 
-def test_r04_sizes_that_lie_ask_for_no_memory() -> None:
+def test_r04_false_sizes_allocate_no_memory() -> None:
     """A snappy preamble of 4 GB, and blocks larger than what remains."""
     scratch = Scratch(BatchLimit(1 << 20))
     with pytest.raises(CorruptData):

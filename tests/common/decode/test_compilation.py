@@ -50,7 +50,7 @@ def columns_of(data: bytes, *, in_python: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize("damaged", [None, *range(0, len(SEGMENT), 7)])
-def test_machine_code_does_what_the_python_says(damaged: int | None) -> None:
+def test_machine_code_returns_the_same_as_the_python_code(damaged: int | None) -> None:
     """Every array is the same afterwards, of whole batches and of damaged ones."""
     data = bytearray(SEGMENT)
     if damaged is not None:

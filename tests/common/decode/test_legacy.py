@@ -112,7 +112,7 @@ def message_sets(draw: st.DrawFn) -> list[bytes]:
 
 @settings(deadline=None, max_examples=examples(200, quick=50))
 @given(message_sets(), st.integers(1, 500), st.integers(1, 20), st.integers(40, 2000))
-def test_r06_any_messages_in_any_chunks_come_back(
+def test_r06_any_messages_in_any_chunks_are_read_back(
     messages: list[bytes], chunk: int, max_rows: int, max_bytes: int
 ) -> None:
     """Both magics and timestamp types, all codecs, holes, nulls: equal to the slow decoder, within every limit."""
@@ -152,7 +152,7 @@ def test_r06_a_range_cut_inside_a_wrapper_shows_its_offsets_only(
 
 @settings(deadline=None, max_examples=examples(100, quick=30))
 @given(message_sets())
-def test_r06_decoding_goes_on_at_any_message(messages: list[bytes]) -> None:
+def test_r06_decoding_continues_at_any_message(messages: list[bytes]) -> None:
     """A second decoder that starts at the first one's position returns the remaining rows."""
     data = b"".join(messages)
     for cut in range(len(messages)):
@@ -247,7 +247,7 @@ def test_r06_many_wrappers_keep_their_order_beyond_a_group() -> None:
     assert decoded(data, 100_000) == list(slowly(data))
 
 
-def test_r06_lengths_that_lie_ask_for_no_memory() -> None:
+def test_r06_false_lengths_allocate_no_memory() -> None:
     """2 GB as a message's size, inside and outside, as its key's length; and a bomb."""
     huge = [
         message(0, 0, b"v") + struct.pack(">qi", 1, 2**31 - 1) + bytes(17),
@@ -271,7 +271,7 @@ def test_r06_lengths_that_lie_ask_for_no_memory() -> None:
     assert peak < 12 << 20
 
 
-def test_r06_a_large_message_comes_alone() -> None:
+def test_r06_a_large_message_is_returned_alone() -> None:
     """3 MB with bounds of 1 KB, plain and inside a wrapper."""
     large = b"x" * 3_000_000
     data = message(1, 0, b"a") + message(1, 1, large) + wrapper(

@@ -151,7 +151,7 @@ def test_one_large_record_leaves_no_large_buffer_behind() -> None:
 
 
 @pytest.mark.parametrize("chunk", [70, 4096, MIB, 64 * MIB])
-def test_a_long_batch_is_refused_wherever_chunks_end_and_only_if_it_is_wanted(chunk: int) -> None:
+def test_a_long_batch_is_rejected_wherever_chunks_end_and_only_if_it_is_requested(chunk: int) -> None:
     """One that lies below the start, or from the end on, is passed over with its CRC checked."""
     long = batch(1, [record(0, value=bytes(3 * MIB))])
     data = ONE + long + batch(2, [record(0)])

@@ -64,7 +64,7 @@ def test_a_room_has_no_more_than_its_size() -> None:
         carve(np.uint8, 4096)
 
 
-def test_memory_is_used_again_when_its_last_array_is_gone() -> None:
+def test_memory_is_reused_when_its_last_array_is_released() -> None:
     """An array, a slice of it, a view and an Arrow buffer on it each hold the whole block."""
     memory = Counting()
     carve = memory.room(MIB)
@@ -84,7 +84,7 @@ def test_memory_is_used_again_when_its_last_array_is_gone() -> None:
     assert memory.mapped == 2
 
 
-def test_a_held_array_keeps_its_content_while_others_come() -> None:
+def test_a_held_array_keeps_its_content_while_others_are_allocated() -> None:
     """Blocks that are released meanwhile are used for the others."""
     memory = Counting()
     held = []

@@ -105,7 +105,7 @@ def test_r06_old_formats_of_a_real_broker_read_as_the_java_consumer_reads_them(
     assert_equal_to_consumer(cluster, topic, 2 * len(CODECS))
 
 
-def test_r06_what_brokers_took_of_odd_clients_reads_as_the_java_consumer_reads_it(cluster: LocalCluster) -> None:
+def test_r06_odd_messages_that_brokers_accepted_are_read_as_by_the_java_consumer(cluster: LocalCluster) -> None:
     """A part of a message at a set's end, bytes behind values, lengths below -1, any relative offsets."""
 
     def fields(tail: bytes) -> bytes:

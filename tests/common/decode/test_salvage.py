@@ -111,7 +111,7 @@ def test_r04_a_truncated_object_loses_its_end(cut: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_r04_batches_that_are_cut_out_are_told(number: int) -> None:
+def test_r04_batches_that_are_cut_out_are_reported(number: int) -> None:
     """The batch after them has the expected offset."""
     body = b"".join(DENSE[:number] + DENSE[number + 1 :])
     lost, _ = check(b"".join(DENSE), body, 50)
@@ -150,7 +150,7 @@ def test_r04_bytes_with_a_wrong_crc_are_no_batch() -> None:
     assert [base for base, _, _ in shown(bytes(body), walked)] == [0, 20, 30]
 
 
-def test_r04_an_index_says_where_batches_begin_between_two_damages() -> None:
+def test_r04_an_index_locates_the_batches_between_two_damaged_headers() -> None:
     """Without an index, lengths between two damaged headers lead to no confirmed batch."""
     log = b"".join(DENSE)
     body = bytearray(log)
@@ -206,7 +206,7 @@ def test_looking_for_batches_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked < 2 * (9 * len(log) + (64 << 20)) + (2 << 20)
 
 
-def test_r04_a_base_offset_that_nothing_confirms_is_not_believed() -> None:
+def test_r04_a_base_offset_that_nothing_confirms_is_not_accepted() -> None:
     """The damage reaches from one batch into the base offset of the next one, which is the last."""
     parts = [plain(0, 3), plain(3, 3)]
     log = b"".join(parts)

@@ -19,7 +19,7 @@ from ts_common.log_format.framing import Trailing
 from ts_common.log_format.limits import BatchLimit
 
 
-def test_r04_a_wrong_crc_names_the_batch_and_what_stands_before_it_is_read() -> None:
+def test_r04_a_wrong_crc_is_reported_with_its_batch_and_the_rows_before_it_are_read() -> None:
     """Base offset and position; rows before it are yielded first."""
     first, second = batch(7), bytearray(batch(8))
     second[-1] ^= 1

@@ -98,7 +98,7 @@ contents = st.lists(
     st.integers(1, 40),
     st.integers(60, 2000),
 )
-def test_any_records_in_any_chunks_come_back(
+def test_any_records_in_any_chunks_are_read_back(
     batches: list[Any], codec: int, chunk: int, max_rows: int, max_bytes: int
 ) -> None:
     """Round trips through aiokafka's encoder, and kafka-python's where it needs no library of its own."""
@@ -214,7 +214,7 @@ def test_u13_the_end_of_a_segment_is_reported() -> None:
             assert (decoder.trailing, decoder.valid_bytes, decoder.position) == (trailing, len(good), 2)
 
 
-def test_r04_memory_is_bounded_by_what_came() -> None:
+def test_r04_memory_is_bounded_by_the_bytes_received() -> None:
     """A length of 2 GB without a known size waits for bytes, with one it is a torn tail; a bomb stops at the cap."""
     data = bytearray(batch(0) + batch(1))
     struct.pack_into(">i", data, len(batch(0)) + 8, 2**31 - 1)
@@ -258,7 +258,7 @@ def test_with_a_known_size_a_torn_tail_is_not_waited_for() -> None:
     ],
     ids=["key", "value", "header", "headers"],
 )
-def test_one_record_larger_than_the_bounds_comes_alone(large: bytes) -> None:
+def test_one_record_larger_than_the_bounds_is_returned_alone(large: bytes) -> None:
     """3 MB with bounds of 1 KB; smaller ones before and after it keep their rows."""
     data = batch(0, [record(0), large, record(2)])
     found = [rows_of(columns) for columns in SegmentDecoder(max_rows=100, max_bytes=1000).decode([data])]
@@ -278,7 +278,7 @@ def test_columns_that_are_held_are_never_written_to_again() -> None:
     assert [key for column in keys_only for key in strings(column)] == [b"%d" % i for i in range(600)]
 
 
-def test_buffers_that_nobody_holds_are_used_again() -> None:
+def test_buffers_that_are_not_held_are_reused() -> None:
     """A loop that drops each batch runs in a few sets of buffers."""
     data = b"".join(batch(i * 3, [record(j) for j in range(3)]) for i in range(200))
     seen = set()

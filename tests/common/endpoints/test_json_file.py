@@ -44,7 +44,7 @@ def test_the_tables_path_can_be_given(relative: bool, tmp_path: Path) -> None:
     assert provider.location("any") == "s3://archive"
 
 
-def test_every_problem_of_a_table_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_of_a_table_is_reported_at_once(tmp_path: Path) -> None:
     """One start reports all problems of the file, each with the name of its entry."""
     write_file(
         tmp_path,
@@ -154,7 +154,7 @@ def test_a_tables_endpoints_have_names_and_options_of_their_own(tmp_path: Path) 
     assert provider.locations() == {"s3://restricted/p", "s3://archive"}
 
 
-def test_every_problem_of_a_tables_endpoints_and_options_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_of_a_tables_endpoints_and_options_is_reported_at_once(tmp_path: Path) -> None:
     """Each problem names its entry, and none contains a proxy's password."""
     write_file(
         tmp_path,

@@ -61,7 +61,7 @@ def test_a_missing_url_is_named(tmp_path: Path) -> None:
     assert "s3://bucket/base/prefix" in problem
 
 
-def test_a_url_that_is_none_is_named_with_its_key(tmp_path: Path) -> None:
+def test_an_invalid_url_is_reported_with_its_key(tmp_path: Path) -> None:
     """The store factory's problem with a URL names the key of the URL."""
     (problem,) = problems_of("url", tmp_path, {"storage.service.endpoint.url": "s3a://bucket/base"})
     assert problem.startswith("storage.service.endpoint.url: ")
@@ -124,7 +124,7 @@ def test_options_of_the_properties_file_hold_for_every_provider(tmp_path: Path) 
         }
 
 
-def test_a_directory_takes_no_options_of_s3(tmp_path: Path) -> None:
+def test_a_directory_accepts_no_s3_options(tmp_path: Path) -> None:
     """S3 options for a directory are rejected, because they would have no effect."""
     (problem,) = problems_of(
         "url", tmp_path, {"storage.service.endpoint.url": "file:///archive", S3 + "acl": "private"}

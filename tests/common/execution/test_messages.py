@@ -122,7 +122,7 @@ def test_a_message_may_arrive_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 5, 12, 20])
-def test_a_peer_that_is_gone_is_named(count: int) -> None:
+def test_a_lost_peer_is_reported(count: int) -> None:
     """Between messages, in a header and in a message; sending to it fails too."""
     first, second = socket.socketpair()
     whole, copy = socket.socketpair()

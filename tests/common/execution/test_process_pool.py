@@ -219,7 +219,7 @@ def test_a_task_runs_in_a_worker() -> None:
     assert run_in_worker(os.getpid) != os.getpid()
 
 
-def test_a_task_whose_worker_is_killed_says_so() -> None:
+def test_a_task_whose_worker_is_killed_reports_it() -> None:
     """And what may have killed it."""
     with pytest.raises(StoreUnavailable, match="worker process ended with status -9"):
         run_in_worker(partial(signal.raise_signal, signal.SIGKILL))

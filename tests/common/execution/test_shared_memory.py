@@ -180,7 +180,7 @@ def test_the_readers_side_cannot_write(pair: Pair) -> None:
     ],
     ids=["batch", "slice", "column", "slice of it", "buffer", "numpy", "memoryview", "table"],
 )
-def test_memory_is_used_again_when_the_last_part_of_a_batch_is_gone(pair: Pair, part: Callable[[Any], Any]) -> None:
+def test_memory_is_reused_when_the_last_part_of_a_batch_is_released(pair: Pair, part: Callable[[Any], Any]) -> None:
     """Whatever the consumer keeps of it keeps its content."""
     found = pair.send(carved(pair.memory, 7))
     kept = part(found)

@@ -37,7 +37,7 @@ def advanced(position: StreamOffset, look: CommitSnapshot) -> tuple[StreamOffset
     return advance(position, look, lambda _: 20)
 
 
-def test_partitions_go_on_and_new_ones_begin_at_their_first_offset() -> None:
+def test_partitions_continue_and_new_ones_begin_at_their_first_offset() -> None:
     """The new one has its beginning in the offset, and both count as lag."""
     stands = StreamOffset({ZERO: 50}, {"t": "id"})
     furthest, losses = advanced(stands, snapshot(end(ZERO, 80), end(ONE, 30)))

@@ -61,7 +61,7 @@ def threads_of_connections() -> int:
     return sum("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
-def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HttpServer) -> None:
+def test_clients_that_hang_block_no_other_client_and_use_few_threads(server: HttpServer) -> None:
     """Many connections that send half a request, and then a probe: the first of them is closed."""
     before = threads_of_connections()
     with ExitStack() as opened:
@@ -75,7 +75,7 @@ def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HttpServ
         assert clients[0].recv(1) == b""
 
 
-def test_a_client_that_goes_away_leaves_no_traceback(
+def test_a_client_that_disconnects_leaves_no_traceback(
     server: HttpServer, held: Held, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In the midst of a page, with a reset; the next one is served."""

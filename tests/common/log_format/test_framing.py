@@ -94,7 +94,7 @@ def test_a_message_of_an_old_magic_has_no_epoch_and_one_record(magic: int) -> No
     assert batch_crc(magic, data[crc_start(magic) :]) == header.crc
 
 
-def test_a_compressed_wrapper_does_not_tell_its_record_count() -> None:
+def test_a_compressed_wrapper_does_not_report_its_record_count() -> None:
     """Only decompression yields the messages inside; attribute bits of v2 have no meaning here."""
     header = header_of(message(1, 9, b"compressed", attributes=0x0A))
     assert (header.record_count, header.codec, header.is_log_append_time) == (None, 2, True)
@@ -102,7 +102,7 @@ def test_a_compressed_wrapper_does_not_tell_its_record_count() -> None:
     assert [old.is_transactional, old.is_control, old.has_delete_horizon, old.is_log_append_time] == [False] * 4
 
 
-def test_the_end_of_a_segment_is_told_apart() -> None:
+def test_the_three_ends_of_a_segment_are_distinguished() -> None:
     """The three ends are: no bytes left, any number of zeros, and a batch that is cut at any byte."""
     assert parse_header(b"", 0, 0) is Trailing.NONE
     for count in (1, 11, 12, 16, 17, 60, 61, 100):

@@ -95,7 +95,7 @@ def test_u13_zero_bytes_in_the_middle_are_corruption() -> None:
     assert result.corruption[0][0] == len(good)
 
 
-def test_u13_a_corrupt_batch_in_the_middle_is_told_and_passed_over() -> None:
+def test_u13_a_corrupt_batch_in_the_middle_is_reported_and_skipped() -> None:
     """Adjacent batches count, the corrupt one does not; the last good batch ends the valid part."""
     first, second, third = batch(0), bytearray(batch(1)), batch(2)
     second[-1] ^= 1
@@ -138,7 +138,7 @@ def test_u13_offsets_that_fall_are_corruption() -> None:
     assert "8" in result.corruption[0][1]
 
 
-def test_u13_a_segment_of_garbage_tells_a_bounded_number_of_places() -> None:
+def test_u13_a_segment_of_garbage_reports_a_bounded_number_of_places() -> None:
     """The count is exact, and the list is not longer than its limit."""
     bad = bytearray(batch(1))
     bad[-1] ^= 1
@@ -146,7 +146,7 @@ def test_u13_a_segment_of_garbage_tells_a_bounded_number_of_places() -> None:
     assert (result.corrupt_batches, len(result.corruption)) == (500, scan.CORRUPTION_LIMIT)
 
 
-def test_epochs_are_told_where_they_change() -> None:
+def test_epochs_are_reported_where_they_change() -> None:
     """Each change has one pair with its first base offset; the epoch of magic 0 and 1 is -1."""
     data = message(1, 3, b"v") + batch(4, epoch=2) + batch(5, epoch=2) + batch(9, epoch=5) + batch(10, epoch=4)
     assert scanned(data).epochs == ((-1, 3), (2, 4), (5, 9), (4, 10))
@@ -170,7 +170,7 @@ def test_a_marker_whose_records_end_too_soon_is_corruption() -> None:
         assert (result.corrupt_batches, result.abort_markers) == (1, ())
 
 
-def test_the_smallest_timestamp_is_told_only_where_it_is_known() -> None:
+def test_the_smallest_timestamp_is_reported_only_where_it_is_certain() -> None:
     """A base timestamp is no minimum; single records, LogAppendTime and empty batches have a known one."""
     two = [record(0), record(1)]
     assert scanned(batch(0, max_timestamp=50) + batch(1, max_timestamp=40)).min_timestamp == 40
@@ -202,14 +202,14 @@ def test_a_file_that_ends_too_soon_has_changed() -> None:
         scan_segment(io.BytesIO(data[:-10]), len(data))
 
 
-def test_only_the_bytes_asked_for_are_read() -> None:
+def test_only_the_requested_bytes_are_read() -> None:
     """A file that grew is scanned up to the size at the start."""
     data = batch(0)
     result = scan_segment(io.BytesIO(data + batch(1)), len(data))
     assert (result.size, result.end_offset) == (len(data), 1)
 
 
-def test_r04_memory_stays_bounded_whatever_a_length_says() -> None:
+def test_r04_memory_stays_bounded_whatever_length_a_batch_declares() -> None:
     """A batch of 40 MB and one with a length of 2 GB are read through one buffer."""
     big = batch(0, [record(0, None, bytes(40_000_000))])
     claims = bytearray(batch(1))
@@ -296,13 +296,13 @@ def test_r08_a_time_index_is_held_against_every_header(claims: list[tuple[int, i
     assert (timed(claims) is not None) == holds
 
 
-def test_r08_a_time_index_beside_damage_is_not_believed() -> None:
+def test_r08_a_time_index_of_a_damaged_segment_is_not_accepted() -> None:
     """The timestamps of a damaged batch are unknown."""
     assert timed([(400, 31)]) is not None
     assert timed([(400, 31)], damage=70) is None
 
 
-def test_r08_a_time_index_of_old_messages_is_not_believed() -> None:
+def test_r08_a_time_index_of_old_messages_is_not_accepted() -> None:
     """A wrapper of magic 0 or 1 lacks the offset of its first record."""
     index = TimeIndex(0, struct.pack(">qi", 1 << 50, 1 << 30))
     for data, believed in ((batch(0), True), (message(0, 0, b"v"), False)):
@@ -310,7 +310,7 @@ def test_r08_a_time_index_of_old_messages_is_not_believed() -> None:
         assert (found is not None) == believed
 
 
-def test_a_real_brokers_time_index_is_believed() -> None:
+def test_a_real_brokers_time_index_is_accepted() -> None:
     """Golden segments agree with the time indexes that the broker wrote."""
     for path in SEGMENTS:
         data, index = path.read_bytes(), path.with_suffix(".timeindex").read_bytes()

@@ -242,7 +242,7 @@ def test_other_producers_are_named(archive: MadeArchive) -> None:
     )
 
 
-def test_the_partitions_beside_assigned_ones_count_for_a_cut_that_names_their_topic(archive: MadeArchive) -> None:
+def test_unassigned_partitions_count_for_a_cut_that_names_their_topic(archive: MadeArchive) -> None:
     """A transaction over two partitions of a topic is whole in each."""
     for partition, time in enumerate((NOON - 1, NOON + 1)):
         log = data(0, 5, epoch=3) + ended(1, time, epoch=4) + batches((2, 3), time=NOON)

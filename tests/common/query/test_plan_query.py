@@ -70,7 +70,7 @@ def test_bounds_by_time_and_by_offset_are_planned_for_each_partition(archive: Ma
     ]
 
 
-def test_wanted_ranges_leave_out_what_filters_exclude(archive: MadeArchive) -> None:
+def test_selected_ranges_leave_out_what_filters_exclude(archive: MadeArchive) -> None:
     """Offsets and partitions that no filter wants are not planned."""
     wanted = Wanted(partitions=((1, 2),), offsets=((3, 4), (18, 30)))
     plan = plan_query(archive.store, query(archive, "t"), wanted)

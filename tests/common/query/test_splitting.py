@@ -89,7 +89,7 @@ def test_a_split_has_at_most_the_offsets_that_the_query_allows(archive: MadeArch
     assert len(packed.ranges) == 10
 
 
-def test_several_partitions_share_the_wanted_splits_by_bytes(archive: MadeArchive) -> None:
+def test_several_partitions_share_the_requested_splits_by_bytes(archive: MadeArchive) -> None:
     """The large partition is cut, the small one is not, and no split has ranges of both."""
     for partition, records in ((0, 900), (1, 100)):
         put(archive, records, partition=partition)

@@ -31,7 +31,7 @@ def test_a_partition_needs_every_filter() -> None:
     assert not EVERYTHING.is_narrow
 
 
-def test_windows_are_the_wanted_offsets_of_a_range() -> None:
+def test_windows_are_the_selected_offsets_of_a_range() -> None:
     """Many windows become one, because the planner looks up each."""
     assert Wanted(offsets=((2, 4), (8, 99))).windows(3, 10) == ((3, 4), (8, 10))
     assert EVERYTHING.windows(5, 5) == ()

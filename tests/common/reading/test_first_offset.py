@@ -52,7 +52,7 @@ def test_reading_begins_where_the_timeindex_leads(archive: MadeArchive) -> None:
     assert first(archive, 1350) == 350
 
 
-def test_a_hole_before_the_match_is_the_answer_unless_the_caller_wants_the_record(archive: MadeArchive) -> None:
+def test_a_hole_before_the_match_is_returned_unless_the_caller_requests_the_record(archive: MadeArchive) -> None:
     """The record with that timestamp may be in the hole, so a query that starts there has to report the loss."""
     archive.put_segment("t", 0, batches((0, 10)))
     archive.put_segment("t", 20, batches((20, 30)))

@@ -50,7 +50,7 @@ def test_it_keeps_what_a_dict_keeps(records: list[tuple[bytes, bool]], size: int
     assert table.pop_offsets().tolist() == sorted(at for at, is_tombstone in newest.values() if not is_tombstone)
 
 
-def test_a_key_costs_what_the_page_says() -> None:
+def test_a_key_uses_as_much_memory_as_the_page_documents() -> None:
     """24 bytes in tables that are filled to between 53 and 80 %."""
     table, count = NewestOffsets(), 200_000
     for begin in range(0, count, 10_000):

@@ -110,7 +110,7 @@ def test_late_transactions_began_about_the_moment_at_the_latest(archive: MadeArc
 
 
 @pytest.mark.parametrize(("below", "is_late"), [(NOON + CLOCK_MARGIN_MS, True), (NOON + CLOCK_MARGIN_MS + 1, False)])
-def test_the_marker_below_a_certain_transaction_tells_when_it_began(
+def test_the_marker_below_a_certain_transaction_reports_when_it_began(
     archive: MadeArchive, below: int, is_late: bool
 ) -> None:
     """A leader wrote its time; that of a record can be hours ahead, and the marker a day late."""

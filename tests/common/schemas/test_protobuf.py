@@ -256,7 +256,7 @@ def test_a_bomb_of_recursive_messages_is_rejected() -> None:
         ("Duration", -(1 << 62), 0, None),
     ],
 )
-def test_a_time_that_is_none_is_refused(kind: str, seconds: int, nanos: int, row: Any) -> None:
+def test_an_invalid_time_is_rejected(kind: str, seconds: int, nanos: int, row: Any) -> None:
     """As Protobuf defines it, and within 64 bits of microseconds."""
     text = (
         f'syntax="proto3"; import "google/protobuf/{kind.lower()}.proto"; message M {{ google.protobuf.{kind} t=1; }}'

@@ -130,7 +130,7 @@ def test_each_answer_of_a_server_is_a_schema_or_an_error_of_the_project(
         Registry(fake.endpoint).subjects()
 
 
-def test_a_busy_registry_is_asked_again(fake: FakeServer) -> None:
+def test_a_request_to_a_busy_registry_is_retried(fake: FakeServer) -> None:
     """As often as a store; then it is an error."""
     fake.answers = [answer("429 Too Many Requests"), answer("503 Service Unavailable"), found()]
     assert Registry(fake.endpoint).schema(1).text == '"int"'

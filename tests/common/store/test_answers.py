@@ -82,7 +82,7 @@ def test_a_class_is_one_text_for_all_objects_of_it() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "STANDARD", "", "a class", "\x1b[2J", "C" * 65, 7])
-def test_no_class_and_texts_that_are_none_are_the_default_class(value: object) -> None:
+def test_a_missing_or_unknown_class_is_the_default_class(value: object) -> None:
     """A strange text does not fail a listing."""
     assert class_of(value) is None
 

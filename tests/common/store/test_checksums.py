@@ -76,7 +76,7 @@ def test_the_reading_for_another_checksum_compares_the_given_crc_32c(algorithm: 
 
 
 @pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
-def test_a_put_carries_the_checksum_that_was_asked_for(
+def test_a_put_carries_the_requested_checksum(
     fake: FakeServer, fake_answer: bytes, algorithm: ChecksumAlgorithm
 ) -> None:
     """One, of the body's first `size` bytes, for a reader or bytes, with or without a given CRC-32C."""

@@ -72,7 +72,7 @@ def liar(request: pytest.FixtureRequest, fake: FakeServer, monkeypatch: pytest.M
         yield Liar(store, fake, request.param)
 
 
-def test_an_answer_is_read_as_far_as_a_page_goes(liar: Liar) -> None:
+def test_a_response_is_read_no_further_than_the_largest_page(liar: Liar) -> None:
     """One byte more than the largest page is a failed request; the rest is not read."""
     liar.server.answers = [answer("200 OK", liar.page("base/a") + b" " * MOST_BYTES)]
     with pytest.raises(StoreUnavailable, match=f"more than {MOST_BYTES} bytes"):
@@ -91,7 +91,7 @@ def test_more_bytes_than_the_range_are_no_answer(liar: Liar) -> None:
         liar.store.get("key", ByteRange(2, 5))
 
 
-def test_a_key_that_was_not_asked_for_is_no_listing(liar: Liar) -> None:
+def test_a_listing_with_a_key_outside_the_prefix_is_rejected(liar: Liar) -> None:
     """Cut at the length of the prefix it would be another key."""
     liar.server.answers = [answer("200 OK", liar.page("elsewhere/a"))]
     for prefix in ("", "b/"):
@@ -280,7 +280,9 @@ def test_a_data_node_at_no_address_is_no_answer(hdfs: ObjectStore, fake: FakeSer
     assert type(raised.value).__module__ == "ts_common.errors"
 
 
-def test_metadata_of_a_directory_that_somebody_wrote_is_corrupt(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_malformed_metadata_of_a_directory_store_is_reported_as_corrupt(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """Nested without end, of other types, or larger than metadata may be."""
     directory = tmp_path_factory.mktemp("store")
     with open_store(f"file://{directory}") as store:
@@ -307,7 +309,7 @@ CREDENTIALS = {"AccessKeyId": "who", "SecretAccessKey": "secret", "Token": "t", 
     ],
     ids=["number", "text", "no date", "not a text", "no key", "expired"],
 )
-def test_credentials_of_a_container_that_are_none_are_waited_for(
+def test_malformed_credentials_of_a_container_are_requested_again(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     """The SDK does not check the response; a retry may return a valid one."""
@@ -341,7 +343,7 @@ def test_a_role_without_credentials_is_waited_for(
 
 
 @pytest.mark.parametrize("expires", [1e300, "\ud800", None])
-def test_a_token_of_googles_that_is_none_is_waited_for(
+def test_an_invalid_google_token_is_a_retriable_error(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expires: object
 ) -> None:
     """A time beyond all years, or a token that no header can contain."""

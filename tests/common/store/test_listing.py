@@ -58,7 +58,7 @@ def test_a_listing_is_in_byte_order_whatever_the_server_does(
 
 
 @given(keys=st.sets(KEY, max_size=12), later=KEY, start_after=KEY)
-def test_a_server_is_not_asked_from_beyond_where_the_caller_wants_to_begin(
+def test_a_listing_request_never_starts_beyond_the_start_key_of_the_caller(
     keys: set[str], later: str, start_after: str
 ) -> None:
     """The server's start key sorts before the caller's, so no key is omitted."""
@@ -92,6 +92,6 @@ def test_directories_are_passed_on_one_after_the_other() -> None:
     assert [info.key for info in listed] == ["000/b/0", "001/a/0", "001/b/0", "010/a/0"]
 
 
-def test_resuming_in_a_partition_asks_from_that_segment_on() -> None:
+def test_resuming_in_a_partition_lists_from_that_segment_on() -> None:
     """Both orders agree on the name up to the dot, so the server lists few surplus keys."""
     assert resume_after("t-0/00000000000000000100.log", "t-0/").startswith("t-0/0000000000000000010")

@@ -77,12 +77,12 @@ def test_every_option_is_read() -> None:
     )
 
 
-def test_nothing_said_is_nothing_done() -> None:
+def test_absent_options_change_nothing() -> None:
     """Without options the bucket and the environment decide."""
     assert parsed({}) == NO_OPTIONS
 
 
-def test_json_says_tags_and_truth_in_its_own_way() -> None:
+def test_tags_and_booleans_are_accepted_as_json_values() -> None:
     """An object and a boolean of JSON mean the same as their texts."""
     given = {"server.side.encryption": "aws:kms", "bucket.key.enabled": True, "tags": {"team": "data: all"}}
     assert parsed(given).storing.tags == (("team", "data: all"),)
@@ -116,7 +116,7 @@ def test_json_says_tags_and_truth_in_its_own_way() -> None:
         ("region", "\ud800", "that UTF-8 can represent"),
     ],
 )
-def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value: object, said: str) -> None:
+def test_an_invalid_value_is_refused_with_the_accepted_ones(name: str, value: object, said: str) -> None:
     """The message has the option's name in the file, and the accepted values."""
     (problem,) = problems_of({name: value})
     assert problem.startswith(f"x.{name}")
@@ -155,7 +155,7 @@ def test_options_that_contradict_one_another_are_named(given: Mapping[str, objec
     assert said in problem
 
 
-def test_all_problems_of_a_file_are_told_at_once() -> None:
+def test_all_problems_of_a_file_are_reported_at_once() -> None:
     """Options and other keys, with the nearest right name for an unknown one."""
     prefix = "storage.service.endpoint.s3."
     with pytest.raises(ConfigurationError) as refused:

@@ -47,7 +47,7 @@ def test_the_table_names_tests_that_exist_and_hold_that_driver() -> None:
                 assert all(kind in kinds_of(test) for test in row), (promise, kind)
 
 
-def test_every_test_of_the_contract_stands_in_the_table() -> None:
+def test_the_table_contains_every_test_of_the_contract() -> None:
     """The page lists the whole contract."""
     named = {name for _, tests, *_ in table() for name in TEST.findall(tests)}
     assert CONTRACT - named == set()

@@ -165,7 +165,7 @@ def test_a_small_cache_slows_readers_and_loses_nothing(archive: MadeArchive) -> 
     run(archive, work, cache_bytes=3000)
 
 
-def test_a_store_that_is_away_is_asked_again_by_the_next_reader(
+def test_an_unreachable_store_is_retried_by_the_next_reader(
     archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first reader gets the error, and a later one the chunk."""

@@ -248,7 +248,7 @@ async def test_many_lost_groups_are_written_together(store: UnsteadyStore) -> No
 
 @pytest.mark.parametrize("first_flushes", [True, False])
 @in_virtual_time
-async def test_a_group_that_comes_back_is_read_again(store: UnsteadyStore, first_flushes: bool) -> None:
+async def test_a_group_that_returns_is_read_again(store: UnsteadyStore, first_flushes: bool) -> None:
     """What the process had in memory is old. Unwritten commits of both are merged by their times."""
     owner = Owner()
     async with room(store, owns=owner.first) as first, room(store, owns=owner.second) as second:

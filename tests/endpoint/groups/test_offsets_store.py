@@ -87,7 +87,7 @@ def test_what_a_process_did_not_change_never_wins(store: OffsetsStore) -> None:
     assert merged.offsets == {ORDERS: at(1, 50), PAYMENTS: at(3, 60)}
 
 
-def test_an_object_that_another_process_deleted_comes_back_with_new_commits_only(
+def test_an_object_that_another_process_deleted_is_written_again_with_new_commits_only(
     inner: UnsteadyStore, store: OffsetsStore
 ) -> None:
     """The others were deleted with the group."""
@@ -122,7 +122,7 @@ def test_a_write_without_a_response_is_resolved_by_reading(
     assert inner.calls.count("put") == 1 + puts
 
 
-def test_a_writer_that_always_comes_second_gives_up(inner: UnsteadyStore, store: OffsetsStore) -> None:
+def test_a_writer_that_loses_every_race_gives_up(inner: UnsteadyStore, store: OffsetsStore) -> None:
     """The next flush tries again."""
     writes = iter(range(100))
 

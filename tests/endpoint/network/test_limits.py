@@ -289,7 +289,7 @@ def test_a_flood_of_connections_leaves_nothing() -> None:
     assert after == before
 
 
-def test_keepalive_finds_hosts_that_are_gone() -> None:
+def test_keepalive_finds_hosts_that_disappeared() -> None:
     """The kernel probes a connection whose client sends nothing, and small replies are sent at once."""
     cluster = SmallCluster()
     options: list[int] = []

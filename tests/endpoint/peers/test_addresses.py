@@ -47,7 +47,7 @@ def test_a_list_without_the_process_itself_is_an_error() -> None:
         own_entry(peers, Address("c", 1))
 
 
-def test_the_digest_tells_lists_and_clusters_apart() -> None:
+def test_the_digest_distinguishes_lists_and_clusters() -> None:
     """Also lists in another order, which would give other node ids."""
     digests = {
         digest_of(cluster, parse_peers(text, 9465))

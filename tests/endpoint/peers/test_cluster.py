@@ -81,7 +81,7 @@ def test_two_failures_move_nothing_and_the_third_does() -> None:
     run(2, scenario)
 
 
-def test_a_process_that_says_that_it_stops_is_down_at_once() -> None:
+def test_a_process_that_reports_that_it_stops_is_down_at_once() -> None:
     """One answer suffices; the process that stops owns nothing from the first moment."""
 
     async def scenario(found: list[Member], listed: list[Peer]) -> None:

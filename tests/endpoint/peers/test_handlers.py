@@ -57,7 +57,7 @@ def asked(version: int, keys: list[str], permissions: Permissions, key_type: int
 
 
 @pytest.mark.parametrize("version", range(SERVED[Api.FIND_COORDINATOR][1] + 1))
-def test_a_group_has_one_coordinator_whichever_process_is_asked(version: int) -> None:
+def test_every_process_names_the_same_coordinator_for_a_group(version: int) -> None:
     """With the address that clients connect to."""
     (found,) = asked(version, ["group"], EveryonePermitted())
     owner = LISTED[PEERS.coordinator_of("group")]
@@ -67,7 +67,7 @@ def test_a_group_has_one_coordinator_whichever_process_is_asked(version: int) ->
 
 @pytest.mark.parametrize("version", range(1, SERVED[Api.FIND_COORDINATOR][1] + 1))
 @pytest.mark.parametrize("key_type", [1, 2], ids=["transactions", "share groups"])
-def test_transactions_have_no_coordinator_and_a_client_does_not_ask_again(version: int, key_type: int) -> None:
+def test_transactions_have_no_coordinator_and_a_client_does_not_retry(version: int, key_type: int) -> None:
     """The error is one that clients report; its message names what is missing."""
     (found,) = asked(version, ["id"], EveryonePermitted(), key_type)
     assert (found.error_code, found.node_id) == (ErrorCode.invalid_request, -1)

@@ -148,7 +148,7 @@ def test_a_hole_that_is_filled_ends_the_error(archive: MadeArchive) -> None:
 
 
 @pytest.mark.parametrize("level", ["commit", "segment"])
-def test_a_store_that_is_away_makes_clients_ask_again(
+def test_an_unreachable_store_makes_clients_retry(
     archive: MadeArchive, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """The error is KAFKA_STORAGE_ERROR, and the next request succeeds."""

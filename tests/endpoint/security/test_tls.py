@@ -84,7 +84,7 @@ def test_wrong_files_are_mistakes_that_name_the_file(certificates: Certificates,
             Tls(wrong)
 
 
-def test_an_encrypted_key_is_a_mistake_and_asks_no_terminal(certificates: Certificates, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_rejected_without_a_password_prompt(certificates: Certificates, tmp_path: Path) -> None:
     """The process does not wait for a password."""
     files = copied(certificates, tmp_path)
     key = serialization.load_pem_private_key(certificates.server_key.read_bytes(), None)

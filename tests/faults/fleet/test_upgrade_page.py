@@ -103,7 +103,7 @@ def bare_host(directory: Path) -> Host:
     return Host(directory / "host", directory, {}, directory / "server.properties")
 
 
-def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
+def test_a_release_is_switched_only_where_a_link_names_the_running_one(tmp_path: Path) -> None:
     """If it is a directory nothing changes: no empty name is kept, and no link is made inside it."""
     *_, take, _ = blocks(PAGE, "The agent of one broker")
     with bare_host(tmp_path) as host:
@@ -117,7 +117,7 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
     assert not (host.opt / "previous").exists()
 
 
-def test_a_release_that_is_taken_twice_does_not_forget_the_one_before(tmp_path: Path) -> None:
+def test_switching_to_a_release_twice_keeps_the_previous_one(tmp_path: Path) -> None:
     """Its name and its unit stay unchanged."""
     *_, take, _ = blocks(PAGE, "The agent of one broker")
     with bare_host(tmp_path) as host:
@@ -176,7 +176,7 @@ def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> 
     assert asked == answers
 
 
-def test_the_page_tells_what_the_agent_logs() -> None:
+def test_the_page_quotes_what_the_agent_logs() -> None:
     """Each message that the page quotes is one that the agent logs."""
     page = PAGE.read_text()
     sources = "\n".join(

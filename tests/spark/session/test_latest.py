@@ -108,7 +108,7 @@ def test_aborted_records_never_count(archive: Archive) -> None:
     assert archive.rows(**committed) == newest(rows)
 
 
-def test_records_without_a_key_are_told_and_not_shown(archive: Archive) -> None:
+def test_records_without_a_key_are_reported_and_not_shown(archive: Archive) -> None:
     """Kafka's cleaner removes them too. The log reports the records read and kept."""
     archive.put_segment("t", 0, keyed(0, (b"a", b"0"), (None, b"1"), (b"", b"2"), (None, None), (b"a", None)))
     archive.commit("t", 5)
@@ -205,7 +205,7 @@ def test_a_stream_has_no_moment(archive: Archive) -> None:
         parse_options(archive.options(**LATEST), Kind.STREAM)
 
 
-def test_earliest_may_be_said(archive: Archive) -> None:
+def test_earliest_is_accepted(archive: Archive) -> None:
     """In both forms."""
     archive.put_segment("t", 0, batches((0, 5)))
     archive.commit("t", 5)

@@ -36,7 +36,7 @@ def message_of(query: Callable[[], object]) -> str:
         ({"subscribe": "t"}, "CorruptData: t-0: prod/t-0/00000000000000000000.log in file:///"),
     ],
 )
-def test_a_message_comes_without_a_traceback(
+def test_a_message_contains_no_traceback(
     spark: SparkSession, damaged: Archive, options: dict[str, str], told: str
 ) -> None:
     """Errors of options, of planning and of reading."""
@@ -46,7 +46,7 @@ def test_a_message_comes_without_a_traceback(
     assert "Traceback" not in message
 
 
-def test_a_wrong_schema_is_told(spark: SparkSession, damaged: Archive) -> None:
+def test_a_wrong_schema_is_reported(spark: SparkSession, damaged: Archive) -> None:
     """When the query is planned."""
     reader = spark.read.format("kafka_segments").options(**damaged.options(subscribe="holed"))
     message = message_of(lambda: reader.schema("ofset long").load().collect())

@@ -49,7 +49,7 @@ def test_r04_failfast_names_the_place_and_the_way_out(archive: Archive, how: str
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_r04_dropmalformed_shows_the_rest_and_tells_what_is_missing(archive: Archive, how: str) -> None:
+def test_r04_dropmalformed_shows_the_rest_and_reports_what_is_missing(archive: Archive, how: str) -> None:
     """One warning: object, position, offsets."""
     damage, lost = DAMAGES[how]
     damaged(archive, damage)
@@ -96,7 +96,7 @@ def test_r04_neighbours_are_one_place(archive: Archive) -> None:
 PLACES = {len(batches(*steps(0, start))) + 70 for start in (10, 20, 40)}
 
 
-def test_r04_a_copy_of_another_leader_stands_in(archive: Archive) -> None:
+def test_r04_a_copy_of_another_leader_is_read_instead(archive: Archive) -> None:
     """It was not needed while the first was whole; what it lacks as well is corrupt."""
     archive.put_segment("t", 0, LOG, body=DAMAGES["garbage"][0](LOG))
     archive.put_segment("t", 5, batches((5, 25)))
@@ -110,7 +110,7 @@ def test_r04_a_copy_of_another_leader_stands_in(archive: Archive) -> None:
     assert [row["offset"] for row in rows if row["_corrupt_record"] is not None] == [25]
 
 
-def test_r04_what_is_dead_in_a_copy_does_not_stand_in(archive: Archive) -> None:
+def test_r04_dead_records_of_a_copy_are_not_read_instead(archive: Archive) -> None:
     """The other copy's tail is of a leadership that lost its records."""
     archive.put_segment("t", 0, batches(*steps(0, 25, 5), value=b"dead"))
     log = batches(*steps(0, 20)) + batches((20, 30), (30, 50), epoch=2)
@@ -161,7 +161,7 @@ def test_r04_a_batch_that_cannot_be_decoded_is_dropped_too(archive: Archive, att
     assert [row["_corrupt_record"] for row in rows if row["offset"] == 20] == [bad]
 
 
-def test_r04_a_record_that_goes_too_far_ends_its_batch(archive: Archive) -> None:
+def test_r04_a_record_that_extends_too_far_ends_its_batch(archive: Archive) -> None:
     """Records before it had the right CRC, and are shown."""
     broken = record(2)[:-1] + b"\x09"
     log = batches(*steps(0, 20)) + batch(20, [record(0), record(1), broken, record(3)]) + batches((24, 50))
@@ -288,7 +288,7 @@ def test_r04_a_stream_passes_over_what_is_corrupt(archive: Archive) -> None:
 @pytest.mark.parametrize(
     ("bound", "expected"), [("startingTimestamp", [*range(25, 50)]), ("endingTimestamp", [*range(25)])]
 )
-def test_r04_a_timestamp_is_looked_for_in_the_copy_that_stands_in(
+def test_r04_a_timestamp_is_looked_for_in_the_copy_that_is_read_instead(
     archive: Archive, bound: str, expected: list[int]
 ) -> None:
     """The record with that timestamp is in a damaged batch of one leader's segment, and intact in another's."""

@@ -58,9 +58,7 @@ def test_filters_leave_out_what_cannot_match(
     assert first_and_count(table(spark_with_filters, half).where(where)) == expected
 
 
-def test_filters_leave_out_nothing_where_the_option_does_not_say_so(
-    spark_with_filters: SparkSession, half: Archive
-) -> None:
+def test_filters_leave_out_nothing_unless_the_option_allows_it(spark_with_filters: SparkSession, half: Archive) -> None:
     """All is read, and the damage is met."""
     with pytest.raises(Exception, match=DAMAGED):
         table(spark_with_filters, half, **{OPTION: "false"}).where("partition = 0 and offset >= 150").collect()

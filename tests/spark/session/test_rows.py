@@ -20,7 +20,7 @@ def test_r07_rows_equal_the_java_consumers(spark: SparkSession, on_disk: Shipped
     assert oracle_records(table.toArrow().to_pylist()) == on_disk.records[topic]
 
 
-def test_rows_come_from_s3(spark: SparkSession, on_s3: Shipped) -> None:
+def test_rows_are_read_from_s3(spark: SparkSession, on_s3: Shipped) -> None:
     """The executors open the bucket with the environment's credentials; keys have five bits of entropy."""
     archive = on_s3.archive
     table = (

@@ -109,7 +109,7 @@ def test_batches_are_as_large_as_the_limit(spark: SparkSession, two: Archive) ->
         ({"startingOffsets": '{"t":{"0":500}}'}, "DataLoss: t-0: offsets 100 to 499 are not in the store"),
     ],
 )
-def test_a_message_comes_without_a_traceback(
+def test_a_message_contains_no_traceback(
     spark: SparkSession, two: Archive, tmp_path: Path, options: dict[str, str], told: str
 ) -> None:
     """When the table is loaded, or when the query has begun."""

@@ -86,7 +86,7 @@ def test_r08_a_lying_time_index_costs_time_and_no_row(archive: Archive, index: b
 
 
 @pytest.mark.parametrize("index", [None, *LIES], ids=["gone", "empty", "damaged", "too far", "too far, twice"])
-def test_r08_a_time_index_that_is_not_the_one_that_was_shipped_is_not_believed(
+def test_r08_a_time_index_that_is_not_the_one_that_was_shipped_is_ignored(
     archive: Archive, index: bytes | None
 ) -> None:
     """Whatever became of the object since."""

@@ -96,7 +96,7 @@ def committed_rows(archive: Archive, **options: str) -> list[OracleRecord]:
     return oracle_records(rows)
 
 
-def test_r02_the_topic_really_holds_what_is_asked_for(transactions: Transactions) -> None:
+def test_r02_the_topic_contains_every_requested_kind_of_transaction(transactions: Transactions) -> None:
     """Aborts over several segments, in several segments, and a transaction that is open at the end."""
     aborted = [
         (int(path.stem), entry)

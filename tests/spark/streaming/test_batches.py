@@ -43,7 +43,9 @@ def test_a_stream_begins_at_latest_by_default(two: Archive) -> None:
         ({"startingTimestamp": "5000", "startingOffsetsByTimestampStrategy": "latest"}, 100),
     ],
 )
-def test_a_stream_begins_where_the_options_say(two: Archive, start: dict[str, str], first: int) -> None:
+def test_a_stream_begins_at_the_position_that_the_options_select(
+    two: Archive, start: dict[str, str], first: int
+) -> None:
     """In the words of a batch query, and -1."""
     query = Query(two, subscribe="t", **start)
     query.trigger()

@@ -32,7 +32,7 @@ def test_limits_count_from_the_checkpoint_after_a_restart(two: Archive) -> None:
     assert [offset for *_, offset in query.trigger()] == list(range(30, 60))
 
 
-def test_min_offsets_per_trigger_wait_but_not_for_ever() -> None:
+def test_min_offsets_per_trigger_wait_for_a_limited_time() -> None:
     """The first batch starts at once, others with enough offsets or after the delay."""
     delay = MinOffsetsDelay(Rates(least_offsets=50, longest_wait_milliseconds=1000))
     asked = [(1, 0), (49, 10), (50, 20), (1, 1019), (1, 1020)]
@@ -68,7 +68,7 @@ def test_limits_and_sparks_wrapper_are_refused_together(two: Archive) -> None:
         restarted._driver.plan(query.positions(), query.positions())
 
 
-def test_a_query_whose_position_spark_tells_goes_on_from_there(two: Archive) -> None:
+def test_a_query_continues_from_the_position_that_spark_reports(two: Archive) -> None:
     """Spark 4.2 hands over where each batch starts: of a restarted query, where the checkpoint ends."""
     two.commit("t", 200, highest_base=100)
     driver = Query(two, **EARLIEST, maxOffsetsPerTrigger="80")._driver

@@ -21,7 +21,7 @@ def elected(archive: Archive, end: int) -> None:
 
 
 @pytest.mark.parametrize("end", [60, 100, 140])
-def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> None:
+def test_u26_what_an_election_removed_is_data_loss(two: Archive, end: int) -> None:
     """Whether the next offset lies below the stream's position when it looks again, at it, or above it already."""
     query = Query(two, **EARLIEST)
     query.trigger()
@@ -76,7 +76,7 @@ def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) 
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_u26_a_stream_follows_a_log_start_that_went_down(two: Archive, is_written: bool) -> None:
+def test_u26_a_stream_follows_a_log_start_that_decreased(two: Archive, is_written: bool) -> None:
     """An empty replica won: `log.start` falls from 50 with a new lineage, and all of the new log is read.
 
     The same where the agent was killed between the commit and `log.start`.
@@ -98,7 +98,7 @@ def test_u26_a_stream_follows_a_log_start_that_went_down(two: Archive, is_writte
     assert query.offsets_of() == [*range(50, 100), *range(140)]
 
 
-def test_an_election_that_lost_nothing_of_the_stream_is_none(two: Archive) -> None:
+def test_an_election_that_lost_nothing_of_the_stream_is_no_data_loss(two: Archive) -> None:
     """A new epoch from the stream's position on."""
     query = Query(two, **EARLIEST)
     query.trigger()
@@ -107,7 +107,7 @@ def test_an_election_that_lost_nothing_of_the_stream_is_none(two: Archive) -> No
     assert len(query.trigger()) == 30
 
 
-def test_what_retention_took_is_data_loss(two: Archive) -> None:
+def test_what_retention_deleted_is_data_loss(two: Archive) -> None:
     """The log's start passed the stream: an error, or on from there."""
     query = Query(two, **EARLIEST)
     query.trigger()
@@ -132,7 +132,7 @@ def test_r03_a_hole_is_data_loss(two: Archive) -> None:
 
 
 @pytest.mark.parametrize("gone", ["offset.wm", "everything", "incarnations"])
-def test_u30_what_is_gone_is_told_and_never_read_twice(two: Archive, gone: str) -> None:
+def test_u30_missing_objects_are_reported_and_no_row_is_read_twice(two: Archive, gone: str) -> None:
     """An error; or a warning, and the position stays for objects that are restored."""
     two.put_incarnations("t", ID_ONE)
     two.put_segment("other", 0, batches((0, 5)))

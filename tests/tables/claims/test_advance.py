@@ -44,7 +44,7 @@ def test_a_new_partition_is_claimed_from_the_start_of_its_log() -> None:
     assert advance(begin(shown, 100), shown, STRICT).claims == ((100, 230),)
 
 
-def test_a_table_goes_on_where_its_claims_end() -> None:
+def test_a_table_continues_where_its_claims_end() -> None:
     """Without news it needs no view of the partition."""
     step = advance(KNOWN, seen(250), STRICT)
     assert step.claims == ((200, 250),)
@@ -55,7 +55,7 @@ def test_a_table_goes_on_where_its_claims_end() -> None:
     assert advance(KNOWN, seen(200), STRICT).is_empty
 
 
-def test_rows_that_an_election_took_back_end_the_run() -> None:
+def test_rows_that_an_election_removed_end_the_run() -> None:
     """The problem names the offsets, from where the epochs part, and the ways out."""
     later = EpochHistory(((0, 0), (3, 120), (4, 150)))
     step = advance(KNOWN, seen(300, line=later), STRICT)
@@ -66,7 +66,7 @@ def test_rows_that_an_election_took_back_end_the_run() -> None:
 
 
 @pytest.mark.parametrize("choice", [OnTakenBack.DELETE, OnTakenBack.KEEP])
-def test_rows_that_were_taken_back_are_claimed_again(choice: OnTakenBack) -> None:
+def test_rows_that_an_election_removed_are_claimed_again(choice: OnTakenBack) -> None:
     """From where the epochs part, with the epochs of the new leader."""
     later = EpochHistory(((0, 0), (3, 120), (4, 150)))
     step = advance(KNOWN, seen(180, line=later), Policy(on_taken_back=choice))
@@ -75,7 +75,7 @@ def test_rows_that_were_taken_back_are_claimed_again(choice: OnTakenBack) -> Non
     assert step.state.epochs == later
 
 
-def test_a_commit_that_was_rebuilt_below_the_claims_takes_nothing_back() -> None:
+def test_a_commit_that_was_rebuilt_below_the_claims_removes_nothing() -> None:
     """Its epochs still have that of the last claimed offset, or it is of an earlier leader."""
     assert parting(KNOWN, 150, LINE) == 200
     assert parting(KNOWN, 100, EpochHistory(((0, 0),))) == 200

@@ -44,7 +44,7 @@ def test_what_is_written_is_read_back(kind: pa.DataType, values: list[Any]) -> N
     assert found.equals(column)
 
 
-def test_a_number_that_is_none_is_written_as_text() -> None:
+def test_nan_is_written_as_text() -> None:
     """JSON has no NaN."""
     column = pa.array([math.nan], pa.float64())
     assert json_values(column) == ["nan"]

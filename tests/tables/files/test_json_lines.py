@@ -61,7 +61,7 @@ def test_what_is_written_is_read_back(rows: list[dict[str, Any]], codec: str) ->
     assert found.cast(RAW_SCHEMA).equals(expected)
 
 
-def test_a_line_is_what_the_page_says() -> None:
+def test_a_line_has_the_documented_form() -> None:
     """Text where the bytes are UTF-8, and Base64 where not."""
     row = {
         "key": b"\xff",

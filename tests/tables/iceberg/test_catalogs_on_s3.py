@@ -31,7 +31,7 @@ def table(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return MadeTable(archive, tmp_path, warehouse=f"s3://{BUCKET}/{tmp_path.name}")
 
 
-def test_the_warehouse_is_where_the_environment_says(table: MadeTable, server: S3Server) -> None:
+def test_the_environment_sets_where_the_warehouse_is(table: MadeTable, server: S3Server) -> None:
     """As the archive's store is; without a region pyiceberg would request one at AWS."""
     table.create()
     assert table.run().records == 50
@@ -40,7 +40,7 @@ def test_the_warehouse_is_where_the_environment_says(table: MadeTable, server: S
     assert (found["s3.endpoint"], found["s3.region"]) == (server.endpoint, "us-east-1")
 
 
-def test_properties_of_the_catalog_come_before_the_environment(
+def test_properties_of_the_catalog_override_the_environment(
     table: MadeTable, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the environment is of another store."""

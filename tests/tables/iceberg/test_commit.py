@@ -291,7 +291,7 @@ def test_a_tag_that_was_moved_or_removed_is_found(table: MadeTable) -> None:
     is_whole(table)
 
 
-def test_a_table_of_another_program_is_not_taken(archive: MadeArchive, tmp_path: Path) -> None:
+def test_a_table_of_another_program_is_not_taken_over(archive: MadeArchive, tmp_path: Path) -> None:
     """Neither created over it nor written to."""
     made = MadeTable(archive, tmp_path / "other")
     made.catalog.create_namespace("backup")

@@ -87,7 +87,7 @@ OBJECTS = st.lists(st.dictionaries(st.sampled_from(["a", "A", "b", "b.c"]), VALU
 @given(first=OBJECTS, second=OBJECTS)
 @example(first=[{"A": 0}, {"A": 0.0}], second=[{"A": 9007199254740993}])
 @settings(max_examples=examples(500, quick=40))
-def test_every_value_is_in_one_column_whatever_came_later(first: list[Any], second: list[Any]) -> None:
+def test_every_value_is_in_one_column_whatever_later_records_contain(first: list[Any], second: list[Any]) -> None:
     """A record that is parsed again, with the columns of later ones, has the same values in the same columns."""
     one = grown(JsonParser([], infers=True), data_of(*first))
     both = grown(one, data_of(*second))

@@ -34,7 +34,7 @@ def lines(table: MadeTable) -> dict[str, Sequence[str]]:
 
 
 @pytest.mark.parametrize("form", NEW)
-def test_an_election_takes_rows_of_each_format_back(tmp_path: Path, form: FileFormat) -> None:
+def test_an_election_removes_rows_of_each_format(tmp_path: Path, form: FileFormat) -> None:
     """The rows below stay, in a file that is written again; those of the hour too."""
     table = made(tmp_path, form, partition_by=("hour(timestamp)",))
     put(table.archive, 0, 50, time=3_590_000)  # the hour ends at offset 10000

@@ -97,7 +97,7 @@ def test_a_full_file_is_shown_at_once(tmp_path: Path, clock: Clock) -> None:
     assert table.offsets() == list(range(150))
 
 
-def test_rows_that_are_taken_back_while_they_are_held_never_appear(tmp_path: Path, clock: Clock) -> None:
+def test_held_rows_that_an_election_removes_never_appear(tmp_path: Path, clock: Clock) -> None:
     """An election removes them from the log before their file is shown."""
     table = made(tmp_path)
     put(table.archive, 0, 50)

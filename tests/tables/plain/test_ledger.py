@@ -396,7 +396,7 @@ def test_verify_names_files_that_are_missing_changed_or_of_others(table: MadeTab
 
 
 @pytest.mark.parametrize("purge", [False, True])
-def test_drop_leaves_files_unless_told(table: MadeTable, purge: bool) -> None:
+def test_drop_leaves_files_unless_purge_is_set(table: MadeTable, purge: bool) -> None:
     """The ledger and staging are removed."""
     table.run()
     paths = table.paths()

@@ -116,7 +116,7 @@ def test_what_spark_lacks_is_named(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_rows_that_were_taken_back_after_a_compaction_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_an_election_removed_after_a_compaction_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
     """A run writes the file again that Spark wrote."""
     table = made(tmp_path, policy=Policy(on_taken_back=OnTakenBack.DELETE), partition_by=("day(timestamp)",))
     compacted(spark, table)

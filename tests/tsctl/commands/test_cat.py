@@ -88,7 +88,7 @@ def test_a_time_is_the_first_record_that_reaches_it(shipped: Shipped, run: Run) 
     assert ended.lines[0]["offset"] == next(r.offset for r in records if r.timestamp >= 1_700_000_100_000)
 
 
-def test_r03_a_hole_is_said_and_the_rest_is_shown(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
+def test_r03_a_hole_is_reported_and_the_rest_is_shown(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
     """Standard error has the offsets, and the exit code is 1; another range without a hole is complete."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.put_segment("t", 30, batches((30, 40)))
@@ -160,7 +160,7 @@ def test_a_closed_pipe_ends_it_quietly(hand_made: Archive, named: tuple[str, ...
         ("long", (1 << 40).to_bytes(8, "big"), 1 << 40),
     ],
 )
-def test_values_are_decoded_as_asked(
+def test_values_are_decoded_as_requested(
     hand_made: Archive, named: tuple[str, ...], run: Run, form: str, data: bytes, shown: object
 ) -> None:
     """The forms are those of Kafka's serializers."""
@@ -183,7 +183,7 @@ def test_values_are_decoded_as_asked(
         ("int", b"12345", "5 bytes; expected an integer of 4"),
     ],
 )
-def test_what_cannot_be_decoded_comes_as_base64(
+def test_a_value_that_cannot_be_decoded_is_shown_as_base64(
     hand_made: Archive, named: tuple[str, ...], run: Run, form: str, data: bytes, why: str
 ) -> None:
     """The line has the reason, and the following records are shown."""
@@ -216,7 +216,7 @@ def test_avro_is_decoded_with_a_schema(
     assert "1 bytes are left over" in second["undecoded"]["value"]
 
 
-def test_u21_all_mistakes_are_told_at_once(named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+def test_u21_all_mistakes_are_reported_at_once(named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
     """The exit code is 2, before any request to the store."""
     ended = run(
         *("cat", "t", *named, "--from", "yesterday", "--key", "utf9", "--value", "avro,schema.fil"),

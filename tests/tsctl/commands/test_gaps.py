@@ -30,7 +30,7 @@ def holed(hand_made: Archive) -> Archive:
     return hand_made
 
 
-def test_r03_holes_come_with_reason_time_and_broker(holed: Archive, named: tuple[str, ...], run: Run) -> None:
+def test_r03_holes_are_listed_with_reason_time_and_broker(holed: Archive, named: tuple[str, ...], run: Run) -> None:
     """Holes are listed by offset, each piece once, with or without a record."""
     ended = run("gaps", *named, "--json")
     assert ended.code == 1
@@ -47,7 +47,7 @@ def test_r03_holes_come_with_reason_time_and_broker(holed: Archive, named: tuple
     assert len(table.splitlines()) == 4
 
 
-def test_records_of_what_was_shipped_or_expired_since_are_shown_if_asked(
+def test_gap_records_of_offsets_shipped_or_expired_since_are_shown_if_requested(
     holed: Archive, named: tuple[str, ...], run: Run
 ) -> None:
     """Readers prefer data, so such a record is not a hole."""
@@ -55,7 +55,9 @@ def test_records_of_what_was_shipped_or_expired_since_are_shown_if_asked(
     assert states == [(0, "expired"), (10, "recorded"), (20, "recorded"), (25, "unrecorded"), (32, "filled")]
 
 
-def test_the_exit_code_says_what_was_asked_for(holed: Archive, named: tuple[str, ...], run: Run) -> None:
+def test_the_exit_code_reports_the_holes_that_the_option_selects(
+    holed: Archive, named: tuple[str, ...], run: Run
+) -> None:
     """It is 1 for any hole, or only for holes without a record, or never."""
     assert run("gaps", *named).code == 1
     assert run("gaps", *named, "--fail-on", "unrecorded").code == 1
@@ -67,7 +69,7 @@ def test_the_exit_code_says_what_was_asked_for(holed: Archive, named: tuple[str,
     assert (ended.code, ended.out) == (0, "no gaps; partitions checked: 1\n")
 
 
-def test_a_gap_record_that_is_none_is_named(holed: Archive, named: tuple[str, ...], run: Run) -> None:
+def test_an_invalid_gap_record_is_named(holed: Archive, named: tuple[str, ...], run: Run) -> None:
     """The message has its key, and the exit code is 1."""
     holed.store.put(holed.partition("t").gap(50, 60), b"{}")
     ended = run("gaps", *named)

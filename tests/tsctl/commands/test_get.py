@@ -137,7 +137,9 @@ def test_r05_variants_and_dead_tails_are_whole(
     assert (place / f"{0:020d}.log").read_bytes() == dead
 
 
-def test_a_disk_that_refuses_is_told(hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+def test_a_disk_that_refuses_a_write_is_reported(
+    hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
     """The message has its path, and the exit code is 2."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)

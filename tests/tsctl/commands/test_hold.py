@@ -72,7 +72,7 @@ def test_two_people_hold_topics_of_two_stores(
     other.store.close()
 
 
-def test_a_hold_ends_at_its_time_and_is_then_listed_only_if_asked(
+def test_a_hold_ends_at_its_time_and_is_then_listed_only_if_requested(
     hand_made: Archive, named: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A duration counts from now. A topic that the archive lacks is a warning, as it can follow."""

@@ -78,7 +78,7 @@ def test_topics_are_named_or_matched(hand_made: Archive, named: tuple[str, ...],
         (["--entropy-bits", "500"], "--entropy-bits=500: 0 to 128"),
     ],
 )
-def test_u21_what_is_not_there_is_told(
+def test_u21_what_does_not_exist_is_reported(
     hand_made: Archive, named: tuple[str, ...], run: Run, arguments: list[str], told: str
 ) -> None:
     """The exit code is 2, the message has the way out, and standard output is empty."""
@@ -90,7 +90,7 @@ def test_u21_what_is_not_there_is_told(
     assert ended.out == ""
 
 
-def test_u21_an_archive_that_is_not_named_is_told(run: Run, tmp_path: Path) -> None:
+def test_u21_an_archive_that_is_not_named_is_reported(run: Run, tmp_path: Path) -> None:
     """All problems are reported at once, each with its option."""
     ended = run("ls", "--url", "s4://bucket", "--entropy-bits", "-1")
     assert ended.code == 2
@@ -103,7 +103,7 @@ def test_u21_an_archive_that_is_not_named_is_told(run: Run, tmp_path: Path) -> N
     assert (ended.code, "nowhere" in ended.err) == (2, True)
 
 
-def test_a_directory_of_several_clusters_wants_one_named(hand_made: Archive, run: Run, tmp_path: Path) -> None:
+def test_a_directory_of_several_clusters_requires_the_name_of_one(hand_made: Archive, run: Run, tmp_path: Path) -> None:
     """`--cluster` chooses among the files of a directory."""
     hand_made.put_segment("t", 0, batches((0, 5)))
     hand_made.commit("t", 5)
@@ -136,7 +136,7 @@ def test_topics_in_several_locations_are_one_archive(shipped: Shipped, run: Run,
     assert warning.endswith("holds objects of b, which the file places elsewhere: left out")
 
 
-def test_earlier_incarnations_are_listed_if_asked(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
+def test_earlier_incarnations_are_listed_if_requested(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
     """The newest is the default; each can be chosen by number or topic id, or all of them."""
     hand_made.put_incarnations("t", *TOPIC_IDS)
     hand_made.put_segment("t", 0, batches((0, 5)))
@@ -155,7 +155,7 @@ def test_earlier_incarnations_are_listed_if_asked(hand_made: Archive, named: tup
     assert listed("--all-incarnations") == [first, second]
 
 
-def test_r05_a_segment_is_live_in_part_dead_or_not_committed(
+def test_r05_a_live_segment_is_listed_apart_from_partial_dead_and_uncommitted_ones(
     hand_made: Archive, named: tuple[str, ...], run: Run
 ) -> None:
     """The commit's epochs, log start and the next offset decide it."""

@@ -61,7 +61,7 @@ def verify(archive: Archive, depth: Depth, *before: Callable[[str], None]) -> Ve
 
 
 @READING
-def test_what_retention_takes_meanwhile_is_no_damage(archive: Archive, depth: Depth) -> None:
+def test_an_object_that_retention_deletes_meanwhile_is_no_damage(archive: Archive, depth: Depth) -> None:
     """Retention moves `log.start` first, which explains the missing object."""
     keys = archive.partition("t")
 
@@ -73,7 +73,7 @@ def test_what_retention_takes_meanwhile_is_no_damage(archive: Archive, depth: De
 
 
 @READING
-def test_what_somebody_else_takes_meanwhile_is_named(archive: Archive, depth: Depth) -> None:
+def test_an_object_that_another_program_deletes_meanwhile_is_named(archive: Archive, depth: Depth) -> None:
     """Above log start, retention removes nothing, so the missing object is a finding."""
     keys = archive.partition("t")
     archive.store.put(keys.log_start, encode_log_start(50))

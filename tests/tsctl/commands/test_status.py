@@ -106,7 +106,7 @@ def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
     assert len(ended.err.splitlines()) == 3
 
 
-def test_why_one_does_not_answer_is_said_once(run: Run) -> None:
+def test_the_reason_why_an_agent_does_not_answer_is_reported_once(run: Run) -> None:
     """The reason is on standard error, and its row has only "no answer"."""
     nobody = f"127.0.0.1:{free_port()}"
     ended = run("status", nobody)
@@ -115,7 +115,7 @@ def test_why_one_does_not_answer_is_said_once(run: Run) -> None:
     assert ended.err.count("refused") == 1
 
 
-def test_an_agent_that_is_asked_under_another_name_says_what_to_do(run: Run) -> None:
+def test_an_agent_that_is_addressed_under_another_name_reports_what_to_do(run: Run) -> None:
     """The agent's own message names the option that allows the name."""
     with answering(
         421, b"The request's Host is no name of this host; use one, or add it to http.allowed.hosts\n"
@@ -132,7 +132,7 @@ def test_the_last_error_is_the_newest(run: Run) -> None:
         assert run("status", address).out.splitlines()[1].split()[-1] == "new"
 
 
-def test_agents_are_asked_at_once(run: Run) -> None:
+def test_requests_to_several_agents_are_sent_at_once(run: Run) -> None:
     """Each of two agents answers only after both have received a request."""
     both = threading.Barrier(2)
 
@@ -159,7 +159,7 @@ def test_agents_are_asked_at_once(run: Run) -> None:
             thread.join()
 
 
-def test_u21_wrong_addresses_are_told_at_once(run: Run, tmp_path: Path) -> None:
+def test_u21_wrong_addresses_are_reported_at_once(run: Run, tmp_path: Path) -> None:
     """The exit code is 2, before any request."""
     ended = run("status", "ftp://host", "host:99999", "ok:1")
     assert ended.code == 2

@@ -149,7 +149,7 @@ def test_records_that_the_table_does_not_have_are_not_deleted(archive: MadeArchi
     assert (unknown.code, unknown.out) == (ExitCode.FINE, "backup.t: no record has the key nothing\n")
 
 
-def test_a_table_is_dropped_only_if_told(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
+def test_a_table_is_dropped_only_if_confirmed(archive: MadeArchive, tables: Tables, tmp_path: Path) -> None:
     """First it is described; its files stay unless they are purged."""
     tables("create", "backup.t", "backup.all")
     tables("run", "--workers", "1")
@@ -357,7 +357,7 @@ def test_the_schema_of_the_file_is_printed(run: Run) -> None:
     assert {"archive", "catalog", "spark", "tables"} == {*run("tables", "schema").document["properties"]}
 
 
-def test_a_loop_adds_what_comes_until_it_is_ended(archive: MadeArchive, tmp_path: Path) -> None:
+def test_a_loop_adds_new_records_until_it_is_stopped(archive: MadeArchive, tmp_path: Path) -> None:
     """SIGTERM ends it after the current run, with exit code 0."""
     command = [PROGRAM, "tables", "run", "--every", "1s", "--workers", "1", "backup.t"]
     subprocess.run([PROGRAM, "tables", "create"], cwd=tmp_path, check=True, capture_output=True)

@@ -98,7 +98,7 @@ def test_g02_age_counts_from_the_lesser_of_timestamp_and_shipping(copy: SegmentC
     assert record_time(copy) == expected
 
 
-def test_nothing_goes_before_the_least_time() -> None:
+def test_nothing_is_due_before_the_least_time() -> None:
     """Old records that arrived yesterday stay, and so does a bucket that was copied yesterday."""
     last = copy_of(20, 30, 1)
     for young in (copy_of(0, 10, 5_000, shipped=1), copy_of(0, 10, 5_000, shipped=90, stored=1)):
@@ -131,7 +131,7 @@ def test_bytes_are_living_bytes() -> None:
     least=st.integers(0, 100),
     needed=st.one_of(st.none(), st.integers(0, 160)),
 )
-def test_whatever_is_drawn_nothing_younger_goes(
+def test_nothing_younger_is_due_whatever_is_drawn(
     ages: list[tuple[int, float, float]], age: int | None, size: int | None, least: int, needed: int | None
 ) -> None:
     """What ends at or below the new start is old enough or beyond the size, and nothing needs it."""

@@ -61,7 +61,7 @@ def over() -> FixedRetention:
     return retention
 
 
-def test_a_life_that_is_over_goes_as_a_whole(archive: MadeArchive) -> None:
+def test_an_incarnation_that_is_over_is_deleted_as_a_whole(archive: MadeArchive) -> None:
     """Readers of that incarnation see nothing first; the list of incarnations and foreign objects stay."""
     keys = archive.partition("t")
     collect(archive, over())
@@ -73,7 +73,7 @@ def test_a_life_that_is_over_goes_as_a_whole(archive: MadeArchive) -> None:
     archive.store.head(archive.keys.incarnations("t"))
 
 
-def test_an_earlier_life_that_is_not_over_stays(archive: MadeArchive) -> None:
+def test_an_earlier_incarnation_that_is_not_over_stays(archive: MadeArchive) -> None:
     """Without a time for deleted topics in the policy, nothing of it is ever due."""
     before = left(archive, archive.partition("t"))
     collect(archive, keep_last(1, 1))
@@ -96,7 +96,7 @@ def test_an_agent_that_still_writes_keeps_the_marks(archive: MadeArchive, writte
     assert found.deleted.objects[Outcome.REMOVED] == (0 if written == "commit" else 16)
 
 
-def test_a_life_that_is_over_is_undone_too(archive: MadeArchive) -> None:
+def test_the_collection_of_an_incarnation_that_is_over_is_undone_too(archive: MadeArchive) -> None:
     """Its log.start goes back to where it was."""
     collect(archive, over())
     runs = list_runs(archive.store, archive.keys)

@@ -221,7 +221,7 @@ def test_a_partition_that_the_archive_lacks_is_refused(
     assert "the store has no partition 9999999999 of topic t; it has 0" in ended.err
 
 
-def test_what_a_repair_cannot_mend_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_repair_cannot_fix_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A partition without a commit, in a store without versions: nothing is requested."""
     made = MadeArchive(tmp_path / "store")
     made.put_segment("t", 0, batches((0, 10)), index=b"", timeindex=b"")

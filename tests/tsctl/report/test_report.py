@@ -194,7 +194,7 @@ def widths(chart: str) -> list[float]:
     return [abs(float(right) - float(left)) for left, right in ends]
 
 
-def test_the_buttons_of_a_chart_stand_above_it(tmp_path: Path) -> None:
+def test_the_buttons_of_a_chart_are_above_it(tmp_path: Path) -> None:
     """Otherwise they would cover the first bar."""
     seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)
     assert seen["buttonsBelow"] == []
@@ -249,7 +249,7 @@ document.title = JSON.stringify({scrollWidth: document.documentElement.scrollWid
     return result
 
 
-def test_the_topic_in_most_trouble_stands_open(tmp_path: Path) -> None:
+def test_the_topic_with_the_worst_findings_is_open(tmp_path: Path) -> None:
     """It is before topics without findings, whatever their names."""
     page = page_of(tmp_path, [coverage("a", 0), coverage("b", 0), coverage("lost", 0, holes=1)])
     names = re.findall('data-name="([a-z]*)"( open)?', page.read_text())

@@ -95,7 +95,7 @@ def test_what_the_cluster_holds_and_the_store_does_not(
     assert (code, found) == (0, {})
 
 
-def test_a_topic_that_was_created_again_is_named_until_its_new_life_is_shipped(
+def test_a_topic_that_was_created_again_is_named_until_its_new_incarnation_is_shipped(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
     """The commit has the topic id of the deleted topic."""
@@ -112,7 +112,7 @@ def test_a_topic_that_was_created_again_is_named_until_its_new_life_is_shipped(
     assert sides == []
 
 
-def test_partitions_that_are_not_asked_for_lack_nothing(
+def test_partitions_that_are_not_selected_have_no_finding(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
     """Only one of three partitions was checked, and the store has it; no finding is about the others."""
@@ -164,7 +164,7 @@ def test_what_was_shipped_while_verify_looked_is_not_lost(
     assert (code, found) == (0, {})
 
 
-def test_what_retention_will_soon_take_is_named(
+def test_records_that_retention_will_soon_delete_are_named(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
     """Records are six days old in a topic with a retention of seven, and not in the store."""
@@ -213,7 +213,9 @@ def test_records_that_differ_are_found_by_reading_both_sides(
     assert found["records-differ"]["from"] == 0
 
 
-def test_settings_that_no_client_knows_are_one_message(run: Run, archive: Archive, tmp_path: Path) -> None:
+def test_settings_that_no_client_supports_are_reported_in_one_message(
+    run: Run, archive: Archive, tmp_path: Path
+) -> None:
     """The message has the names of librdkafka for settings of Java clients."""
     settings = tmp_path / "client.properties"
     settings.write_text("sasl.jaas.config=x\nssl.truststore.location=/t.jks\n")

@@ -41,7 +41,7 @@ def test_frozen_segments_are_one_finding_that_is_no_damage(
         assert found(cold, tsctl, depth) == []
 
 
-def test_damage_beside_frozen_segments_is_reported(cold: ColdArchive, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_next_to_frozen_segments_is_reported(cold: ColdArchive, capfd: pytest.CaptureFixture[str]) -> None:
     """Copies of the same offsets are compared where both can be read."""
     cold.put_segment(TOPIC, STEP, batches((STEP, 2 * STEP), value=b"x"), variant=True, index=b"", timeindex=b"")
     cold.freeze(2 * STEP, suffixes=(".index",))  # an index is a hint, and its segment can be read

@@ -73,7 +73,7 @@ def test_a_damaged_segment_that_a_repair_replaced_is_information(archive: Archiv
     assert set(codes(verify(archive, Depth.FULL))) == {"replaced", "overlap"}
 
 
-def test_a_damaged_segment_whose_repair_is_gone_is_damaged_again(archive: Archive) -> None:
+def test_a_damaged_segment_whose_repair_was_deleted_is_damaged_again(archive: Archive) -> None:
     """Readers read it again, so it is no information any more."""
     overwrite(archive, LOG[:500] + b"?" + LOG[501:])
     name = replaced(archive, 1, SegmentName(100))

@@ -78,7 +78,7 @@ def test_a_missing_segment_is_a_hole(archive: Archive, depth: Depth) -> None:
     assert (coverage.held, coverage.holes) == (((0, 100), (200, 300)), ((100, 200),))
 
 
-def test_a_cache_object_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
+def test_a_cache_object_reveals_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
     """If a cache object has the end of a segment, no other request is needed to find the missing one."""
     put_cache_object(archive, 0, 100, 200)
     assert codes(verify(archive, Depth.LISTING)) == []
@@ -88,7 +88,7 @@ def test_a_cache_object_tells_a_hole_at_the_depth_of_the_listing(archive: Archiv
     assert (hole.kind.code, hole.start, hole.end) == ("hole", 100, 200)
 
 
-def test_a_dead_segment_in_a_cache_object_cuts_no_live_one_at_the_depth_of_the_listing(archive: Archive) -> None:
+def test_a_dead_segment_in_a_cache_object_cuts_no_live_segment_at_the_depth_of_the_listing(archive: Archive) -> None:
     """A segment of unknown end is assumed to end at the next live base offset: the dead one between is no hole."""
     put(archive, 150, 400, epoch=0, variant=True)
     put(archive, 300, 350, epoch=2)
@@ -117,7 +117,7 @@ def test_a_recorded_gap_is_no_hole(archive: Archive, depth: Depth) -> None:
 
 
 @READING
-def test_an_overlap_is_told_and_harmless(archive: Archive, depth: Depth) -> None:
+def test_an_overlap_is_reported_and_harmless(archive: Archive, depth: Depth) -> None:
     """Two leaders rolled at different offsets."""
     put(archive, 250, 320)
     archive.commit("t", 320, highest_base=250)
@@ -138,7 +138,7 @@ def test_copies_that_disagree_are_found_by_reading_both(archive: Archive) -> Non
 
 
 @READING
-def test_a_dead_tail_is_told_and_harmless(archive: Archive, depth: Depth) -> None:
+def test_a_dead_tail_is_reported_and_harmless(archive: Archive, depth: Depth) -> None:
     """An unclean election ended offsets 250 to 300 of the old leader."""
     put(archive, 250, 320, epoch=1)
     archive.commit("t", 320, highest_base=250, epochs=((0, 0), (1, 250)))
@@ -201,7 +201,7 @@ def test_a_partition_without_a_commit_is_named(archive: Archive, depth: Depth) -
 
 
 @ALL_DEPTHS
-def test_a_commit_or_a_log_start_that_is_none_is_named(archive: Archive, depth: Depth) -> None:
+def test_an_invalid_commit_or_log_start_is_named(archive: Archive, depth: Depth) -> None:
     """The finding has its key; the rest of the store is verified all the same."""
     keys = archive.partition("t")
     archive.store.put(keys.commit, b"what is this")
@@ -246,7 +246,7 @@ def test_directories_in_the_wrong_place_are_named(archive: Archive, depth: Depth
 
 
 @ALL_DEPTHS
-def test_a_life_that_the_list_does_not_name_is_found(archive: Archive, depth: Depth) -> None:
+def test_an_incarnation_that_the_list_does_not_name_is_found(archive: Archive, depth: Depth) -> None:
     """An operator restored an old list of incarnations."""
     archive.put_incarnations("t", "first")
     assert verify(archive, depth).all_findings == []
@@ -382,7 +382,7 @@ def test_records_that_do_not_decode_are_found(archive: Archive) -> None:
     assert "300" in damaged.detail
 
 
-def test_what_is_asked_for_is_what_is_verified(archive: Archive) -> None:
+def test_only_what_is_selected_is_verified(archive: Archive) -> None:
     """Other topics and partitions are not checked."""
     put(archive, 0, 10, topic="u")
     scope = Scope(Depth.LISTING, lambda topic, partition: topic == "t" and partition in {None, 0}, all_topics=False)

@@ -131,7 +131,7 @@ def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
     assert read_commit(store, KEYS)[0] == theirs
 
 
-def test_u30_a_lost_list_of_incarnations_does_not_mix_two_lives(
+def test_u30_a_lost_list_of_incarnations_does_not_mix_two_incarnations(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """The commit has its topic id: records of another id never follow it."""
@@ -243,7 +243,7 @@ def test_u09_a_later_id_is_opened_whenever_the_former_was_first_seen(
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, OTHER]
 
 
-def test_u09_a_list_that_does_not_say_when_lets_a_new_id_in(
+def test_u09_a_list_without_times_accepts_a_new_id(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, listed: Callable[..., Listing]
 ) -> None:
     """As the first release wrote it."""
@@ -319,7 +319,7 @@ def test_u29_a_taken_over_run_is_committed_at_once(
     assert not commits.read(ask(listed(0, 100))).foreign
 
 
-def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
+def test_u29_a_java_uploader_is_reported_to_each_request_within_a_week(
     store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """The commit has the time when it replaced a Java uploader's; so have later ones, in other leader epochs too."""
@@ -340,7 +340,7 @@ def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
     assert not second.read(later).beside_java
 
 
-def test_u29_a_partition_that_no_java_uploader_wrote_says_nothing_of_one(
+def test_u29_a_partition_that_no_java_uploader_wrote_reports_no_java_uploader(
     commits: CommitLog, listed: Callable[..., Listing]
 ) -> None:
     """So the agent does not expect late writes there."""

@@ -18,7 +18,7 @@ from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 
 
-def test_u32_what_goes_back_is_compared_below_too(
+def test_u32_a_commit_that_goes_back_is_compared_below_too(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The list joins two lines, since a leader whose own log began above moved it back; this log has both."""
@@ -36,7 +36,7 @@ def test_u40_a_damaged_object_far_below_is_no_reason_to_end_the_comparison(
 ) -> None:
     """A Java uploader's segment, without metadata, whose bytes are no log: whole copies are compared all the same."""
     store.put(KEYS.segment(SegmentName(1)), b"\xff" * 4096)
-    test_u32_what_an_earlier_leader_could_not_tell_this_log_tells(commits, store, local, 200, (100, 300))
+    test_u32_this_log_decides_what_an_earlier_leader_could_not_decide(commits, store, local, 200, (100, 300))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_u32_a_run_that_a_later_leader_vouched_for_is_not_contradicted(
     assert ask(commits, local).lost is None
 
 
-def test_u32_a_copy_that_the_going_back_would_show_is_compared_too(
+def test_u32_a_copy_that_moving_the_commit_back_would_show_is_compared_too(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Seed 577: epoch 2 is dead below a list that begins with epoch 1, and would live below one that begins with 3."""
@@ -195,7 +195,7 @@ def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: Obje
 
 
 @pytest.mark.parametrize(("records", "lost"), [(200, (100, 300)), (150, None)])
-def test_u32_what_an_earlier_leader_could_not_tell_this_log_tells(
+def test_u32_this_log_decides_what_an_earlier_leader_could_not_decide(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, records: int, lost: tuple[int, int] | None
 ) -> None:
     """Dead records were accepted into the run below a shorter log; a segment with gaps may lack compacted records."""

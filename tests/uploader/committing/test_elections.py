@@ -29,7 +29,7 @@ from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.messages import Leadership
 
 
-def test_u05_an_unclean_election_takes_the_commit_back_to_where_the_logs_part(
+def test_u05_an_unclean_election_moves_the_commit_back_to_where_the_logs_part(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """First a commit at the new epoch, its epochs cut and continued by the broker's own; then shipping continues."""
@@ -48,7 +48,7 @@ def test_u05_an_unclean_election_takes_the_commit_back_to_where_the_logs_part(
     assert asked.position == replace(asked.position, etag=etag, commit=stands, epochs=stands.epochs)
 
 
-def test_u26_a_replica_that_came_back_behind_takes_the_commit_back_to_its_log_end(
+def test_u26_a_replica_that_returned_behind_moves_the_commit_back_to_its_log_end(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The local log ends below the next offset, inside its active segment."""
@@ -59,7 +59,7 @@ def test_u26_a_replica_that_came_back_behind_takes_the_commit_back_to_its_log_en
     assert ask(commits, local).lost == (130, 300)
 
 
-def test_u26_an_empty_replica_takes_the_commit_back_to_its_beginning(
+def test_u26_an_empty_replica_moves_the_commit_back_to_its_beginning(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Nothing is left of what was committed; readers see nothing until the new leader epoch's records are there."""
@@ -101,7 +101,7 @@ def test_u06_a_leadership_is_made_known_before_anything_is_shipped(
     assert read_commit(store, KEYS)[1] == etag
 
 
-def test_a_log_whose_beginning_retention_took_is_no_loss(
+def test_a_log_whose_beginning_retention_deleted_is_no_loss(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The broker's checkpoint begins with the log: what lay below is not contradicted."""
@@ -113,7 +113,7 @@ def test_a_log_whose_beginning_retention_took_is_no_loss(
     assert ask(commits, local).lost is None
 
 
-def test_u28_a_broker_that_has_not_begun_the_leadership_is_not_believed(
+def test_u28_a_leadership_that_the_broker_has_not_begun_is_not_accepted(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """It may be a follower still, that truncates: its checkpoint must end with the leadership's epoch."""
@@ -151,7 +151,7 @@ def test_an_unreadable_leader_epoch_checkpoint_stops_before_anything_is_written(
     assert stands is not None or list(store.list("")) == []
 
 
-def test_a_leader_epoch_checkpoint_that_is_gone_since_the_listing_is_no_old_magic(local: LocalDirectory) -> None:
+def test_a_leader_epoch_checkpoint_removed_after_the_listing_does_not_mean_an_old_magic(local: LocalDirectory) -> None:
     """The directory was renamed away, or the broker changes the format: look again."""
     local.segments(0, 100)
     local.epochs((1, 0), (5, 100))
@@ -162,7 +162,7 @@ def test_a_leader_epoch_checkpoint_that_is_gone_since_the_listing_is_no_old_magi
         check_leader_epoch(listed, LEADERSHIP)
 
 
-def test_u06_a_commit_of_the_same_leadership_is_never_taken_back(
+def test_u06_a_commit_of_the_same_leadership_is_never_moved_back(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """A log loses no record within its own leadership: an agent that finds this next to a wiped follower is stale."""
@@ -203,7 +203,7 @@ def test_logs_without_epochs_are_compared_by_the_bytes_of_the_last_batch(
     assert asked.lost == (2, 4)
 
 
-def test_a_last_batch_that_compaction_took_contradicts_nothing(
+def test_a_last_batch_that_compaction_removed_contradicts_nothing(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Magic 1, compacted: the log lacks the last committed batch and holds later ones; older batches decide."""
@@ -252,7 +252,7 @@ def test_the_shared_end_is_where_two_histories_part(
         assert follower.shared_end(parted + mine, leader, parted + theirs) == parted
 
 
-def test_u26_another_batch_in_the_place_of_the_last_committed_one_is_told(
+def test_u26_another_batch_in_the_place_of_the_last_committed_one_is_reported(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Lost and rewritten within one epoch: the epochs agree, the bytes do not, and nothing is shipped over them."""
@@ -309,7 +309,7 @@ def test_an_epoch_that_compaction_emptied_is_no_loss(
         (((0, 1), (199, 1)), ((1, 0), (6, 320)), 6),  # another leader epoch may lie between, and be compacted too
     ],
 )
-def test_u05_what_may_have_been_lost_is_not_taken_for_compaction(
+def test_u05_a_possible_loss_is_not_treated_as_compaction(
     commits: CommitLog,
     store: ObjectStore,
     local: LocalDirectory,

@@ -65,7 +65,7 @@ def test_a_filled_gap_gets_epochs_that_retention_cut_from_the_brokers_list(
     assert not [step for step in steps if isinstance(step, Hole)]
 
 
-def test_a_filled_gap_is_weighed_by_whole_segments(
+def test_a_filled_gap_is_checked_by_whole_segments(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Shipped with the run's guess for offsets that compaction emptied; its later batches prove that it is live."""
@@ -82,7 +82,7 @@ def test_a_filled_gap_is_weighed_by_whole_segments(
     assert filled.position.epochs == EpochHistory(((1, 0), (4, 150), (5, 280)))
 
 
-def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
+def test_the_epoch_of_a_filled_gap_does_not_continue_over_offsets_that_the_list_lacks(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The list begins above the gap: in between are segments of epochs that only this log has."""

@@ -39,7 +39,7 @@ def test_a_gap_is_recorded_and_passed_with_its_reason(
     assert view.plan(0, 300)[1] == Hole(100, 300, recorded=True)
 
 
-def test_u24_a_gap_that_delete_records_made_says_so(
+def test_u24_a_gap_that_delete_records_made_reports_this_as_its_reason(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The broker's log start offset is inside its first segment: only DeleteRecords moves it there."""
@@ -48,7 +48,7 @@ def test_u24_a_gap_that_delete_records_made_says_so(
     assert pass_gap(commits, local, position, 300).reason.startswith("DeleteRecords moved the log start to 350")
 
 
-def test_u07_a_log_start_where_a_segment_begins_is_not_taken_for_delete_records(
+def test_u07_a_log_start_where_a_segment_begins_is_not_attributed_to_delete_records(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Retention moves it there first and removes the segments then: a checkpoint of between names it."""
@@ -57,7 +57,9 @@ def test_u07_a_log_start_where_a_segment_begins_is_not_taken_for_delete_records(
     assert pass_gap(commits, local, position, 300).reason.startswith("retention or DeleteRecords")
 
 
-def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+def test_a_segment_that_exists_in_the_store_is_no_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
     """Shipped in an earlier leader epoch and never committed, it is between two gaps, and its epochs are the run's."""
     position = at_100(store, commits, local, 400, 500)
     local.epochs((5, 400))  # retention cuts the broker's checkpoint too
@@ -90,7 +92,7 @@ class Counting(WrappedStore):
         return super().open(key, byte_range)
 
 
-def test_a_gap_asks_no_segment_that_the_metadata_cache_knows(store: ObjectStore, local: LocalDirectory) -> None:
+def test_a_gap_requests_no_segment_that_the_metadata_cache_contains(store: ObjectStore, local: LocalDirectory) -> None:
     """Of a partition with many thousands of segments each gap would else cost as many requests."""
     for base in range(0, 1000, 100):
         put_segment(store, base, base + 100, (1, base))
@@ -133,7 +135,7 @@ def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
     assert {type(step) for step in steps if step.end > 100} == {Hole}
 
 
-def test_u32_leaderships_that_a_taken_back_commit_names_ahead_are_believed_before_what_stands_there(
+def test_u32_leaderships_that_a_moved_back_commit_names_ahead_have_precedence_over_stored_segments(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The leader that moved it back named them from its own log; a dead line's segments have others."""
@@ -148,7 +150,7 @@ def test_u32_leaderships_that_a_taken_back_commit_names_ahead_are_believed_befor
     assert committed.position.epochs == EpochHistory(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
 
 
-def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_leaderships(
+def test_segments_that_continue_as_this_log_does_have_precedence_over_a_dead_leaders_leaderships(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Seed 558: the commit went back, and names leaderships of a line that another election ended.
@@ -175,7 +177,7 @@ def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_leaders
     assert (view.end, steps) == (120, [])
 
 
-def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
+def test_u05_below_the_list_of_a_moved_back_commit_the_stored_copies_determine_the_epochs(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The list begins above the gap. Of two copies the later epoch is live, but no epoch above the list's."""
@@ -194,7 +196,7 @@ def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
     assert passed.position.epochs == EpochHistory(((1, 0), (2, 40), (3, 300), (4, 350)))
 
 
-def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
+def test_u05_an_epoch_that_a_moved_back_commit_names_above_those_in_the_log_was_lost(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Another election ended epoch 4 before anything of it was shipped: the file behind the gap is of epoch 3."""
@@ -209,7 +211,7 @@ def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
     assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochHistory(((1, 0),)))
 
 
-def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
+def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_continues(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The list names epoch 2 from the first batch that compaction left; the store has earlier ones."""
@@ -245,7 +247,7 @@ def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: Objec
     assert (passed.gaps, passed.position.epochs) == ((), EpochHistory(((1, 0), (3, 100))))
 
 
-def test_without_any_batch_the_brokers_list_tells_what_lives_below_a_gap(
+def test_without_any_batch_the_brokers_list_determines_the_epochs_below_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Compaction emptied all segments, and the broker still lists older epochs: the agent uses the one there."""
@@ -310,7 +312,7 @@ def test_a_passed_gap_does_not_look_like_a_lost_election(
     assert asked.position.gaps == ((100, 300),)
 
 
-def test_u30_a_lost_log_start_is_written_anew_with_the_lowest_segment(
+def test_u30_a_lost_log_start_is_written_again_with_the_lowest_segment(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Readers begin with the lowest segment meanwhile, so nothing changes for them."""
@@ -334,7 +336,7 @@ def test_u30_a_lost_commit_is_walked_over_its_recorded_gaps(
     assert position.epochs == EpochHistory(((1, 0), (5, 300)))
 
 
-def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
+def test_u30_the_agents_own_last_commit_stays_valid_after_its_object_is_lost(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The agent's last commit stays true up to its next offset (protocol rule 12)."""
@@ -347,7 +349,7 @@ def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
     assert position.epochs == EpochHistory(((1, 0), (4, 150), (5, 300)))
 
 
-def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
+def test_a_foreign_commit_whose_segment_is_missing_begins_with_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Nothing is left of what it names: the archive begins there, and the gap is reported (protocol rule 12)."""

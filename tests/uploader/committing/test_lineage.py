@@ -37,7 +37,7 @@ from ts_uploader.tasks import Shipped, WriteCommit
 pytestmark = pytest.mark.usefixtures("no_waits")
 
 
-def test_u36_an_election_below_log_start_takes_it_down(
+def test_u36_an_election_below_log_start_lowers_it(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """A replica that returned empty leads: its records from 0 on are visible, though the archive began at 120."""
@@ -54,7 +54,7 @@ def test_u36_an_election_below_log_start_takes_it_down(
 
 
 @pytest.mark.parametrize("key", [KEYS.commit, KEYS.log_start])
-def test_u36_killed_before_either_write_the_next_life_completes_it(
+def test_u36_the_next_agent_completes_the_work_of_one_that_was_killed_before_either_write(
     store: ObjectStore, local: LocalDirectory, key: str
 ) -> None:
     """Readers in between see nothing false, and the commit goes back once."""
@@ -72,7 +72,7 @@ def test_u36_killed_before_either_write_the_next_life_completes_it(
     assert (commit == before) == (key == KEYS.log_start)
 
 
-def test_u36_a_loss_is_told_once_also_where_the_store_took_the_commit_and_did_not_answer(
+def test_u36_a_loss_is_reported_once_also_where_the_store_wrote_the_commit_and_did_not_answer(
     store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The next attempt finds a commit that went back already, without its former offset."""
@@ -130,7 +130,7 @@ def test_u36_log_start_gets_the_lineage_also_where_its_number_stays(
     assert store.get(KEYS.log_start)[1].etag != old.etag
 
 
-def test_u36_log_start_goes_no_lower_than_what_the_leader_holds(
+def test_u36_log_start_is_not_lowered_below_what_the_leader_holds(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Retention removed the offsets below from the leader: readers would get a report of a loss that did not happen."""
@@ -157,7 +157,7 @@ def test_u36_an_archive_that_shipped_nothing_begins_below_its_log_start(
 
 
 @pytest.mark.parametrize(("records", "next_offset"), [(60, 50), (30, 0)])
-def test_u34_with_latest_log_start_goes_down_only_where_the_log_ends_below_it(
+def test_u34_with_latest_log_start_is_lowered_only_where_the_log_ends_below_it(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, records: int, next_offset: int
 ) -> None:
     """Another broker's active segment may begin lower and hold the offset all the same."""
@@ -184,7 +184,7 @@ def test_u36_a_commit_that_a_late_agent_made_again_begins_another_lineage(
     read_catalog(store, KEYS)
 
 
-def test_u36_a_log_start_above_the_next_offset_of_its_own_lineage_is_taken_down(
+def test_u36_a_log_start_above_the_next_offset_of_its_own_lineage_is_lowered(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Only a lost commit leaves that behind; what lies in between would never be shown."""
@@ -197,7 +197,7 @@ def test_u36_a_log_start_above_the_next_offset_of_its_own_lineage_is_taken_down(
     assert (commit.next_offset, commit.lineage, start.offset) == (200, Lineage(5, 200, 230), 200)
 
 
-def test_u36_a_log_start_of_an_older_lineage_above_the_third_element_is_taken_down(
+def test_u36_a_log_start_of_an_older_lineage_above_the_third_element_is_lowered(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Retention moved it while the commit was lost, and may delete below it: plain names there are no longer used."""
@@ -226,7 +226,7 @@ def test_u36_an_agent_below_the_epoch_of_a_stored_segment_rebuilds_no_commit(
 
 
 @pytest.mark.parametrize("other", [None, Lineage(2, 50, 60), Lineage(3, 90, 250)])
-def test_u36_whoever_asks_writes_log_start_with_the_commits_lineage(
+def test_u36_an_agent_that_reads_the_commit_writes_log_start_with_the_commits_lineage(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, other: Lineage | None
 ) -> None:
     """An agent was killed between the two; also if a second going back of the same epoch wrote nothing more."""
@@ -258,7 +258,7 @@ def test_u36_an_agent_below_the_lineage_of_log_start_steps_back(
     assert stored(store)[1].lineage == Lineage(6, 100, 250)
 
 
-def test_the_lineage_goes_on_with_each_commit(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+def test_each_commit_continues_the_lineage(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """Also with the one that makes the next leadership known; its third element only rises."""
     write_commit(store, 200, (3, 100), lineage=OLD)
     write_log_start(store, 100, OLD)

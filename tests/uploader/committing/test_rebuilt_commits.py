@@ -33,7 +33,7 @@ def test_u30_a_rebuilt_commit_begins_a_lineage_though_it_lost_nothing(
 
 
 @pytest.mark.parametrize("lineage", [Lineage(3, 200, 300), Lineage(1, 50, 60), None])
-def test_u30_a_known_commit_of_before_another_leader_took_it_back_is_not_believed(
+def test_u30_an_agents_own_commit_from_before_another_leader_moved_it_back_is_not_used(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, lineage: Lineage | None
 ) -> None:
     """The commit is lost, and this agent leads again: `log.start` shows that the archive went back since.
@@ -54,7 +54,7 @@ def test_u30_a_known_commit_of_before_another_leader_took_it_back_is_not_believe
     assert asked.position.epochs == EpochHistory(((1, 0), (3, 200 if went_another_way else 300), (5, 500)))
 
 
-def test_u30_what_a_known_commit_says_of_its_last_batch_is_not_taken_over_from_another_line(
+def test_u30_the_last_batch_of_an_agents_own_commit_on_another_line_is_not_taken_over(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """Both lines end at 300: the dead batch's CRC in the rebuilt commit would stop the partition permanently."""

@@ -85,7 +85,7 @@ def tsctl(capfd: pytest.CaptureFixture[str]) -> Run:
 NEW = [(ID, "t"), (OTHER, f"t~{OTHER}")]
 
 
-def test_a_log_that_goes_on_under_another_id_opens_no_new_life(life: Life) -> None:
+def test_a_log_that_continues_under_another_id_opens_no_new_incarnation(life: Life) -> None:
     """The last committed batch is in it, and its segments are older than the id; nothing is written."""
     life.change_id(60)
     for _ in range(2):
@@ -95,7 +95,7 @@ def test_a_log_that_goes_on_under_another_id_opens_no_new_life(life: Life) -> No
     assert read_commit(life.store, KEYS)[0] == life.commit
 
 
-def test_a_log_that_compaction_changed_goes_on_if_it_is_older_than_its_id(life: Life) -> None:
+def test_a_log_that_compaction_changed_continues_if_it_is_older_than_its_id(life: Life) -> None:
     """Nothing can be compared then, but the age of its lowest segment; some minutes are granted."""
     life.put(Commit(3, NEXT, 5, EpochHistory(((5, 0),)), NEXT, ID, 1, 0, "ours"))
     life.change_id(3600)
@@ -106,7 +106,7 @@ def test_a_log_that_compaction_changed_goes_on_if_it_is_older_than_its_id(life: 
     assert life.directories == NEW
 
 
-def test_a_log_that_begins_behind_the_archive_goes_on_if_its_epochs_do(life: Life) -> None:
+def test_a_log_that_begins_behind_the_archive_continues_if_its_epochs_do(life: Life) -> None:
     """All committed records were removed from the broker: only the archive has them."""
     life.write(9, 12)
     life.change_id(0)
@@ -118,7 +118,7 @@ def test_a_log_that_begins_behind_the_archive_goes_on_if_its_epochs_do(life: Lif
     assert life.directories == NEW
 
 
-def test_a_topic_that_was_created_again_gets_a_new_life_at_once(life: Life) -> None:
+def test_a_topic_that_was_created_again_gets_a_new_incarnation_at_once(life: Life) -> None:
     """From offset 0, in epoch 0, also where it is longer than its predecessor by now."""
     life.write(0, 3, 6, 9, epoch=0)
     life.change_id(0)
@@ -126,14 +126,14 @@ def test_a_topic_that_was_created_again_gets_a_new_life_at_once(life: Life) -> N
     assert life.directories == NEW
 
 
-def test_a_topic_created_again_with_the_very_bytes_of_before_gets_a_new_life(life: Life) -> None:
+def test_a_topic_created_again_with_identical_bytes_gets_a_new_incarnation(life: Life) -> None:
     """A mirror may write the same batches with the same times; its files are younger than its id."""
     life.change_id(-1)
     life.ask()
     assert life.directories == NEW
 
 
-def test_an_operator_lets_the_new_id_continue_the_life(life: Life, tsctl: Run) -> None:
+def test_an_operator_lets_the_new_id_continue_the_incarnation(life: Life, tsctl: Run) -> None:
     """The commit continues in its directory under the new id; brokers that still have the old one are accepted."""
     life.change_id(60)
     ended = tsctl("adopt-topic-id", "t", OTHER, "--url", life.store.location, "--cluster", "c", "--entropy-bits", "5")
@@ -153,7 +153,7 @@ def test_an_operator_lets_the_new_id_continue_the_life(life: Life, tsctl: Run) -
     assert len(life.directories) == 2
 
 
-def test_an_operator_says_that_it_is_another_topic(life: Life, tsctl: Run) -> None:
+def test_an_operator_declares_the_new_id_to_be_another_topic(life: Life, tsctl: Run) -> None:
     """The way out where the agent was too careful."""
     life.change_id(60)
     named = ("--url", life.store.location, "--cluster", "c", "--entropy-bits", "5")
@@ -180,7 +180,7 @@ def test_what_cannot_be_adopted_is_refused(life: Life, tsctl: Run, arguments: tu
     assert {info.key: info.etag for info in life.store.list()} == before
 
 
-def test_readers_know_a_life_by_its_first_id(life: Life) -> None:
+def test_readers_identify_an_incarnation_by_its_first_id(life: Life) -> None:
     """A stream that began before the id was replaced continues: for it the topic is the same."""
     known, _ = read_incarnations(life.store, CLUSTER, "t")
     adopted = known.adopted(OTHER, 2)

@@ -128,7 +128,7 @@ def test_u29_what_was_written_over_is_shipped_after_a_failure(
 
 
 @pytest.mark.parametrize("epoch", [5, 6], ids=["the same leadership", "the next one"])
-def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
+def test_u29_what_was_written_over_is_shipped_by_the_next_agent(
     agent: Agent, store: ObjectStore, local: LocalDirectory, epoch: int
 ) -> None:
     """The agent was killed after its commit and before the hole was filled; another has only the store's objects."""
@@ -164,7 +164,7 @@ def test_u29_a_hole_is_recorded_where_the_java_uploader_names_more_than_we_hold(
     assert 0 in bases(after.answer(after.begin()))
 
 
-def test_u29_above_where_an_election_took_the_run_back_nothing_is_recorded(
+def test_u29_nothing_is_recorded_above_where_an_election_moved_the_run_back(
     agent: Agent, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """What is shipped there next is another line's, and no gap."""

@@ -80,7 +80,7 @@ def wait_not_led(listener: Listener, partition: TopicPartition) -> None:
     wait_for(lambda: listener.last(partition) == NotLed(partition), f"{partition} not to be led", 60)
 
 
-def test_what_is_so_is_said_again_and_again(side: Side, listen: Listen) -> None:
+def test_an_unchanged_leadership_is_reported_at_each_poll(side: Side, listen: Listen) -> None:
     """Level-triggered: each poll reports the same leadership, with the time when it was first seen."""
     side.create("again")
     (partition,) = all_of("again")
@@ -91,7 +91,7 @@ def test_what_is_so_is_said_again_and_again(side: Side, listen: Listen) -> None:
     assert set(listener.said[said:]) == {Led(partition, first)}
 
 
-def test_a_change_of_leader_is_said(side: Side, listen: Listen) -> None:
+def test_a_change_of_leader_is_reported(side: Side, listen: Listen) -> None:
     """Away and back: not led in between, then a later epoch of the same topic, seen later."""
     side.create("changing")
     (partition,) = all_of("changing")
@@ -125,7 +125,7 @@ def test_u09_a_re_created_topic_has_a_leadership_of_its_own(side: Side, listen: 
     assert [topic_id for topic_id, _ in itertools.groupby(ids)] == [leadership.topic_id for leadership in lives]
 
 
-def test_what_is_no_longer_wanted_is_not_said(side: Side, listen: Listen) -> None:
+def test_a_partition_that_is_no_longer_watched_is_not_reported(side: Side, listen: Listen) -> None:
     """Later changes of an unwatched partition are ignored; the others of its topic stay watched."""
     side.create("leaving", partitions=2)
     stays, leaves = all_of("leaving", 2)
@@ -251,7 +251,7 @@ def test_topic_ids_have_the_form_of_kafkas_files(kraft: KRaftSide, listen: Liste
         assert wait_led(listener, TopicPartition(topic, 0)).topic_id == parse_partition_metadata(metadata.read_bytes())
 
 
-def test_u09_asking_for_a_topic_never_creates_it(kraft: KRaftSide, listen: Listen) -> None:
+def test_u09_a_request_for_a_topic_never_creates_it(kraft: KRaftSide, listen: Listen) -> None:
     """The brokers would create a requested topic, as they do by default; a partition of no topic is not led."""
     (partition,) = all_of("never-created")
     listener = listen(kraft, partition)

@@ -74,7 +74,7 @@ def one_descriptor_left() -> Iterator[None]:
             os.close(descriptor)
 
 
-def test_u39_what_retention_renamed_hangs_on_the_lowest_live_segment(local: LocalDirectory) -> None:
+def test_u39_files_that_retention_renamed_hang_on_the_lowest_live_segment(local: LocalDirectory) -> None:
     """A chain of whole segments, each ends where the next begins, down to the one that holds the next offset."""
     for base in (0, 100, 200, 300):
         local.write(base, batches(base, base + 100, 4))
@@ -92,7 +92,7 @@ def test_u39_the_chain_need_not_reach_the_next_offset(local: LocalDirectory) -> 
     assert look(local, 50, (4, 0)) == [(100, 200), (200, 300)]
 
 
-def test_u39_a_file_hangs_on_one_that_was_seen_live(local: LocalDirectory) -> None:
+def test_u39_a_file_hangs_on_one_that_was_listed_as_a_live_segment(local: LocalDirectory) -> None:
     """Compaction removed the tail of the middle one, so only its live listing proves that it belongs here."""
     local.write(0, batches(0, 100, 4))
     local.write(100, batches(100, 150, 4))

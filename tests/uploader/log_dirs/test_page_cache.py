@@ -121,7 +121,7 @@ def test_a_segment_is_read_from_the_disk_once_for_scan_and_upload(cold: LocalDir
     assert sum(cached_pages(log)) <= NOISE
 
 
-def test_a_cached_segment_is_asked_about_once_and_seldom(cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_segment_is_queried_once_and_rarely(cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is read, a page in thirty at most is queried: queries cost as much as reads."""
     asked = []
 
@@ -141,7 +141,7 @@ def test_a_cached_segment_is_asked_about_once_and_seldom(cold: LocalDirectory, m
     assert 2 <= len(asked) <= PAGES // 30
 
 
-def test_what_was_cached_before_is_not_handed_back_if_it_went_meanwhile(cold: LocalDirectory) -> None:
+def test_pages_that_were_cached_before_are_not_dropped_if_they_were_evicted_meanwhile(cold: LocalDirectory) -> None:
     """A second read restores the pages that the host evicted in between, since they were cached at first."""
     log = log_of(cold)
     cache(log, 0, PAGES * PAGE_BYTES)
@@ -212,7 +212,7 @@ def test_small_looks_at_indexes_leave_no_page(
     assert sum(cached_pages(cold.path / f"{0:020d}{name}")) <= 2
 
 
-def test_where_nobody_can_say_what_is_cached_nothing_is_dropped(
+def test_no_page_is_dropped_where_the_kernel_cannot_report_cached_pages(
     cold: LocalDirectory, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the kernel rejects the query, segments are shipped all the same, and the log reports it once."""

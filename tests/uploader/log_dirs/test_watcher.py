@@ -115,7 +115,7 @@ def test_a_roll_on_a_healthy_disk_is_seen_although_another_failed(healthy: Path,
         watched.wait_for_listing(ZERO, 7)
 
 
-def test_a_partition_is_gone_only_if_all_log_dirs_could_be_read(healthy: Path, failed: Path) -> None:
+def test_a_partition_is_reported_absent_only_if_all_log_dirs_could_be_read(healthy: Path, failed: Path) -> None:
     """It may have been moved to the unreadable disk; once that is back, its absence is reported."""
     with Watched((failed, healthy)).running() as watched:
         (healthy / "t-0").rmdir()
@@ -129,7 +129,7 @@ def test_a_partition_is_gone_only_if_all_log_dirs_could_be_read(healthy: Path, f
         watched.wait_for(lambda said: said == DirectoryGone(ZERO))
 
 
-def test_a_topic_that_is_no_longer_shipped_is_gone_also_while_a_disk_cannot_be_read(
+def test_a_topic_that_is_no_longer_shipped_is_reported_absent_also_while_a_disk_cannot_be_read(
     healthy: Path, failed: Path
 ) -> None:
     """Where its partitions are does not matter any more; one that is shipped from now on is listed."""
@@ -194,7 +194,7 @@ def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path
         assert [said.whole for said in heard[-2:]] == [True, True]
 
 
-def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
+def test_a_whole_listing_that_is_requested_is_reported(healthy: Path) -> None:
     """Without another event and without a scan: the first listing after a change is not whole."""
     with Watched((healthy,)).running() as watched:
         segment(healthy, ZERO, 7)
@@ -202,7 +202,7 @@ def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
         watched.wait_for(lambda said: isinstance(said, Listing) and said.whole and said.bases == (7,))
 
 
-def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:
+def test_a_log_dir_that_failed_is_reported_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:
     """Each scan tries it again; an operator reads of it once, and once that it works again."""
     with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
         for _ in range(3):
@@ -270,7 +270,7 @@ def test_a_leader_epoch_checkpoint_that_no_one_may_read_is_no_absent_one(healthy
     assert "directory" in found.last_epoch.error
 
 
-def test_a_directory_that_is_renamed_while_it_is_listed_is_none_of_an_old_magic(healthy: Path) -> None:
+def test_a_directory_that_is_renamed_while_it_is_listed_does_not_count_as_old_magic(healthy: Path) -> None:
     """Its checkpoint is not absent: it was deleted as a whole, or moved to another disk."""
 
     class Renamed(EpochReader):
@@ -306,7 +306,7 @@ def test_a_leader_epoch_checkpoint_of_a_far_future_is_read(tmp_path: Path) -> No
     assert EpochReader().read(tmp_path) == LastEpoch(EpochFile.READ, 3)
 
 
-def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:
+def test_u40_two_directories_are_reported_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:
     """The watcher does not decide which one counts; if one checkpoint changed, all are read for the decision."""
     other = tmp_path / "other"
     (other / "t-0").mkdir(parents=True)
@@ -331,7 +331,7 @@ def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tm
     ]
 
 
-def test_log_dirs_of_which_none_can_be_watched_are_an_error(failed: Path, tmp_path: Path) -> None:
+def test_an_error_is_raised_if_no_log_dir_can_be_watched(failed: Path, tmp_path: Path) -> None:
     """The agent cannot continue, and the message has the error of each."""
     watched = Watched((failed, tmp_path / "another"))
     with pytest.raises(OperatorError, match=f"{failed}.*{tmp_path / 'another'}.*No such file"), watched.running():
@@ -352,7 +352,7 @@ def test_a_limit_of_inotify_at_the_start_is_an_error_that_names_the_setting(
         pass
 
 
-def test_a_limit_of_inotify_when_a_log_dir_is_back_is_told_and_the_others_go_on(
+def test_a_limit_of_inotify_when_a_log_dir_is_back_is_reported_and_the_others_continue(
     healthy: Path, failed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events are hints: the scan finds changes without an event, and an end of the process would not help."""

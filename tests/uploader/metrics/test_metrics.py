@@ -50,7 +50,7 @@ def waiting(directory: Path, base: int | None, wait: Wait | None = None, *, age_
     return Backlog(local.listing(), base, segments, 7, 5, hole=False, wait=wait)
 
 
-def test_an_agent_tells_the_sum_of_what_waits_and_the_worst_of_it(tmp_path: Path) -> None:
+def test_an_agent_reports_the_sum_and_the_worst_of_its_backlog(tmp_path: Path) -> None:
     """One partition kept for an hour, one for a day, one where nothing waits."""
     retentions = {"a": TopicRetention(retention_ms=DAY_MS), "b": TopicRetention(retention_ms=DAY_MS // 24)}
     backlog = {
@@ -91,7 +91,7 @@ def test_where_nothing_waits_nothing_is_at_risk(tmp_path: Path) -> None:
     assert value(told, "urgent_retention_left_seconds") == math.inf
 
 
-def test_what_retention_took_already_has_no_time_left(tmp_path: Path) -> None:
+def test_a_segment_that_retention_already_removed_has_no_time_left(tmp_path: Path) -> None:
     """Its file was removed, and so was its time."""
     gone = waiting(tmp_path, 0, age_hours=1)
     (gone.listing.directory / f"{0:020d}.log").unlink()
@@ -99,7 +99,7 @@ def test_what_retention_took_already_has_no_time_left(tmp_path: Path) -> None:
     assert (value(told, "urgent_retention_left_seconds"), value(told, "retention_left_ratio")) == (0, 0)
 
 
-def test_an_agent_tells_as_many_series_for_many_partitions_as_for_one() -> None:
+def test_an_agent_reports_as_many_series_for_many_partitions_as_for_one() -> None:
     """Unless each one is configured to have a series."""
 
     def series(partitions: int, *, each: bool) -> int:
@@ -133,7 +133,7 @@ def test_an_agent_tells_as_many_series_for_many_partitions_as_for_one() -> None:
     ],
     ids=["age", "over", "for ever", "size", "no growth", "full", "the lesser", "never deletes", "compacted"],
 )
-def test_the_time_left_is_that_of_the_limit_that_comes_first(
+def test_the_time_left_is_that_of_the_limit_that_is_reached_first(
     retention: TopicRetention, age: float, behind: int, written: float, left: float
 ) -> None:
     """Limits by size are converted to time by the growth of the log."""

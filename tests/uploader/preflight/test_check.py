@@ -33,7 +33,7 @@ def check(cluster: LocalCluster, tmp_path: Path) -> Check:
     return Check(cluster, tmp_path)
 
 
-def test_a_host_that_is_ready_is_told_as_such(check: Check) -> None:
+def test_a_host_that_is_ready_is_reported_as_ready(check: Check) -> None:
     """Every room speaks, nothing has to be done, and nothing is left in the bucket but the probe of each start."""
     code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.exclude": "__.*"})
     assert code == EXIT_FINE, findings
@@ -44,7 +44,7 @@ def test_a_host_that_is_ready_is_told_as_such(check: Check) -> None:
     assert [each["Key"] for each in listed] == [f"{check.directory.name}/{PROBE_NAME}"]
 
 
-def test_what_is_wrong_in_several_rooms_is_told_at_once(check: Check) -> None:
+def test_errors_in_several_areas_are_reported_in_one_run(check: Check) -> None:
     """A missing log dir, a broker that ZooKeeper does not have, a missing bucket: one run."""
     (check.directory / "new-disk").mkdir()
     file = check.broker_file(broker__id="77", log__dirs=f"{check.directory / 'new-disk'},/nowhere/at/all")
@@ -71,7 +71,7 @@ def test_errors_of_the_files_do_not_hide_each_other(check: Check) -> None:
         assert text in found
 
 
-def test_a_store_that_nobody_serves_is_worth_another_try(check: Check) -> None:
+def test_an_unreachable_store_is_worth_a_retry(check: Check) -> None:
     """Exit code 75, and all other findings are reported."""
     ended = check.run({URL: check.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     assert ended.returncode == EXIT_UNANSWERED, ended.stdout
@@ -79,7 +79,7 @@ def test_a_store_that_nobody_serves_is_worth_another_try(check: Check) -> None:
     assert "is registered" in ended.stdout
 
 
-def test_a_wrong_secret_and_a_wrong_clock_are_somebodys_to_mend(check: Check) -> None:
+def test_a_wrong_secret_and_a_wrong_clock_must_be_fixed_by_an_operator(check: Check) -> None:
     """The finding names the one or the other and no permission; a retry helps neither, so the code is 2."""
     wrong = check.run({URL: check.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
     assert wrong.returncode == EXIT_ACT, wrong.stdout
@@ -98,7 +98,7 @@ def test_a_missing_bucket_is_named_once_with_what_an_operator_does(check: Check)
     assert "create it, or name another in storage.service.endpoint.url" in line
 
 
-def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_zookeeper_is_worth_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported within a bounded time, although the client would retry forever."""
     monkeypatch.setattr(zookeeper_check, "_CONNECT_SECONDS", 0.2)
     environment = Environment("prod", 1, (), "127.0.0.1:9", kraft=False)
@@ -107,7 +107,7 @@ def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest
     assert (finding.severity, finding.about) == (Severity.UNANSWERED, "zookeeper 127.0.0.1:9")
 
 
-def test_warnings_count_only_if_asked() -> None:
+def test_warnings_count_only_if_requested() -> None:
     """An error has precedence over a missing answer, that over a warning."""
     found = [hint("a", "b"), warning("c", "d", "e")]
     assert (exit_code(found, strict=False), exit_code(found, strict=True)) == (EXIT_FINE, EXIT_WARNINGS)

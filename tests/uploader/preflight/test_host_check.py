@@ -102,7 +102,7 @@ def test_settings_of_the_broker_that_leave_no_time_are_hints(environment: Enviro
     assert said(findings, Severity.ERROR) == said(findings, Severity.WARNING) == ""
 
 
-def test_an_upload_rate_below_what_comes_in_is_a_warning(environment: Environment) -> None:
+def test_an_upload_rate_below_the_write_rate_is_a_warning(environment: Environment) -> None:
     """By the bytes on the disks within the retention."""
     hour = environment.defaults.overridden_by({"log.retention.hours": "25"})
     slow = replace(environment, defaults=hour)

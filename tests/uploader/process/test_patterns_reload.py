@@ -42,7 +42,7 @@ def topics(cluster: LocalCluster, archive_of: ArchiveOf, stays: str, comes: str)
     return archive, archive_of(comes)
 
 
-def test_topics_come_in_and_go_with_their_patterns(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_topics_appear_and_disappear_with_their_patterns(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """New topics are shipped, removed ones are dropped, and a bad pattern changes nothing and is reported."""
     archive, later = topics(cluster, archive_of, "stays-here", "comes-later")
     agent = archive.agent()
@@ -58,7 +58,7 @@ def test_topics_come_in_and_go_with_their_patterns(cluster: LocalCluster, archiv
 
 
 @pytest.mark.full
-def test_a_topic_that_goes_and_comes_back_is_whole(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_a_topic_that_is_excluded_and_included_again_is_complete(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """While it is excluded nothing of it is shipped; afterwards nothing is missing."""
     archive, later = topics(cluster, archive_of, "goes-and-comes", "in-between")
     agent = archive.agent()

@@ -79,7 +79,7 @@ def test_options_of_s3_that_differ_are_named_one_by_one(agent: Reading) -> None:
     ],
     ids=["another place", "other options", "another of the same places", "a topic that is not here"],
 )
-def test_an_endpoints_file_that_differs_is_said(
+def test_an_endpoints_file_that_differs_is_reported(
     agent: Reading, topics: dict[str, object], endpoints: dict[str, object], locations: list[str], moved: list[str]
 ) -> None:
     """It needs a restart, as every other key that is not changeable."""
@@ -91,7 +91,7 @@ def test_an_endpoints_file_that_differs_is_said(
     assert line["topics"] == moved
 
 
-def test_nothing_is_said_where_nothing_differs(agent: Reading) -> None:
+def test_nothing_is_reported_where_nothing_differs(agent: Reading) -> None:
     """The same content, read again."""
     agent.say({"payments": "first"}, {"first": {"bucket": "first"}})
     assert [line["event"] for line in agent.log_of(agent.read())] == ["configuration_reloaded"]

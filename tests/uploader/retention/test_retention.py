@@ -75,7 +75,7 @@ def test_of_a_topic_in_kafkas_tiered_storage_the_local_retention_counts(
     assert "log.local.retention.ms" in BROKER_KEYS
 
 
-def test_the_broker_decides_where_the_topic_says_nothing() -> None:
+def test_the_brokers_settings_apply_where_the_topic_sets_nothing() -> None:
     """Each setting by itself, under the broker's name and under the topic's."""
     broker = KAFKAS.overridden_by(
         {
@@ -138,7 +138,7 @@ def test_a_cleanup_policy_is_a_list(policy: str, compacted: bool, deletes: bool)
         ("file.delete.delay.ms", "-1"),
     ],
 )
-def test_what_cannot_be_read_is_the_default_and_said(key: str, value: str) -> None:
+def test_an_unreadable_value_becomes_the_default_and_is_reported(key: str, value: str) -> None:
     """The broker's own default counts, the others are read, and the reason names key and value."""
     broker = KAFKAS.overridden_by({"log.retention.hours": "1", "log.retention.bytes": "7"})
     found = retention_of(broker, {"retention.ms": "5", "retention.bytes": "6", key: value})
@@ -197,7 +197,7 @@ def test_where_nothing_deletes_all_is_left(overrides: Mapping[str, str]) -> None
     assert fraction_left(topic(**overrides), 10**12, 10**18) == 1.0
 
 
-def test_late_is_beyond_the_life_of_tombstones() -> None:
+def test_late_means_beyond_the_retention_of_tombstones() -> None:
     """Only on a compacted topic, and only when it is over."""
     compacted = topic(cleanup_policy="compact", delete_retention_ms="4000")
     assert not is_late(compacted, 4)

@@ -29,7 +29,7 @@ def test_u28_a_log_that_another_leader_cut_and_filled_again_is_not_shipped(log: 
     assert log.names() == []
 
 
-def test_u25_a_neighbour_that_is_none_gives_no_coverage(log: Log) -> None:
+def test_u25_a_neighbour_during_renames_gives_no_coverage(log: Log) -> None:
     """During a rename the next base proves nothing, and nothing is shipped."""
     log.put(0, batch(0, 10))
     log.put(100, b"")
@@ -94,7 +94,7 @@ def test_u25_the_old_file_of_a_merged_segment_never_answers_for_the_new_one(
     assert log.names() == []
 
 
-def test_u25_the_old_file_does_not_stand_in_for_one_that_retention_took_meanwhile(
+def test_u25_the_old_file_is_not_shipped_in_place_of_one_that_retention_deleted_meanwhile(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The merged file is renamed over the old one: then its name leads to another file than the one that was read."""
@@ -111,7 +111,7 @@ def test_u25_the_old_file_does_not_stand_in_for_one_that_retention_took_meanwhil
     assert log.names() == []
 
 
-def test_a_segment_that_was_never_seen_live_is_not_shipped_from_its_deleted_file(log: Log) -> None:
+def test_a_segment_never_seen_as_a_live_segment_is_not_shipped_from_its_deleted_file(log: Log) -> None:
     """A listing that was not whole showed its live name: the `.deleted` name may lead to an older file."""
     log.put(0, batch(0, 10))
     log.put(10, b"")
@@ -132,7 +132,7 @@ def test_merge_and_retention_between_two_looks_ship_what_the_file_holds(log: Log
     assert uploader(log).ship(task).end == 160
 
 
-def test_a_neighbour_that_was_seen_bounds_what_retention_took(log: Log) -> None:
+def test_a_neighbour_that_was_seen_bounds_what_retention_deleted(log: Log) -> None:
     """Compaction removed the tail; the neighbour from when the segment was live bounds the coverage."""
     log.put(0, batch(0, 10))
     log.put(100, b"")
@@ -149,7 +149,7 @@ def test_u13_a_torn_tail_is_no_coverage(log: Log) -> None:
     assert log.ship(0).end == 10
 
 
-def test_a_corrupt_batch_before_good_ones_takes_nothing_from_a_compacted_tail(log: Log) -> None:
+def test_a_corrupt_batch_before_good_ones_does_not_reduce_the_coverage_of_a_compacted_tail(log: Log) -> None:
     """The cleaner removed the tail, so the next base bounds the coverage: the run continues, the object is marked."""
     log.put(0, batch(0, 10) + flipped(batch(10, 10)) + batch(20, 10))
     log.put(40, b"")
@@ -190,7 +190,7 @@ def test_u33_a_segment_that_is_replaced_while_it_is_read_is_not_shipped(
     assert log.names() == []
 
 
-def test_u25_a_rename_that_begins_during_the_upload_takes_nothing_back(
+def test_u25_a_rename_that_begins_during_the_upload_does_not_revoke_the_coverage(
     interrupted: tuple[Log, Interrupted],
 ) -> None:
     """The coverage was found before the upload; else a busy cleaner would stop a slow upload forever."""
@@ -249,7 +249,7 @@ def test_u07_a_segment_that_retention_unlinks_while_it_is_read_is_shipped_from_t
 
 
 @pytest.mark.parametrize("left", ["lower segment", "renames", "another leader epoch"])
-def test_a_segment_that_is_gone_and_not_by_retention_is_not_shipped(log: Log, left: str) -> None:
+def test_a_segment_removed_other_than_by_retention_is_not_shipped(log: Log, left: str) -> None:
     """Merged by the cleaner, in the middle of its renames, or truncated by a follower: the agent lists again first."""
     log.put(10, batch(10, 10, epoch=1))
     log.put(20, b"")

@@ -83,7 +83,7 @@ def test_where_nothing_is_led_nothing_is_written(places: dict[str, ObjectStore],
     assert [info.key for info in places["orders"].list()] == [KEYS.ends_of(7)]
 
 
-def test_a_store_that_takes_no_ends_is_counted_and_the_others_get_theirs(
+def test_a_store_that_accepts_no_ends_is_counted_and_the_others_receive_theirs(
     places: dict[str, ObjectStore], local: LocalDirectory, tmp_path: Path
 ) -> None:
     """Nothing else depends on it."""
@@ -98,7 +98,7 @@ def test_a_store_that_takes_no_ends_is_counted_and_the_others_get_theirs(
     assert counted == 1
 
 
-def test_ends_are_written_again_and_again_until_they_are_not_wanted(
+def test_ends_are_written_repeatedly_until_the_writer_is_closed(
     places: dict[str, ObjectStore], local: LocalDirectory
 ) -> None:
     """On a thread of its own, which ends with the agent."""

@@ -190,7 +190,7 @@ def test_a_cache_object_that_meets_a_defect_stops_no_other(store: ObjectStore, m
         assert written.wait(10)
 
 
-def test_a_cache_object_that_is_too_large_stands(store: ObjectStore) -> None:
+def test_a_cache_object_that_is_too_large_is_kept(store: ObjectStore) -> None:
     """It is not read, so it may be of a later release, which has its reasons; its segments are read one by one."""
     end = put_segments(store, 0, 1, 2)
     large = bytes(CACHE_OBJECT_BYTES + 1)
@@ -255,7 +255,7 @@ def test_commits_make_a_cache_object_due_by_the_segments_they_passed(store: Obje
     assert cache_objects(store) == {0: [number * 10 for number in range(EVERY)]}
 
 
-def test_an_attempt_takes_in_what_was_committed_while_it_waited(store: ObjectStore) -> None:
+def test_an_attempt_includes_what_was_committed_while_it_waited(store: ObjectStore) -> None:
     """A writer that is behind leaves nothing out: these segments are counted for no later attempt."""
     running = Running(store)
     for number in range(2 * EVERY):
@@ -311,7 +311,7 @@ def test_a_cache_object_that_fails_is_made_up_for_by_the_next(store: ObjectStore
     assert_true(store)
 
 
-def test_while_a_store_is_asked_too_fast_no_cache_object_is_written(store: ObjectStore) -> None:
+def test_no_cache_object_is_written_while_a_store_throttles_requests(store: ObjectStore) -> None:
     """The first commit after that is the next attempt."""
     running = Running(store)
     running.throttled = True

@@ -57,7 +57,7 @@ def test_the_epochs_of_a_segment_are_its_batches_own_where_the_checkpoint_disagr
     assert log.ship(0).epochs == ((2, 0), (3, 50))
 
 
-def test_an_epoch_that_falls_inside_a_segment_is_told_and_not_shipped(log: Log) -> None:
+def test_an_epoch_that_decreases_inside_a_segment_is_reported_and_not_shipped(log: Log) -> None:
     """The batch CRC leaves the epoch out, so a flipped bit there would make readers drop the batches that follow."""
     log.put(0, batch(0, 10, epoch=2) + batch(10, 10, epoch=70000) + batch(20, 10, epoch=2))
     log.put(30, b"")
@@ -66,7 +66,7 @@ def test_an_epoch_that_falls_inside_a_segment_is_told_and_not_shipped(log: Log) 
     assert log.names() == []
 
 
-def test_the_run_knows_better_than_a_followers_checkpoint_where_an_epoch_began(log: Log) -> None:
+def test_the_run_overrides_a_followers_checkpoint_on_where_an_epoch_began(log: Log) -> None:
     """Below the next offset the commit's epochs count, unless a batch contradicts them; above it the broker's."""
     log.put(0, batch(0, 10, epoch=2) + batch(50, 10, epoch=3))
     log.put(60, b"")

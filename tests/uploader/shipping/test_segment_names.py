@@ -28,7 +28,7 @@ def test_a_segment_whose_neighbours_were_emptied_answers_for_more_under_another_
     assert len(log.names()) == 3
 
 
-def test_what_stands_in_the_store_already_is_not_sent_again(log: Log) -> None:
+def test_what_the_store_already_contains_is_not_sent_again(log: Log) -> None:
     """A restart finds its own bytes by size and CRC."""
     log.put(0, batch(0, 10))
     log.put(10, b"")
@@ -36,7 +36,7 @@ def test_what_stands_in_the_store_already_is_not_sent_again(log: Log) -> None:
     assert log.ship(0).bytes_sent == 0
 
 
-def test_u05_other_bytes_under_a_taken_name_become_a_variant(log: Log) -> None:
+def test_u05_other_bytes_under_an_existing_name_become_a_variant(log: Log) -> None:
     """Both stay: the plain name is the first writer's, and the other bytes are stored under a variant's name."""
     log.put(0, batch(0, 10, epoch=1))
     log.put(10, b"")
@@ -48,7 +48,7 @@ def test_u05_other_bytes_under_a_taken_name_become_a_variant(log: Log) -> None:
     assert variant.startswith("00000000000000000000.e1.")
 
 
-def test_a_shorter_copy_of_what_stands_there_is_done(log: Log) -> None:
+def test_a_shorter_copy_of_a_stored_object_counts_as_shipped(log: Log) -> None:
     """The stored object begins with the segment's bytes and covers as much: nothing to send."""
     log.put(0, batch(0, 10) + batch(10, 10))
     log.put(20, b"")

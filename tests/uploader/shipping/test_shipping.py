@@ -61,7 +61,7 @@ def test_the_keys_of_a_topic_are_exactly_the_layout(cluster: LocalCluster, archi
     assert [entry.topic_id for entry in known.entries] == [commit.topic_id]
 
 
-def test_a_restart_ships_nothing_twice_and_goes_on(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_a_restart_ships_nothing_twice_and_continues(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Progress is stored in the store: no object is written again, and segments closed meanwhile are shipped."""
     archive = archive_of("restarted")
     cluster.create_topic("restarted", assignment=[[1]])
@@ -187,7 +187,7 @@ def test_a_segment_counts_as_closed_from_when_the_next_one_began(cluster: LocalC
     assert closed_at(directory, 12345678) is None
 
 
-def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_metrics_and_health_report_what_was_shipped(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Bytes, segments, lag and oldest unshipped are served, and `/healthz` reports ok."""
     archive = archive_of("measured")
     cluster.create_topic("measured", assignment=[[1]])
@@ -221,7 +221,7 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     assert '"status": "ready"' in agent.page("/readyz")
 
 
-def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_an_agent_with_a_stalled_worker_is_not_healthy(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """It names the worker and the partition; once the worker makes progress again, it is healthy and ships."""
     still = {"storage.service.endpoint.provider.class": "tests.uploader.shipping.standing_still:StandingStill"}
     archive = archive_of("held-up", properties=still)

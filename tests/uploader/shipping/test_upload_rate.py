@@ -71,7 +71,7 @@ def test_all_uploads_together_keep_to_the_limit_and_none_times_out(
 
 
 @pytest.mark.full
-def test_another_limit_takes_effect_while_segments_are_sent(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_another_limit_becomes_effective_while_segments_are_sent(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """A limit gives way to another on SIGHUP; a file with errors changes nothing, nor does a count of threads."""
     archive, agent, _ = start(cluster, archive_of, "hurried", 1024)
     configure(archive, agent, **{KEY: "2048", PREFIX + "upload.thread.count": "5"})

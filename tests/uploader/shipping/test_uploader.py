@@ -20,7 +20,7 @@ from ts_common.errors import AccessDenied, CorruptData, StoreUnavailable
 from ts_uploader.messages import FileState
 
 
-def test_an_older_files_abort_index_does_not_count_beside_a_live_log(log: Log) -> None:
+def test_an_older_files_abort_index_does_not_count_next_to_a_live_log(log: Log) -> None:
     """The cleaner's merged file has none where no abort is left in it; the old one's bears `.deleted` for an hour."""
     log.put(0, batch(0, 10))
     log.put(10, b"")
@@ -42,7 +42,7 @@ def test_a_symbolic_link_is_not_followed(log: Log, tmp_path: Path) -> None:
     assert log.names() == []
 
 
-def test_u02_the_log_goes_last_and_not_without_its_indexes(interrupted: tuple[Log, Interrupted]) -> None:
+def test_u02_the_log_is_written_last_and_not_without_its_indexes(interrupted: tuple[Log, Interrupted]) -> None:
     """The `.log` object is the sign that the segment is whole: an index that fails keeps it back."""
     log, store = interrupted
     log.put(0, batch(0, 10))
@@ -78,7 +78,7 @@ def test_what_an_aborted_transaction_left_is_bound_to_the_log(log: Log) -> None:
     assert (crc32c(index), TxnIndexState.COMPLETE) in found
 
 
-def test_an_abort_index_of_a_dead_segment_with_the_same_base_is_not_believed(log: Log) -> None:
+def test_an_abort_index_of_a_dead_segment_with_the_same_base_is_not_trusted(log: Log) -> None:
     """Retention removed the dead segment, then the live one, which has no `.txnindex` to rename over the old one."""
     log.put(0, batch(0, 10))
     log.put(10, b"")
@@ -160,7 +160,7 @@ def test_r08_metadata_names_the_time_index_that_the_batches_bear_out(
     assert len(scans) == 3
 
 
-def test_a_segment_that_says_what_cannot_be_is_read_once(log: Log, scans: list[int]) -> None:
+def test_a_segment_with_impossible_content_is_read_once(log: Log, scans: list[int]) -> None:
     """It waits until retention removes it or an operator repairs the file, and is not read again until then."""
     log.put(0, flipped(batch(0, 10)))
     log.put(10, b"")

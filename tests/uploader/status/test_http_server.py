@@ -61,7 +61,7 @@ def without_the_process(page: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("version", [11, 10], ids=["HTTP/1.1", "HTTP/1.0"])
-def test_the_page_comes_in_pieces_and_is_the_one_that_prometheus_knows(version: int) -> None:
+def test_the_page_is_sent_in_pieces_and_equals_the_one_of_the_prometheus_client(version: int) -> None:
     """To clients that support chunks, and to those that do not."""
     registry = registry_of(lambda: backlog(3))
     with served(registry) as connection:
@@ -76,7 +76,7 @@ def test_the_page_comes_in_pieces_and_is_the_one_that_prometheus_knows(version: 
     assert 'ts_uploader_partition_waiting{partition="2",topic="topic"} 1.0' in page.decode().splitlines()
 
 
-def test_a_page_that_breaks_off_is_not_taken_for_a_whole_one() -> None:
+def test_a_page_that_breaks_off_is_not_accepted_as_a_whole_one() -> None:
     """The tracker does not answer: what was sent by then is no page."""
 
     def fail() -> Mapping[TopicPartition, Backlog]:
@@ -88,7 +88,7 @@ def test_a_page_that_breaks_off_is_not_taken_for_a_whole_one() -> None:
             connection.getresponse().read()
 
 
-def test_the_page_takes_less_memory_than_it_is_long() -> None:
+def test_the_page_needs_less_memory_than_its_length() -> None:
     """Neither all of its samples nor all of its text are ever in memory at once."""
     waiting = backlog(2000)
     registry = registry_of(lambda: waiting)
@@ -113,7 +113,7 @@ def asked(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes
     return answer.status, body
 
 
-def test_health_is_told_with_its_facts() -> None:
+def test_health_is_reported_with_its_facts() -> None:
     """As JSON, and the connection ends with it."""
     with served(registry_of(dict)) as connection:
         code, body = asked(connection, "/healthz")
@@ -138,7 +138,7 @@ def test_health_does_not_wait_for_an_agent_that_is_busy(monkeypatch: pytest.Monk
     assert status.snapshot().healthy
 
 
-def test_an_agent_whose_main_thread_does_not_come_round_is_not_healthy_and_says_so_everywhere() -> None:
+def test_an_agent_whose_main_thread_does_not_respond_is_not_healthy_and_every_page_reports_it() -> None:
     """The other pages are served all the same: the operator needs them then."""
 
     def fail() -> Mapping[TopicPartition, Backlog]:
@@ -171,7 +171,7 @@ def test_readiness_waits_for_store_log_dirs_and_leadership_and_stays() -> None:
         assert b"Leadership is unknown" in asked(connection, "/")[1]
 
 
-def test_other_paths_are_told_what_is_served() -> None:
+def test_other_paths_return_the_list_of_served_paths() -> None:
     """And a query behind a path does not matter."""
     with served(registry_of(dict)) as connection:
         code, body = asked(connection, "/nowhere")

@@ -64,7 +64,7 @@ def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: 
     assert "the worst 50 of 62" in text
 
 
-def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
+def test_errors_that_block_nothing_appear_last(tmp_path: Path) -> None:
     """Below a green verdict an error of some minutes ago would look like trouble; no word of the table is cut."""
     status, _, errors = status_of(lambda: dict([waiting("clicks", 3)]))
     errors.take(Failed(TopicPartition("clicks", 3), 0, Leadership(1, None, 0), 0, "WriteCommit", LONG))
@@ -78,7 +78,7 @@ def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
-def test_errors_of_partitions_that_no_longer_wait_come_last(tmp_path: Path, width: int) -> None:
+def test_errors_of_partitions_that_no_longer_wait_appear_last(tmp_path: Path, width: int) -> None:
     """Next to unrelated trouble an error that is over would send the reader to the wrong partition."""
     wait = Wait(WaitReason.COMMIT, "the commit: no answer")
     stuck = StuckPartitions({TopicPartition("led-elsewhere", 0): Stuck(wait, 7_300.0)})

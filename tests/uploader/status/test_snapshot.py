@@ -36,7 +36,7 @@ def told(status: Status) -> dict[str, Any]:
     return found
 
 
-def test_trouble_comes_first() -> None:
+def test_partitions_with_problems_appear_first() -> None:
     """A hole before what Kafka may delete soon, that before what waits, and what is well last."""
     known = dict(
         [
@@ -56,7 +56,7 @@ def test_trouble_comes_first() -> None:
     assert shown.index("This agent needs attention.") < shown.index("<h2>Totals")
 
 
-def test_what_comes_from_elsewhere_is_escaped() -> None:
+def test_text_from_outside_the_agent_is_escaped() -> None:
     """Names, reasons and messages: nothing of them becomes a tag."""
     known = dict([waiting("topic", 0, waits_for=EVIL)])
     status, _, errors = status_of(lambda: known)
@@ -68,7 +68,7 @@ def test_what_comes_from_elsewhere_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("reason", WaitReason)
-def test_u35_a_page_with_a_stuck_partition_does_not_say_that_all_is_well(reason: WaitReason) -> None:
+def test_u35_a_page_with_a_stuck_partition_does_not_report_that_all_is_well(reason: WaitReason) -> None:
     """In any state, also without a reported leader; the agent is healthy, as no restart would help."""
     known = dict([waiting("well", 0), waiting("stuck", 0), waiting("waits", 0, waits_for="a high watermark")])
     stuck = {
@@ -179,7 +179,7 @@ def test_the_last_errors_are_few_and_each_counts_its_repetitions() -> None:
     assert len(newest[2].message) < 1100
 
 
-def test_a_worker_that_stands_still_beyond_its_bound_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_stalled_beyond_its_bound_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes progress with each request and read, and while an external limit keeps all workers waiting."""
     now = [1000.0]
     monkeypatch.setattr("ts_uploader.progress.time.monotonic", lambda: now[0])

@@ -44,7 +44,7 @@ def test_u38_an_agent_that_is_denied_access_at_its_start_waits_visibly_and_conti
     assert json.loads(agent.page("/readyz"))["store"] is True
 
 
-def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of: ArchiveOf) -> None:
+def test_u21_an_agent_with_a_wrong_secret_reports_it_until_it_is_stopped(archive_of: ArchiveOf) -> None:
     """A real server rejects the secret, and SIGTERM arrives while the agent waits for its next attempt."""
     archive = archive_of("wrong-secret")
     agent = archive.agent(waits=False, environment={**archive.s3.environment(), "AWS_SECRET_ACCESS_KEY": "wrong"})
@@ -56,7 +56,9 @@ def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of
     assert "agent_stopping" in agent.log.read_text()
 
 
-def test_an_agent_with_a_wrong_clock_stays_and_says_by_how_much(archive_of: ArchiveOf, tmp_path: Path) -> None:
+def test_an_agent_with_a_wrong_clock_keeps_running_and_reports_by_how_much(
+    archive_of: ArchiveOf, tmp_path: Path
+) -> None:
     """It is not ready, and its last error names the clock; the operator may set the clock at any time."""
     archive = archive_of("wrong-clock")
     environment = {**archive.s3.environment(), **wrong_clock(tmp_path, -1200)}

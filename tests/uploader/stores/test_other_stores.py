@@ -21,7 +21,7 @@ def location(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return empty_place(request.param, request, monkeypatch)
 
 
-def test_the_look_at_the_start_finds_nothing_to_mend(location: str) -> None:
+def test_the_check_at_the_start_finds_nothing_to_repair(location: str) -> None:
     """Each start finds that the store accepts the probe and keeps conditions; only HDFS is reported as experimental."""
     for _ in range(2):
         with open_store(location) as store:

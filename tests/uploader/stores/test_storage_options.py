@@ -95,7 +95,7 @@ def test_u21_all_that_a_store_refuses_is_one_message_without_secrets(
 
 
 @pytest.mark.parametrize("encryption", cases(["AES256", "aws:kms"], quick=["aws:kms"]))
-def test_u21_a_server_without_keys_is_told_to_refuse_encryption(
+def test_u21_a_server_without_keys_is_reported_to_reject_encryption(
     cluster: LocalCluster, tmp_path: Path, encryption: str
 ) -> None:
     """SeaweedFS without a KMS answers such a put with 500: that is no reason to retry forever."""
@@ -104,7 +104,7 @@ def test_u21_a_server_without_keys_is_told_to_refuse_encryption(
     command.refuses(ended, f"{S3}server.side.encryption={encryption}: {command.location} rejects it")
 
 
-def test_u21_wrong_options_are_told_before_any_store_is_asked(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_u21_wrong_options_are_reported_before_any_request_to_a_store(cluster: LocalCluster, tmp_path: Path) -> None:
     """All of them are reported before any request, with the nearest right names and without secrets."""
     command = Command(cluster, tmp_path)
     ended = command.run(
@@ -120,7 +120,7 @@ def test_u21_wrong_options_are_told_before_any_store_is_asked(cluster: LocalClus
     assert "hunter2" not in ended.stderr
 
 
-def test_the_page_of_the_store_says_of_each_option_where_it_applies() -> None:
+def test_the_page_of_store_drivers_has_a_row_for_each_option() -> None:
     """The page of store drivers has a row for each option."""
     page = (Path(__file__).parents[3] / "docs" / "store-drivers.md").read_text()
     for option in OPTIONS:

@@ -53,7 +53,7 @@ def location(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{bucket}/base"
 
 
-def test_a_store_that_takes_all_options_passes_again_and_again(location: str) -> None:
+def test_a_store_that_accepts_all_options_passes_each_time(location: str) -> None:
     """Each start uses the same probe, also with other options."""
     for storing in (ALL, Storing(), ALL):
         assert checked(location, storing) == []
@@ -75,7 +75,7 @@ def test_no_listing_meets_the_probe(tmp_path: Path) -> None:
         assert list_topics(store, KEYS) == list_topics(store, ClusterKeys("prod")) == {}
 
 
-def test_another_entropy_width_is_told_before_anything_is_written(tmp_path: Path) -> None:
+def test_another_entropy_width_is_reported_before_anything_is_written(tmp_path: Path) -> None:
     """No probe is left in a location where the agent must not write."""
     with open_store(tmp_path.as_uri()) as store:
         store.put("prod/t-0/offset.wm", b"0" * 20)
@@ -183,7 +183,7 @@ def test_u21_what_a_store_refuses_is_named_with_its_option(
         ((500, "E"), StoreUnavailable, "accepts no object at this moment"),
     ],
 )
-def test_what_is_refused_without_any_option_is_none_of_theirs(
+def test_a_put_rejected_without_any_option_is_not_reported_as_an_option_error(
     refused: tuple[int, str], kind: type[TieredStorageError], said: str, monkeypatch: pytest.MonkeyPatch, location: str
 ) -> None:
     """An identity without any permission, or a store that fails at every put, is no problem of the options."""

@@ -63,7 +63,9 @@ def rule(name: str, what: Mapping[str, Any], **given: Any) -> dict[str, Any]:
     return {"ID": name, "Status": "Enabled", "Filter": {"Prefix": ""}, **what, **given}
 
 
-def test_lifecycle_rules_of_a_bucket_that_take_our_objects_are_errors(moto_server: MotoServer, bucket: str) -> None:
+def test_lifecycle_rules_of_a_bucket_that_remove_objects_of_the_archive_are_errors(
+    moto_server: MotoServer, bucket: str
+) -> None:
     """Removal is an error; an archive class, and versions that end early, are warnings; others' rules are ignored."""
     tags = {"Tags": [{"Key": "team", "Value": "data"}, {"Key": "keep", "Value": "no"}]}
     rules = [
@@ -135,7 +137,7 @@ class Changed(WrappedStore):
 
 
 @pytest.mark.parametrize(("seconds", "side"), [(300.0, "behind"), (-300.0, "ahead of"), (3.0, "")])
-def test_rights_that_are_missing_are_told_and_a_clock_that_is_off_is_a_warning(
+def test_missing_permissions_are_reported_and_a_wrong_clock_is_a_warning(
     tmp_path: Path, seconds: float, side: str
 ) -> None:
     """A missing permission to delete is right; rules that cannot be read are a hint."""

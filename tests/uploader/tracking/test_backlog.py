@@ -56,7 +56,7 @@ def test_a_change_within_the_same_tick_is_not_missed(local: LocalDirectory) -> N
     assert sizes.closed_from(local.listing(), 0) == 11
 
 
-def test_a_directory_that_is_gone_has_no_bytes(local: LocalDirectory) -> None:
+def test_a_missing_directory_has_no_bytes(local: LocalDirectory) -> None:
     """A partition whose sizes were forgotten is read again, and the result is the same."""
     filled(local)
     aged(local)
@@ -67,7 +67,7 @@ def test_a_directory_that_is_gone_has_no_bytes(local: LocalDirectory) -> None:
     sizes.forget(listing.partition)
 
 
-def test_retention_by_size_goes_by_what_is_behind(local: LocalDirectory) -> None:
+def test_retention_by_size_depends_on_the_bytes_behind_a_segment(local: LocalDirectory) -> None:
     """Half of the retention size is above the first segment."""
     filled(local)
     retention = TopicRetention(retention_ms=None, retention_bytes=18)

@@ -43,7 +43,7 @@ def test_u07_a_segment_that_failed_is_tried_again_from_its_deleted_files() -> No
     assert led.tracker.conclude(shipped(second)) == []
 
 
-def test_u39_a_deleted_file_that_was_never_seen_live_is_shipped_if_it_hangs() -> None:
+def test_u39_a_deleted_file_never_seen_as_a_live_segment_is_shipped_if_it_hangs_on_the_live_log() -> None:
     """It is shipped at once, for its own batches only. One that does not hang can be of a dead log."""
     tracker, look = begun_with_deleted(100, 0, 100, 150)
     (ship,) = tracker.conclude(looked_below(look, (100, 200)))
@@ -51,7 +51,7 @@ def test_u39_a_deleted_file_that_was_never_seen_live_is_shipped_if_it_hangs() ->
     assert (ship.base, ship.next_base, ship.hangs, ship.seen) == (100, 200, state_of(100), False)
 
 
-def test_u39_what_was_seen_live_in_this_leadership_is_shipped_with_its_neighbour() -> None:
+def test_u39_a_live_segment_seen_in_this_leadership_is_shipped_with_its_neighbour() -> None:
     """The agent needs no read for it."""
     led = LedPartition(0, 100, 200)
     first, _ = (task for task in led.at(0) if isinstance(task, Ship))
@@ -110,7 +110,7 @@ def test_a_look_that_failed_is_repeated() -> None:
     assert again.wanted == 50
 
 
-def test_a_look_that_failed_and_is_wanted_no_more_is_told_no_more() -> None:
+def test_a_failed_look_that_is_no_longer_needed_is_no_longer_reported() -> None:
     """Another agent committed past the missing range, so the status names no failed look (histories, seed 1092)."""
     tracker, look = begun_with_deleted(50, 100)
     (ask,) = tracker.conclude(failed(look))

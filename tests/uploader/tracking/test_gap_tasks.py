@@ -21,7 +21,7 @@ from ts_uploader.messages import Led, Listing
 from ts_uploader.tasks import Committed, FillGap, LookDue, PassGap, ReadPosition, Rescan, Ship, WriteCommit
 
 
-def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
+def test_u07_a_missing_range_becomes_a_gap_when_two_listings_agree() -> None:
     """The listings are a checkpoint interval apart, and the gap ends at the lowest live segment."""
     led = LedPartition(100, 200)
     (gap,) = [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)]
@@ -67,7 +67,7 @@ def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:
     [replace(listing(100, 200), swapping=True), listing(0, 100, 200), Led(TP, replace(LEADERSHIP, epoch=2))],
     ids=["renames under way", "the segment is back", "another leader epoch"],
 )
-def test_u25_what_interrupts_two_listings_makes_the_wait_begin_anew(between: Listing | Led) -> None:
+def test_u25_an_event_between_two_listings_restarts_the_wait(between: Listing | Led) -> None:
     """Two listings with another event in between make no gap."""
     led = LedPartition(100, 200)
     led.at(50)

@@ -53,7 +53,7 @@ def reason(tracker: Tracker) -> WaitReason | None:
     return None if backlog.wait is None else backlog.wait.reason
 
 
-def test_u28_the_first_other_file_is_not_believed_the_second_is(tracker: Tracker) -> None:
+def test_u28_the_first_other_file_is_not_trusted_but_the_second_is(tracker: Tracker) -> None:
     """The broker collects the values of all log dirs before it writes the first file, so one file can be older."""
     found = watermark(10**6)
     tracker.observe(found)
@@ -81,7 +81,7 @@ def test_u28_a_file_is_another_one_by_any_of_its_signs(tracker: Tracker, part: s
     assert tracker.observe(file(1)) != []
 
 
-def test_u28_a_file_that_was_written_before_the_epoch_and_read_after_it_is_none_of_the_two(tracker: Tracker) -> None:
+def test_u28_a_file_written_before_the_epoch_and_read_after_it_is_neither_of_the_two(tracker: Tracker) -> None:
     """The agent had not read it, so it would count as another file; but the listing shows that it was there."""
     tracker.observe(watermark(10**6))
     unread = watermark(10**6)
@@ -92,7 +92,7 @@ def test_u28_a_file_that_was_written_before_the_epoch_and_read_after_it_is_none_
 
 
 @pytest.mark.parametrize("last", [BEFORE, LastEpoch(EpochFile.READ, None)], ids=["a lower epoch", "no entry"])
-def test_u28_nothing_counts_or_is_asked_before_the_brokers_own_checkpoint_ends_with_the_epoch(
+def test_u28_nothing_counts_or_is_requested_before_the_brokers_own_checkpoint_ends_with_the_epoch(
     tracker: Tracker, last: LastEpoch
 ) -> None:
     """The leadership source can be ahead of the broker, whose values are then those of a follower."""
@@ -105,7 +105,7 @@ def test_u28_nothing_counts_or_is_asked_before_the_brokers_own_checkpoint_ends_w
     assert until_they_count(tracker, LOG_DIR, {("t", 0): 100}) != []
 
 
-def test_what_the_source_says_late_costs_no_more_files(tracker: Tracker) -> None:
+def test_a_late_report_of_the_source_costs_no_more_files(tracker: Tracker) -> None:
     """The broker's epoch checkpoint already ended with the epoch, so later files are of this leadership."""
     tracker.observe(NotLed(TP))
     tracker.observe(epoch(NOW))
@@ -115,7 +115,7 @@ def test_what_the_source_says_late_costs_no_more_files(tracker: Tracker) -> None
     assert tracker.observe(watermark(100)) != []
 
 
-def test_without_a_leader_epoch_checkpoint_it_counts_from_when_the_source_said_so() -> None:
+def test_without_a_leader_epoch_checkpoint_files_count_from_the_report_of_the_source() -> None:
     """A log of magic 0 or 1 has no such file. Then an earlier listing does not show which file was there."""
     tracker = Tracker(OffsetReset.EARLIEST)
     for _ in range(5):
@@ -128,7 +128,7 @@ def test_without_a_leader_epoch_checkpoint_it_counts_from_when_the_source_said_s
     assert watermarks(tracker, 100) != []
 
 
-def test_a_directory_that_was_gone_counts_as_new(tracker: Tracker) -> None:
+def test_a_directory_that_was_missing_counts_as_new(tracker: Tracker) -> None:
     """File systems reuse a removed directory's inode."""
     leading(tracker)
     tracker.observe(DirectoryGone(TP))
@@ -170,7 +170,7 @@ def test_a_figure_that_counts_is_followed_by_every_later_one(tracker: Tracker) -
     assert bases(tracker.observe(watermark(200))) == [100]
 
 
-def test_what_is_said_again_begins_nothing_again(tracker: Tracker) -> None:
+def test_a_repeated_report_restarts_nothing(tracker: Tracker) -> None:
     """The source repeats itself, and after a dropped listing one of the same directory follows."""
     ship = leading(tracker)
     tracker.conclude(Changed(TP, ship.generation, ship.leadership, ship.base, "replaced"))
@@ -246,7 +246,7 @@ class Broker:
         path.with_suffix(".tmp").rename(path)
 
 
-def test_u28_figures_that_were_collected_before_the_leadership_and_land_late_are_not_believed(tmp_path: Path) -> None:
+def test_u28_figures_collected_before_the_leadership_and_written_late_are_not_trusted(tmp_path: Path) -> None:
     """The other log dir's disk hangs in between: its file is written, then this one, with values from before."""
     broker = Broker(tmp_path)
     broker.local.segments(0, 100)

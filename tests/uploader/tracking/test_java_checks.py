@@ -35,7 +35,7 @@ def looks(tracker: Tracker, begin: int) -> list[int]:
     return seconds
 
 
-def test_u29_behind_a_java_uploader_the_store_is_asked_again_now_and_then() -> None:
+def test_u29_behind_a_java_uploader_the_store_is_read_again_at_intervals() -> None:
     """Its queued writes can be late, also if nothing is shipped for days: read after 30 s, a minute, and so on."""
     led = LedPartition(0, 100)
     led.tracker.conclude(replace(position_read(led.read, 0), foreign=True))

@@ -12,7 +12,7 @@ from ts_uploader.tasks import Fenced, ReadPosition
 from ts_uploader.tracking.tracker import Tracker
 
 
-def test_a_fenced_leadership_does_not_come_back() -> None:
+def test_a_fenced_leadership_does_not_return() -> None:
     """After the store showed a later leader epoch, a leadership source that repeats itself changes nothing (U06)."""
     led = LedPartition(0, 100)
     assert led.tracker.conclude(Fenced(TP, led.read.generation, LEADERSHIP, "later")) == []
@@ -27,7 +27,7 @@ def test_a_fenced_leadership_does_not_come_back() -> None:
     [NotLed(TP), Led(TP, replace(LEADERSHIP, epoch=2)), DirectoryGone(TP), listing(0, 100, 200, inode=9)],
     ids=["demoted", "new leader epoch", "directory gone", "directory replaced"],
 )
-def test_results_of_a_past_life_do_not_count(change: NotLed | Led | DirectoryGone | Listing) -> None:
+def test_results_of_an_earlier_generation_do_not_count(change: NotLed | Led | DirectoryGone | Listing) -> None:
     """The result of a task that was under way when leadership or directory changed is dropped."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]
@@ -35,7 +35,7 @@ def test_results_of_a_past_life_do_not_count(change: NotLed | Led | DirectoryGon
     assert led.tracker.conclude(shipped(task)) == []  # type: ignore[arg-type]
 
 
-def test_a_repeated_saying_of_the_same_leadership_changes_nothing() -> None:
+def test_a_repeated_report_of_the_same_leadership_changes_nothing() -> None:
     """The source is level-triggered; tasks under way continue (fault U16)."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]
@@ -44,7 +44,7 @@ def test_a_repeated_saying_of_the_same_leadership_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("said", [Led(TP, LEADERSHIP), NotLed(TP)])
-def test_a_partition_that_the_source_never_spoke_of_is_told_apart(said: Led | NotLed) -> None:
+def test_a_partition_that_the_source_never_reported_is_counted_separately(said: Led | NotLed) -> None:
     """This broker may lead it, and then no agent ships it. It counts after a while, until the source reports it."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(listing(0, 10, taken_at=100))
@@ -56,7 +56,7 @@ def test_a_partition_that_the_source_never_spoke_of_is_told_apart(said: Led | No
     assert tracker.unreported(101) == []
 
 
-def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word() -> None:
+def test_a_partition_whose_directory_is_missing_is_forgotten_without_another_report() -> None:
     """The source no longer watches it, so it never reports that the broker does not lead it."""
     led = LedPartition(0, 100)
     led.tracker.observe(DirectoryGone(TP))
@@ -79,7 +79,7 @@ def test_a_partition_that_moves_to_another_disk_keeps_its_leadership() -> None:
     assert watermarks(led.tracker, 100) != []
 
 
-def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> None:
+def test_results_do_not_count_for_a_partition_that_was_forgotten_and_appeared_again() -> None:
     """Uploads of a topic's first incarnation do not count for a topic that was re-created under its name (U09)."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]

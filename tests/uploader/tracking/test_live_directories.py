@@ -111,13 +111,13 @@ def test_u40_one_that_is_not_rewritten_or_does_not_name_it_does_not_count(
         assert reason(tracker) is WaitReason.DIRECTORIES
 
 
-def test_u40_what_the_others_file_said_before_both_were_there_is_not_enough(tracker: Tracker) -> None:
+def test_u40_what_the_other_file_contained_before_both_directories_existed_is_not_enough(tracker: Tracker) -> None:
     """It does not name the partition, and the broker may have moved it there since."""
     rounds(tracker, written(DEAD, {}), count=3)
     assert reason(tracker) is WaitReason.DIRECTORIES
 
 
-def test_u40_three_files_of_one_beside_one_file_of_the_other_are_not_enough(tracker: Tracker) -> None:
+def test_u40_three_files_of_one_and_one_file_of_the_other_are_not_enough(tracker: Tracker) -> None:
     """The first was written before the other's and read after it, and the broker writes in any order."""
     first, dead = written(ALIVE, NAMED), written(DEAD, NAMED)
     for reading in (written(ALIVE, NAMED), dead, first, written(ALIVE, NAMED), written(ALIVE, NAMED), dead):
@@ -126,7 +126,7 @@ def test_u40_three_files_of_one_beside_one_file_of_the_other_are_not_enough(trac
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["one was shipped before", "none was"])
-def test_u40_until_it_is_sure_nothing_goes_and_the_wait_is_shown(before: bool) -> None:
+def test_u40_until_the_directory_is_certain_nothing_is_shipped_and_the_wait_is_shown(before: bool) -> None:
     """High watermarks from before the second directory do not count: the broker may no longer use the first."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))

@@ -16,7 +16,7 @@ def test_below_what_a_lineage_may_have_deleted_only_variants_are_shipped() -> No
     assert [task.variants_below for task in ships if isinstance(task, Ship)] == [150, 150]
 
 
-def test_u36_what_a_new_lineage_found_shipped_or_under_way_goes_again_as_a_variant() -> None:
+def test_u36_what_a_new_lineage_found_shipped_or_under_way_is_shipped_again_as_a_variant() -> None:
     """The commit was lost during the leadership: plain names below `highest` are not part of the new run."""
     led = LedPartition(0, 100, 200, 300, 400)
     at_0, at_100, at_200, at_300 = ships(led.at(0))
@@ -40,7 +40,7 @@ def test_u36_what_a_new_lineage_found_shipped_or_under_way_goes_again_as_a_varia
     assert [done.base for done in write.run] == [200, 300]
 
 
-def test_u36_what_is_under_way_when_a_new_lineage_is_known_goes_again_as_a_variant() -> None:
+def test_u36_what_is_under_way_when_a_new_lineage_is_found_is_shipped_again_as_a_variant() -> None:
     """An upload can end after the position was read."""
     led = LedPartition(0, 100, 200)
     at_0, at_100 = ships(led.at(0))

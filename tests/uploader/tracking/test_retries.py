@@ -57,7 +57,7 @@ def test_u35_segments_that_all_keep_changing_are_tried_some_hundred_times_an_hou
     assert (wait.reason, wait.ordinary) == (WaitReason.CHANGED, False)
 
 
-def test_u35_once_the_cause_is_gone_all_is_committed() -> None:
+def test_u35_once_the_cause_is_removed_all_segments_are_committed() -> None:
     """Within one delay all segments are retried, and the delays begin again at the shortest."""
     hour = Hour({base * 100: "changed" for base in range(20)}, hints=30.0, heals_at=HOUR - 60).run()
     assert hour.next_offset == 2000
@@ -75,7 +75,7 @@ def test_u35_a_listing_alone_does_not_bring_what_changed_back() -> None:
     assert [ship.base for ship in tracker.observe(listing(0, 200)) if isinstance(ship, Ship)] == [0]
 
 
-def test_u35_other_segments_go_on_while_one_keeps_changing() -> None:
+def test_u35_other_segments_continue_while_one_keeps_changing() -> None:
     """As behind a failing upload: enough segments to avoid a standstill, and no more."""
     hour = Hour({0: "changed", **{base * 100: "well" for base in range(1, 99)}}, hints=3.0).run()
     assert 2 * SEGMENTS_IN_FLIGHT <= hour.done["Ship"] <= RETRIES + 2 * SEGMENTS_IN_FLIGHT

@@ -88,7 +88,7 @@ class Beside:
             assert not thread.is_alive()
 
 
-def test_u35_a_partition_whose_upload_fails_is_stuck_for_all_to_see_until_it_is_mended(tmp_path: Path) -> None:
+def test_u35_a_partition_whose_upload_fails_is_reported_as_stuck_until_it_is_repaired(tmp_path: Path) -> None:
     """Series, log, status and page name it. The segment before it is committed; all are, once its file is whole."""
     (tmp_path / "store").mkdir()
     local = LocalDirectory(tmp_path / "log")

@@ -26,7 +26,7 @@ from ts_uploader.tasks import Changed, Committed, LookDue, ReadPosition, Rescan,
 from ts_uploader.tracking.tracker import Tracker
 
 
-def test_only_closed_segments_below_the_high_watermark_go() -> None:
+def test_only_closed_segments_below_the_high_watermark_are_shipped() -> None:
     """The active segment stays, and so do offsets that followers may lack (protocol rule 1, fault U08)."""
     led = LedPartition(0, 100, 200, 300, high_watermark=250)
     assert bases(led.at(0)) == [0, 100]
@@ -51,7 +51,7 @@ def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
     assert watermarks(tracker, 100) != []
 
 
-def test_u04_shipping_goes_on_with_the_segment_that_contains_the_next_offset() -> None:
+def test_u04_shipping_continues_with_the_segment_that_contains_the_next_offset() -> None:
     """Another broker has other boundaries, so names above the commit's first line mean nothing (protocol rule 4)."""
     led = LedPartition(0, 90, 250, 300)
     tasks = led.at(200)
@@ -77,7 +77,7 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing() -> None:
     assert [segment.base for segment in commit.run] == [0, 100, 200]
 
 
-def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> None:
+def test_a_segment_shipped_with_epochs_that_cannot_follow_is_shipped_again() -> None:
     """The epochs of an emptied segment were derived from a shorter run, so no commit would ever accept it."""
     led = LedPartition(0, 100, 200, 300)
     (first, second, third) = ships(led.at(0))
@@ -116,7 +116,7 @@ def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> No
     assert bases(led.tracker.conclude(position_read(again, 0))) == [0]
 
 
-def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
+def test_one_commit_runs_at_a_time_and_the_next_includes_all_that_was_shipped_meanwhile() -> None:
     """While a commit is under way nothing else is committed; the next one covers everything since."""
     led = LedPartition(0, 100, 200, 300)
     first, second, third = (task for task in led.at(0) if isinstance(task, Ship))
@@ -140,7 +140,7 @@ def test_a_changed_segment_waits_for_a_new_listing() -> None:
     assert bases(led.tracker.observe(listing(0, 200, 300))) == [0]
 
 
-def test_a_segment_with_a_new_neighbour_is_weighed_anew() -> None:
+def test_a_segment_with_a_new_neighbour_is_shipped_again() -> None:
     """After the cleaner merged it, it covers more offsets than when it was shipped."""
     led = LedPartition(0, 100, 200, 300)
     tasks = [task for task in led.at(0) if isinstance(task, Ship)]
@@ -156,7 +156,7 @@ def test_latest_begins_with_the_active_segment() -> None:
     assert ask.first_base == 50
 
 
-def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> None:
+def test_u25_nothing_is_requested_in_the_middle_of_the_cleaners_renames() -> None:
     """The lowest base is uncertain then, and `log.start` is written once and never changed."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
@@ -167,7 +167,7 @@ def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> Non
     assert ask.first_base == 0
 
 
-def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
+def test_u26_a_high_watermark_below_the_next_offset_triggers_one_more_position_read() -> None:
     """The log may end below the commit. The store's epochs show whether an election lost records."""
     led = LedPartition(0, 100, 200)
     led.at(200)

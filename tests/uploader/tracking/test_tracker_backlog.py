@@ -57,7 +57,7 @@ def test_an_upload_that_keeps_failing_is_no_question_that_fails() -> None:
     assert led.tracker.backlog()[TP].waits_for is None
 
 
-def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() -> None:
+def test_a_fenced_partition_is_shown_until_the_source_reports_that_it_is_not_led() -> None:
     """An operator who trusts the source expects the partition to be shipped from here."""
     led = LedPartition(0, 100, 200)
     led.at(100)
@@ -71,7 +71,7 @@ def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() 
     assert led.tracker.backlog() == {}
 
 
-def test_a_partition_stays_in_sight_while_its_directory_is_listed_anew() -> None:
+def test_a_partition_remains_visible_while_its_directory_is_listed_again() -> None:
     """A segment that changes at each attempt would otherwise hide the partition most of the time."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]

@@ -51,7 +51,9 @@ def given(expires: int) -> bytes:
     return answer("200 OK", json.dumps(token).encode(), content_type="application/json")
 
 
-def test_without_a_key_the_machines_identity_asks(identity: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_the_machines_identity_requests_the_token(
+    identity: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """azure-identity reads a token from the endpoint of managed identities, once for many requests."""
     with FakeServer() as server:
         monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
@@ -76,7 +78,7 @@ def test_u14_an_identity_endpoint_that_is_away_is_no_refusal(identity: FakeServe
 
 
 @pytest.mark.parametrize("away", AWAY)
-def test_u14_an_identity_endpoint_that_goes_away_later_ends_nothing(
+def test_u14_an_identity_endpoint_that_is_unavailable_later_stops_nothing(
     identity: FakeServer, monkeypatch: pytest.MonkeyPatch, away: bytes
 ) -> None:
     """Only the credential that returned a token before is used then, and its errors are raised unchanged."""

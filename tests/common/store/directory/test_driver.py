@@ -94,7 +94,7 @@ def test_no_key_meets_a_file_of_the_driver(store: ObjectStore, tmp_path: Path) -
     assert [info.key for info in store.list()] == keys
 
 
-def test_metadata_goes_with_its_object(store: ObjectStore, tmp_path: Path) -> None:
+def test_metadata_is_replaced_and_deleted_with_its_object(store: ObjectStore, tmp_path: Path) -> None:
     """After a replacement, a rejection or a delete, no file of metadata is left without its object."""
     meta = tmp_path / ".meta"
     first = store.put("a", b"1", metadata={"n": "1"})
@@ -127,7 +127,7 @@ def test_files_of_a_killed_writer_are_removed_by_a_later_put(store: ObjectStore,
     assert names(tmp_path) - {".lock", ".meta"} == {".put-young-a", "a"}
 
 
-def test_a_directory_without_objects_is_none(store: ObjectStore) -> None:
+def test_a_directory_without_objects_does_not_exist(store: ObjectStore) -> None:
     """As in S3, a directory disappears with its last object."""
     store.put("a/b/c", b"x")
     assert list(store.list_directories("a/")) == ["b/"]

@@ -24,7 +24,7 @@ from ts_local.stores.fake_gcs import GcsServer
 
 
 @pytest.mark.parametrize("etag", ["0", "00", '"0000"', "not a number", ""])
-def test_no_etag_means_that_nothing_may_stand_there(google: GcsServer, etag: str) -> None:
+def test_no_etag_value_means_that_the_object_must_not_exist(google: GcsServer, etag: str) -> None:
     """Generation 0 would mean "if absent"; a commit over a missing object must be rejected."""
     del google
     with open_store(f"gs://{GCS_BUCKET}/zero") as store, pytest.raises(PreconditionFailed):

@@ -45,7 +45,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
         yield server
 
 
-def test_the_machines_service_account_asks(machine: FakeServer) -> None:
+def test_the_machines_service_account_requests_the_token(machine: FakeServer) -> None:
     """google-auth reads a token from the metadata server, once for many requests."""
     with FakeServer() as server:
         service = gcs_service("bucket", {})
@@ -78,7 +78,7 @@ print(gcs_service("bucket", {})._token())
 """
 
 
-def test_the_extra_brings_all_that_a_machines_service_account_takes(
+def test_the_extra_installs_all_that_a_machines_service_account_needs(
     machine: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """google-auth needs `requests` to find it; without it there are no credentials and no reason in the error."""
@@ -109,7 +109,7 @@ def test_a_token_names_its_service_account(token_server: FakeServer) -> None:
         assert store.identity() == "me@project"
 
 
-def test_a_machine_without_a_service_account_is_told_what_to_give_it(machine: FakeServer) -> None:
+def test_a_machine_without_a_service_account_is_reported_with_a_remedy(machine: FakeServer) -> None:
     """The metadata server answers that it has none, so a retry would not help."""
     store = HttpStore(gcs_service("bucket", {}))
     machine.answers = [answer("404 Not Found", b"no such account")]

@@ -210,7 +210,7 @@ def test_u06_of_many_writers_none_loses_what_another_wrote(again: OpenAgain, nam
         assert names(namenode, store) == {"offset.wm"}
 
 
-def test_files_of_the_driver_are_never_listed_and_old_ones_go(
+def test_files_of_the_driver_are_never_listed_and_old_ones_are_deleted(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of a killed writer are no objects, and are removed after a day."""

@@ -39,7 +39,9 @@ def remote(status: str, exception: str) -> bytes:
         (b"", StoreUnavailable),
     ],
 )
-def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: type[TieredStorageError]) -> None:
+def test_namenode_responses_are_reported_by_the_action_they_require(
+    told: bytes, expected: type[TieredStorageError]
+) -> None:
     """A standby and a safe mode are temporary; a quota is not; another server's response is no missing object."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [told]
@@ -56,7 +58,7 @@ def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: ty
         (answer("403 Forbidden", b"<html>", connection="close"), "gives no reason: check the user .* and allow this"),
     ],
 )
-def test_a_refusal_of_the_user_says_what_is_missing(told: bytes, said: str) -> None:
+def test_a_rejection_of_the_user_names_what_is_missing(told: bytes, said: str) -> None:
     """A permission, an unsupported authentication, or a gateway's denial without a reason."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [told]
@@ -70,7 +72,7 @@ FILE = {"pathSuffix": "", "fileId": 7, "length": 1, "modificationTime": 1, "type
 @pytest.mark.parametrize(
     "told", [{}, [], 5, {"FileStatus": {**FILE, "length": None}}, {"DirectoryListing": {}}, {"XAttrs": [5]}]
 )
-def test_what_a_namenode_does_not_say_ends_nothing(told: object) -> None:
+def test_an_invalid_namenode_response_is_a_retryable_error(told: object) -> None:
     """JSON of another server is a failed request, which may be retried."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [answer("200 OK", json.dumps(told).encode())]

@@ -57,7 +57,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_PAUSE_SECONDS", 0.0)
 
 
-def test_a_copy_that_goes_on_is_read_until_it_ends() -> None:
+def test_a_pending_copy_is_polled_until_it_ends() -> None:
     """Only the first request writes, so only its lost response matters."""
     sent = Sent(state("pending", 202), state("pending"), state("success"))
     assert sent.copy(AZURE) == INFO

@@ -137,7 +137,7 @@ def test_u14_a_server_that_fails_leaves_a_put_unknown_and_a_read_to_be_repeated(
         assert len(told.server.requests) == READ_ATTEMPTS
 
 
-def test_u14_a_read_goes_on_at_the_next_attempt(told: Told) -> None:
+def test_u14_a_read_continues_at_the_next_attempt(told: Told) -> None:
     """A reset is retried."""
     headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
     told.server.answers = [b"", answer("200 OK", b"content", **headers)]
@@ -192,7 +192,7 @@ def test_a_bucket_whose_settings_are_denied_counts_as_one_with_versions_and_lock
         ("401 No", "", "", {"az": "renew it", "gs": "does not accept this identity"}),
     ],
 )
-def test_a_wrong_key_and_a_missing_right_are_told_apart(
+def test_a_wrong_key_and_a_missing_permission_are_distinguished(
     told: Told, status: str, azure: str, google: str, said: dict[str, str]
 ) -> None:
     """By the service's own codes; a denial without a code lists all possible reasons."""
@@ -204,7 +204,7 @@ def test_a_wrong_key_and_a_missing_right_are_told_apart(
             ask()
 
 
-def test_a_wrong_clock_is_told_where_requests_carry_it(told: Told) -> None:
+def test_a_wrong_clock_is_reported_where_requests_contain_the_time(told: Told) -> None:
     """Azure's signatures by key contain the time; a token of Google does not, so there access is denied."""
     refusal = told.refusal("403 No", "AuthenticationFailed", "forbidden")
     told.server.answers = [refusal.replace(b"connection:", f"date: {DATE}\r\nconnection:".encode(), 1)]
@@ -220,7 +220,7 @@ def test_a_404_of_something_in_between_is_not_an_absent_object(told: Told) -> No
         told.store.get("key")
 
 
-def test_a_refused_condition_is_told_as_that(told: Told) -> None:
+def test_a_rejected_condition_is_reported_as_such(told: Told) -> None:
     """412 of both, and 409 BlobAlreadyExists, as Azure answers `If-None-Match: *`."""
     told.server.answers = [told.refusal("412 Failed", "ConditionNotMet", "conditionNotMet")]
     with pytest.raises(PreconditionFailed):
@@ -230,7 +230,7 @@ def test_a_refused_condition_is_told_as_that(told: Told) -> None:
         told.store.put("key", b"x", condition=IfAbsent())
 
 
-def test_a_transfer_that_ends_early_is_told_with_its_place(told: Told) -> None:
+def test_a_transfer_that_ends_early_is_reported_with_its_position(told: Told) -> None:
     """The connection closes after three bytes of ten."""
     headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE, "content_length": "10"}
     told.server.answers = [answer("200 OK", b"abc", **headers)]
@@ -238,7 +238,7 @@ def test_a_transfer_that_ends_early_is_told_with_its_place(told: Told) -> None:
         told.store.get("key")
 
 
-def test_another_range_than_the_one_asked_for_is_refused(told: Told) -> None:
+def test_a_range_other_than_the_requested_one_is_rejected(told: Told) -> None:
     """With a proxy that drops the header the caller would receive other bytes."""
     headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
     told.server.answers = [answer("200 OK", b"0123456789", **headers)]
@@ -277,7 +277,7 @@ def test_small_objects_carry_what_the_store_compares_too(told: Told) -> None:
     assert told.server.headers[0].get("content-md5") == "eB5eJF1ptWaXm4bijSPyxw==" or b'"crc32c": "%s"' % sent in body
 
 
-def test_an_absent_object_is_told_as_that(told: Told) -> None:
+def test_an_absent_object_is_reported_as_absent(told: Told) -> None:
     """By the service's code, and after one check of the bucket."""
     absent = told.refusal("404 Not Found", "BlobNotFound", "notFound")
     told.server.answers = [absent, told.listing_of_nothing, absent]
@@ -310,7 +310,7 @@ def test_an_answer_of_something_in_between_ends_nothing(told: Told, headers: dic
 
 
 @pytest.mark.parametrize("said", [b"", b"<html>welcome</html>", b"[]", b'{"generation": "1"}', b'{"items": 5}'])
-def test_a_success_that_says_nothing_is_an_unknown_outcome(told: Told, said: bytes) -> None:
+def test_a_success_with_a_meaningless_response_is_an_unknown_outcome(told: Told, said: bytes) -> None:
     """Another server may have answered in place of the store, before or after the request."""
     told.server.answers = [answer("200 OK", said)]
     with pytest.raises(OutcomeUnknown, match="base/key"):

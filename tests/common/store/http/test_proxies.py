@@ -46,7 +46,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch, behind: Behind) -> Iterator[FakeServe
 
 
 @pytest.mark.parametrize("kind", ["s3", "gs", "az"])
-def test_u14_a_put_whose_answer_a_proxy_lost_is_said_to_be_unknown(
+def test_u14_a_put_whose_response_a_proxy_lost_is_reported_as_unknown(
     behind: Behind, proxy: FakeServer, kind: str
 ) -> None:
     """The put was done: a close without a response is not "no connection", although urllib3 calls it a proxy error."""
@@ -83,7 +83,7 @@ def test_a_tunnel_that_a_proxy_refuses_is_no_unknown_outcome(proxy: FakeServer) 
 
 
 @pytest.mark.parametrize("kind", ["gs", "az", "webhdfs"])
-def test_a_proxy_is_understood_without_its_scheme_and_asked_with_its_password(
+def test_a_proxy_is_accepted_without_its_scheme_and_used_with_its_password(
     behind: Behind, proxy: FakeServer, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """As curl reads HTTPS_PROXY; special characters are percent-encoded."""
@@ -98,7 +98,9 @@ def test_a_proxy_is_understood_without_its_scheme_and_asked_with_its_password(
 
 
 @pytest.mark.parametrize("said", ["socks5://proxy:1080", "http://", "http://proxy:port", "://"])
-def test_a_proxy_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+def test_an_invalid_proxy_is_rejected_and_its_password_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
     """Opening the store names the variable."""
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.setenv("HTTPS_PROXY", said.replace("://", "://me:hunter2@"))
@@ -119,7 +121,7 @@ def test_a_machines_own_metadata_server_is_never_behind_a_proxy(monkeypatch: pyt
     assert found.url == "http://proxy:3128"
 
 
-def test_googles_tokens_are_asked_for_through_the_proxy(
+def test_googles_tokens_are_requested_through_the_proxy(
     behind: Behind, proxy: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its password; a gateway without a response is an error."""

@@ -38,7 +38,7 @@ def reached(location: str, connection: Connection) -> ObjectStore:
         (AddressingStyle.VIRTUAL, "http://archive.s3.example.com/base/a"),
     ],
 )
-def test_requests_go_through_the_proxy_to_the_service_in_the_style_that_was_asked_for(
+def test_requests_are_sent_through_the_proxy_to_the_service_in_the_requested_style(
     fake: FakeServer, style: AddressingStyle, url: str
 ) -> None:
     """The proxy records the whole URL and its own password; the signature has the region."""
@@ -121,7 +121,9 @@ def mutual(aws: S3Server, secure: S3Server, certificates: Certificates, monkeypa
     )
 
 
-def test_a_server_of_an_own_authority_is_believed_and_believes_us(mutual: Connection, secure: S3Server) -> None:
+def test_a_server_of_a_private_authority_is_accepted_and_accepts_the_client(
+    mutual: Connection, secure: S3Server
+) -> None:
     """Write, read and list over TLS with certificates on both sides; the server has the object."""
     with reached("s3://archive/tls", mutual) as store:
         store.put("a", b"over TLS", condition=IfAbsent())
@@ -130,7 +132,7 @@ def test_a_server_of_an_own_authority_is_believed_and_believes_us(mutual: Connec
         assert client.get_object(Bucket="archive", Key="tls/a")["Body"].read() == b"over TLS"
 
 
-def test_bodies_over_tls_take_their_turns_too(mutual: Connection) -> None:
+def test_bodies_over_tls_are_sent_at_the_allowances_rate_too(mutual: Connection) -> None:
     """A body over TLS is not read for a signature; it is sent at the allowance's rate and arrives whole."""
     content = bytes(range(256)) * 2_000
     allowance = Allowance(len(content) // 2)  # in twenty pieces, the first five at once
@@ -155,14 +157,14 @@ def test_an_unknown_authority_is_an_operators_matter(mutual: Connection) -> None
         store.check()
 
 
-def test_a_server_that_asks_for_a_certificate_refuses_who_shows_none(mutual: Connection) -> None:
+def test_a_server_that_requires_a_certificate_rejects_a_client_without_one(mutual: Connection) -> None:
     """The client may only see a closed connection: with TLS 1.3 the reason races with the request."""
     anonymous = replace(mutual, client_certificate=None, client_key=None)
     with reached("s3://archive/tls", anonymous) as store, pytest.raises(TieredStorageError):
         store.check()
 
 
-def test_nobody_looks_at_the_certificate_where_that_was_said(mutual: Connection) -> None:
+def test_the_certificate_is_not_checked_if_the_option_disables_it(mutual: Connection) -> None:
     """Only `insecure` switches the check off."""
     unseen = replace(mutual, ca_bundle=None, tls_verify=False)
     with reached("s3://archive/tls", unseen) as store, pytest.warns(InsecureRequestWarning):

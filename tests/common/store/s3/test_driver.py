@@ -54,7 +54,7 @@ def test_a_prefix_is_where_keys_begin(open_s3: OpenStore) -> None:
     assert open_s3("s3://contract").get("prefix-test/a/k")[0] == b"x"
 
 
-def test_keys_that_are_none_of_ours_are_not_listed(open_s3: OpenStore, aws: S3Server) -> None:
+def test_keys_that_the_store_never_writes_are_not_listed(open_s3: OpenStore, aws: S3Server) -> None:
     """Markers of directories, which consoles create, are omitted."""
     client = aws.client()
     for key in ("marked/", "marked/a", "marked/d/"):
@@ -173,7 +173,7 @@ def test_a_transfer_that_is_cut_is_unavailable(far: ObjectStore, fake: FakeServe
         _drain(stream.readinto if into else stream.read)
 
 
-def test_a_transfer_that_stands_still_is_unavailable_in_time(far: ObjectStore, fake: FakeServer) -> None:
+def test_a_stalled_transfer_is_reported_as_unavailable_in_time(far: ObjectStore, fake: FakeServer) -> None:
     """The timeout applies to each receive."""
     fake.stalls = True
     fake.answers = [ok(b"x" * 200_000, content_length="300000")]

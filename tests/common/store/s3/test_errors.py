@@ -99,7 +99,9 @@ def test_a_refusal_without_a_reason_names_all_that_it_may_mean(far: ObjectStore,
         ("ExpiredToken", r"as told; the credentials have expired"),
     ],
 )
-def test_what_refuses_a_head_is_asked_for_its_reason(far: ObjectStore, fake: FakeServer, code: str, said: str) -> None:
+def test_the_reason_of_a_rejected_head_is_read_with_a_second_request(
+    far: ObjectStore, fake: FakeServer, code: str, said: str
+) -> None:
     """A response to HEAD has no reason: a listing of one returns the bucket's, a GET of one byte the object's."""
     for ask, second in ((far.check, "list-type=2"), (lambda: far.head("a"), "GET /archive/base/a ")):
         fake.answers = [answer("403 Forbidden"), error("403 Forbidden", code)]
@@ -117,7 +119,7 @@ def test_an_identity_that_may_list_below_its_prefix_alone_passes(far: ObjectStor
 
 
 @pytest.mark.parametrize("ask", EVERY_CALL)
-def test_a_real_store_tells_a_wrong_secret_from_a_wrong_key(
+def test_a_real_store_distinguishes_a_wrong_secret_from_a_wrong_key(
     open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
     """With every call, HEAD included; neither is reported as a missing permission."""
@@ -183,7 +185,7 @@ def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
 
 
 @pytest.mark.parametrize("alert", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"])
-def test_a_reason_that_is_heard_is_an_operators_matter(alert: str) -> None:
+def test_a_received_tls_alert_is_an_operator_error(alert: str) -> None:
     """OpenSSL's names of the alerts; a retry would not help."""
     refused = SSLError(endpoint_url="https://s3", error=OSError(f"[SSL: {alert}] (_ssl.c:2580)"))
     told = translate(refused, Call("HeadBucket", "s3://archive"))

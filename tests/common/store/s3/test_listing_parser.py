@@ -66,7 +66,7 @@ def by_the_sdk(body: bytes) -> dict[str, Any]:
     st.sampled_from([_NAMESPACE, ""]),
     st.sampled_from(["STANDARD", "GLACIER", "STANDARD_IA"]),
 )
-def test_a_page_says_what_the_sdk_reads_in_it(
+def test_a_page_is_parsed_as_the_sdk_parses_it(
     objects: list[tuple[str, int, str]], directories: tuple[str, ...], namespace: str, storage_class: str
 ) -> None:
     """Keys, sizes, ETags, dates, classes and directories, with the namespace and without it."""
@@ -137,14 +137,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("body", BROKEN)
-def test_a_page_that_is_none_is_no_answer(fake: FakeServer, body: bytes) -> None:
+def test_an_invalid_page_is_not_accepted_as_a_listing(fake: FakeServer, body: bytes) -> None:
     """It is never an empty listing: the objects would count as lost."""
     fake.answers = [answer("200 OK", body)]
     with open_store("s3://archive/base", timeout_seconds=5) as store, pytest.raises(StoreUnavailable, match="List"):
         list(store.list())
 
 
-def test_a_server_that_always_says_more_is_not_asked_for_ever(fake: FakeServer) -> None:
+def test_a_listing_whose_server_always_reports_more_ends_with_an_error(fake: FakeServer) -> None:
     """A repeated token ends the listing with an error."""
     more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
     fake.answers = [answer("200 OK", page([("base/a", 1, '"e"')], more=more))]
@@ -173,7 +173,7 @@ def test_the_sdk_does_not_parse_a_page(fake: FakeServer, monkeypatch: pytest.Mon
     assert sum(parsed) < len(body) / 10
 
 
-def test_an_error_that_comes_as_a_listing_is_one(fake: FakeServer) -> None:
+def test_an_error_sent_as_a_listing_is_reported_as_an_error(fake: FakeServer) -> None:
     """S3 may send an error with status 200; the SDK has three attempts."""
     fake.answers = [answer("200 OK", b"<Error><Code>SlowDown</Code><Message>slower</Message></Error>")]
     with open_store("s3://archive/base", timeout_seconds=5) as store, pytest.raises(StoreThrottled):

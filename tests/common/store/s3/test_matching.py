@@ -150,7 +150,7 @@ def test_a_store_that_enforces_the_condition_gets_one_request_for_each_object(op
 
 
 @pytest.mark.parametrize("condition", ["ignored", "rejected"])
-def test_a_head_comes_first_where_the_store_does_not_enforce_the_condition(
+def test_a_head_is_sent_first_where_the_store_does_not_enforce_the_condition(
     open_on: OpenOn, condition: Literal["ignored", "rejected"]
 ) -> None:
     """Another object is kept, although the store would delete it; also if it is the first one of the plan."""

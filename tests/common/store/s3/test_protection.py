@@ -141,7 +141,7 @@ def test_more_versions_than_a_page_are_counted(far: ObjectStore, fake: FakeServe
     assert "version-id-marker=v2" in fake.requests[-1]
 
 
-def test_a_lock_that_head_leaves_out_is_asked_for(far: ObjectStore, fake: FakeServer) -> None:
+def test_a_lock_that_head_omits_is_read_separately(far: ObjectStore, fake: FakeServer) -> None:
     """AWS answers HEAD without the headers to an identity without the permissions, as for an object without a lock."""
     retention = f"<Retention><Mode>COMPLIANCE</Mode><RetainUntilDate>{UNTIL.isoformat()}</RetainUntilDate></Retention>"
     fake.answers = [

@@ -48,7 +48,7 @@ def refusal(status: str, code: str) -> bytes:
     return answer(status, said.encode(), content_type="text/xml")
 
 
-def test_a_role_is_assumed_anew_before_its_session_ends(fake: FakeServer) -> None:
+def test_a_role_is_assumed_again_before_its_session_ends(fake: FakeServer) -> None:
     """A session of an hour serves all requests; one that ends within minutes is renewed before the next request."""
     fake.answers = [assumed("short", 60), OK, assumed("long", 3600), OK, OK]
     with reached(
@@ -87,7 +87,7 @@ def test_a_failed_renewal_is_one_line_in_the_log(fake: FakeServer, caplog: pytes
         (refusal("400 Bad Request", "Throttling"), StoreUnavailable, "no role for"),
     ],
 )
-def test_a_role_that_cannot_be_assumed_is_told_as_that(
+def test_a_role_that_cannot_be_assumed_is_reported_as_such(
     fake: FakeServer, refused: bytes, kind: type[TieredStorageError], said: str
 ) -> None:
     """The put was not sent, so its outcome is not unknown; no message contains a secret."""
@@ -112,7 +112,7 @@ def test_a_role_is_assumed_in_the_region_that_the_environment_names(
     assert "/eu-west-3/s3/" in fake.headers[1]["authorization"]
 
 
-def test_a_role_needs_somebody_to_assume_it(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> None:
+def test_a_role_needs_credentials_to_be_assumed(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> None:
     """Without credentials the message names the ways to set them."""
     del fake
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -93,7 +93,7 @@ def test_a_forked_process_shares_no_client_with_its_parent(clients: list[str]) -
     assert len(clients) == 2
 
 
-def test_what_the_environment_says_counts_at_each_opening(
+def test_the_environment_is_read_each_time_a_store_is_opened(
     clients: list[str], fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment is read as without sharing."""

@@ -47,7 +47,7 @@ def put_every_kind(bucket: str, storing: Storing) -> None:
 
 
 @pytest.mark.parametrize("key_is_named", [True, False])
-def test_every_object_is_encrypted_as_asked(bucket: str, moto: MotoServer, server: Any, key_is_named: bool) -> None:
+def test_every_object_is_encrypted_as_requested(bucket: str, moto: MotoServer, server: Any, key_is_named: bool) -> None:
     """SSE-KMS, with the named key or the account's, and its bucket key."""
     with closing(moto.client("kms")) as kms:
         key_id = kms.create_key()["KeyMetadata"]["KeyId"] if key_is_named else None
@@ -60,7 +60,7 @@ def test_every_object_is_encrypted_as_asked(bucket: str, moto: MotoServer, serve
         assert head.get("SSEKMSKeyId") == key_id, key
 
 
-def test_every_object_is_encrypted_twice_as_asked(bucket: str, server: Any) -> None:
+def test_every_object_is_encrypted_twice_as_requested(bucket: str, server: Any) -> None:
     """DSSE-KMS has no bucket key; moto does not report its key."""
     put_every_kind(bucket, Storing(server_side_encryption=Encryption.DSSE_KMS))
     for key in EVERY_KIND:

@@ -61,7 +61,7 @@ def test_who_always_has_something_to_send_gets_the_whole_rate(limit: int, thread
     assert max(sent) - min(sent) <= limit * CREDIT_SECONDS + 2 * piece  # the first thread uses the credit
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_nothing_waits_without_a_limit() -> None:
     """Everything is sent at once, in one piece."""
     assert ByteRate().take(1 << 30, 5.0) == (1 << 30, 0.0)
 

@@ -23,13 +23,13 @@ def throttled(asked: int) -> Rate:
     return rate
 
 
-def test_the_gate_is_open_until_a_store_says_slow_down() -> None:
+def test_the_gate_is_open_until_a_store_returns_slow_down() -> None:
     """No request waits before the first throttled one."""
     rate = Rate()
     assert [rate.admit(0.0) for _ in range(10_000)] == [0.0] * 10_000
 
 
-def test_u14_slow_down_halves_what_was_asked_for_and_spreads_it() -> None:
+def test_u14_slow_down_halves_the_request_rate_and_spreads_the_requests() -> None:
     """A hundred requests in the last second become one every fiftieth of a second, even if all arrive at once."""
     rate = throttled(100)
     turns = [1.0 + rate.admit(1.0) for _ in range(20)]
@@ -69,7 +69,7 @@ def test_u14_the_gate_opens_again_as_requests_are_served() -> None:
 
 @given(st.lists(st.sampled_from(["ask", "refuse", "serve", "wait"]), max_size=200))
 @example(["refuse", "wait", "wait", "ask", "ask", "wait", "wait", "refuse", "ask"])
-def test_turns_never_come_closer_than_the_rate_allows(steps: list[str]) -> None:
+def test_turns_are_never_closer_than_the_rate_allows(steps: list[str]) -> None:
     """For any sequence of events, two turns under a limit are at least the limit's interval apart."""
     rate, now, last = Rate(), 0.0, float("-inf")
     for step in steps:

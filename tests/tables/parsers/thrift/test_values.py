@@ -342,7 +342,7 @@ def test_other_bytes_of_the_compact_protocol_are_refused(tmp_path: Path, data: b
     assert re.search(reason, refused[0])
 
 
-def test_a_parser_goes_to_other_processes(parsers: dict[str, ThriftParser], classes: Any) -> None:
+def test_a_parser_can_be_sent_to_other_processes(parsers: dict[str, ThriftParser], classes: Any) -> None:
     """Without thriftpy2's objects, which belong to no module that another process can import."""
     for writer in WRITERS:
         data = pickle.dumps(parsers[writer])

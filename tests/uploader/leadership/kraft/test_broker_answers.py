@@ -7,7 +7,7 @@ from ts_uploader.leadership.kraft.broker_client import BrokerAway, BrokerClient
 
 
 @pytest.mark.parametrize("length", [(16 << 20) + 5, (1 << 31) - 1, -1])
-def test_a_frame_that_says_it_is_larger_than_any_answer_is_none(length: int) -> None:
+def test_a_frame_that_declares_a_larger_size_than_any_answer_is_rejected(length: int) -> None:
     """The client stops reading at its limit; librdkafka's default would buffer a hundred megabytes."""
     broker = FakeBroker()
     broker.follow({3: (length, None, b"")})

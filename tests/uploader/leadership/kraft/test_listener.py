@@ -148,7 +148,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("properties", "texts", "way_out"), PROBLEMS)
-def test_what_cannot_be_taken_over_is_told_with_its_way_out(
+def test_a_setting_that_cannot_be_taken_over_is_reported_with_its_solution(
     properties: Mapping[str, str], texts: list[str], way_out: Mapping[str, str]
 ) -> None:
     """Each problem names its key, and the settings that it names solve it."""
@@ -162,7 +162,7 @@ def test_what_cannot_be_taken_over_is_told_with_its_way_out(
     assert client_settings(properties, way_out, HOST).items() >= way_out.items()
 
 
-def test_no_password_stands_in_a_problem() -> None:
+def test_no_problem_contains_a_password() -> None:
     """No problem contains a password, neither the file's nor the operator's."""
     properties = {
         **TLS_CLIENT,

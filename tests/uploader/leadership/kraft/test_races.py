@@ -108,7 +108,7 @@ def some_rounds(told: Told) -> None:
     wait_for(lambda: told.rounds > now + 3, "some rounds")
 
 
-def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
+def test_the_epoch_on_the_disk_is_accepted_when_the_replica_reports_the_same(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
     """A broker publishes that it leads before it writes its epoch; until then the file has the former leader's."""
@@ -124,7 +124,7 @@ def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
     assert {said.leadership.epoch for said in listener.said if isinstance(said, Led)} == {5}
 
 
-def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_is_told(
+def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_is_reported(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
     """It leads below min ISR and returns no epoch; the list that was read was the follower's, and the file changed."""
@@ -145,7 +145,7 @@ def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_
 
 @pytest.mark.parametrize("dead", [(3,), (3, 9)], ids=["of a lower epoch", "of a higher epoch"])
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
+def test_u40_of_two_directories_the_one_that_ends_with_the_replicas_epoch_is_confirmed(
     told: Told, listener_on_two: Listener, tmp_path: Path, first: str, dead: tuple[int, ...]
 ) -> None:
     """A failed disk can still list one; in any order of the log dirs, the replica's epoch distinguishes them."""
@@ -158,7 +158,7 @@ def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
     assert {said.leadership.epoch for said in listener_on_two.said if isinstance(said, Led)} == {5}
 
 
-def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_none(
+def test_u40_with_a_second_directory_a_broker_that_reports_no_epoch_confirms_no_leadership(
     told: Told, listener_on_two: Listener, tmp_path: Path
 ) -> None:
     """It leads with the epoch that it wrote last, which may be the other directory's."""
@@ -172,7 +172,7 @@ def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_non
     listener_on_two.wait_leadership(TP, 5, FIRST)
 
 
-def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
+def test_u09_an_id_that_the_cluster_does_not_report_is_not_accepted(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
     """A directory of a former incarnation remains, and the epochs of both incarnations are equal."""
@@ -208,7 +208,7 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
 @pytest.mark.parametrize(
     "refusal", [AnsweredByAnother("broker 2 answered"), Denied("no permission"), NotAvailable("leader not available")]
 )
-def test_an_answer_that_does_not_count_says_nothing(
+def test_an_answer_that_does_not_count_changes_nothing(
     told: Told, listener: Listener, tmp_path: Path, refusal: Exception
 ) -> None:
     """Unknown is not "not leader": the reported leadership stays, and the source stays connected."""

@@ -79,7 +79,7 @@ def test_a_segment_is_shipped_through_each_security_protocol(
         ("MUTUAL", {"ssl.ca.location": "CA"}, "certificate verify failed"),
     ],
 )
-def test_who_is_not_let_in_learns_nothing_and_says_so(
+def test_an_agent_that_the_broker_rejects_reads_nothing_and_reports_it(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str, wrong: Mapping[str, str], text: str
 ) -> None:
     """The operator's settings have precedence over the file; librdkafka's error is logged once, without a password."""
@@ -101,7 +101,7 @@ def test_who_is_not_let_in_learns_nothing_and_says_so(
     assert archive.objects() == {}
 
 
-def test_an_identity_without_acls_is_told_which_ones_it_needs(
+def test_the_acls_that_an_identity_lacks_are_reported(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
     """One message for all topics, with the broker's reason and the ACLs to add; with those the agent ships."""
@@ -133,7 +133,9 @@ def test_an_identity_without_acls_is_told_which_ones_it_needs(
 
 
 @pytest.mark.full
-def test_check_tells_whom_the_broker_lets_in_and_what_it_does_not_tell(kraft: LocalCluster, tmp_path: Path) -> None:
+def test_check_reports_which_identities_the_broker_accepts_and_what_it_withholds(
+    kraft: LocalCluster, tmp_path: Path
+) -> None:
     """The identity of the broker's file may read everything, a guest no topic, and an unknown user nothing."""
     kraft.create_topic("examined", assignment=[[1]])
     check = Check(kraft, tmp_path)

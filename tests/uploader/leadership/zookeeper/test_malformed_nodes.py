@@ -110,7 +110,7 @@ def test_a_node_that_is_not_kafkas_is_survived(
     listener.wait_leadership(TP, 1, "id")
 
 
-def test_a_node_that_may_not_be_read_is_said_and_tried_on(
+def test_a_node_that_may_not_be_read_is_reported_and_retried(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
     """An ACL without read is an error that names the path; others continue, and all are reported once it is mended."""

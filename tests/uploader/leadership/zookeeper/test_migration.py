@@ -75,7 +75,7 @@ def listen(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Listen]:
         listener.close()
 
 
-def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it_is_back(
+def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_reported_as_leader_until_it_returns(
     nodes: KazooClient, listen: Listen
 ) -> None:
     """While the broker restarts or runs in KRaft mode, nodes can be stale: nothing is reported; the reason is shown."""
@@ -102,7 +102,7 @@ def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it
     assert listener.source.connected
 
 
-def test_u17_an_agent_that_starts_over_a_stale_zookeeper_takes_nothing_from_it(
+def test_u17_an_agent_that_starts_on_a_stale_zookeeper_accepts_nothing_from_it(
     nodes: KazooClient, listen: Listen
 ) -> None:
     """After the migration, nothing that remains there is reported."""
@@ -119,7 +119,7 @@ def test_u17_an_agent_that_starts_over_a_stale_zookeeper_takes_nothing_from_it(
 
 
 @pytest.mark.parametrize(("on_disk", "believed"), [(5, True), (6, False)])
-def test_u17_the_disk_tells_that_zookeeper_is_stale_where_nothing_else_does(
+def test_u17_the_disk_shows_that_zookeeper_is_stale_where_nothing_else_does(
     nodes: KazooClient, listen: Listen, tmp_path: Path, on_disk: int, believed: bool
 ) -> None:
     """`/migration` was deleted: a later epoch on the disk was written by another controller."""
@@ -138,7 +138,7 @@ def test_u17_the_disk_tells_that_zookeeper_is_stale_where_nothing_else_does(
             assert listener.said == []
 
 
-def test_u17_the_agent_ends_where_the_brokers_own_file_says_kraft(
+def test_u17_the_agent_stops_where_the_brokers_own_file_sets_kraft_mode(
     nodes: KazooClient, listen: Listen, tmp_path: Path
 ) -> None:
     """Its supervisor starts another, which uses the broker; until the file sets KRaft mode, the agent waits."""

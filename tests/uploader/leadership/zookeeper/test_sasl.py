@@ -59,7 +59,7 @@ def test_a_user_of_the_agents_own(zookeeper: ZooKeeper, listen: Listen, tmp_path
     listen(zookeeper.connect, {}, overrides).wait_leadership(TP, 7, "id")
 
 
-def test_a_wrong_password_is_said_and_mended_without_a_restart(
+def test_a_wrong_password_is_reported_and_fixed_without_a_restart(
     zookeeper: ZooKeeper, listen: Listen, tmp_path: Path
 ) -> None:
     """Meanwhile it is never connected, logs one warning for all rejections, and reads the new password by itself."""

@@ -143,7 +143,9 @@ def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
     assert not [text for text in said if "Zq7x" in text or PASSWORD in text]
 
 
-def test_run_ends_with_2_for_what_no_waiting_mends(secured: Secured, archive_of: ArchiveOf, tmp_path: Path) -> None:
+def test_run_exits_with_2_for_an_error_that_no_retry_fixes(
+    secured: Secured, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
     """A trust store with a wrong password: one message names it and the setting of its password."""
     archive = archive_of("never")
     changes = {"zookeeper.ssl.truststore.password": "guessed Zq7x"}

@@ -28,7 +28,7 @@ def problems(properties: Mapping[str, str], overrides: Mapping[str, str]) -> str
     return " | ".join(refused.value.problems)
 
 
-def test_a_broker_without_tls_is_spoken_to_without() -> None:
+def test_the_agent_connects_without_tls_if_the_broker_does() -> None:
     """Stores alone enable nothing, as on the broker itself."""
     assert security_of({}, {}) == Security()
     assert security_of({**TLS, "zookeeper.ssl.client.enable": "false"}, {}) == Security()
@@ -101,7 +101,9 @@ def test_a_refusal_of_the_broker_can_be_overridden() -> None:
         ),
     ],
 )
-def test_a_brokers_jaas_file_says_who_logs_in(tmp_path: Path, overrides: Mapping[str, str], expected: Login) -> None:
+def test_a_brokers_jaas_file_determines_the_login(
+    tmp_path: Path, overrides: Mapping[str, str], expected: Login
+) -> None:
     """Its section Client, or another; keys of the cluster's file have precedence, and the module sets the mechanism."""
     (tmp_path / "jaas.conf").write_text(JAAS)
     sasl = security_of({}, {"jaas.file": str(tmp_path / "jaas.conf"), **overrides}).sasl

@@ -12,7 +12,7 @@ from ts_local.kafka.cluster import LocalCluster
 from ts_local.kafka.zookeeper import ZooKeeper
 
 
-def test_a_change_of_a_topics_settings_is_said_by_its_watch(
+def test_a_change_of_a_topics_settings_is_reported_by_its_watch(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
     """Absent, created, changed, empty, deleted: each time exactly the settings that affect retention are emitted."""
@@ -68,7 +68,7 @@ def kafka_configs(cluster: LocalCluster, *arguments: str) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
-def test_settings_of_a_topic_that_is_no_longer_wanted_are_not_said(
+def test_settings_of_a_topic_that_is_no_longer_watched_are_not_reported(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
     """They are dropped with the last partition of their topic, and read again once it has one."""

@@ -13,7 +13,7 @@ from ts_local.waiting import wait_for
 from ts_uploader.messages import Led, NotLed
 
 
-def test_a_change_of_leader_is_said_by_its_watch(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
+def test_a_change_of_leader_is_reported_by_its_watch(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
     """Each change is reported without a poll, and a leadership that returns is a new one."""
     create(nodes, "t", "id", epoch=5)
     listener = listen(zookeeper.connect)
@@ -64,7 +64,7 @@ def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalClus
     assert first[1] != second[1]
 
 
-def test_a_node_that_appears_later_is_said(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
+def test_a_node_that_appears_later_is_reported(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
     """A partition without a state is not led until its state appears, even if the topic was absent too."""
     listener = listen(zookeeper.connect)
     listener.watch(TP)
@@ -73,7 +73,7 @@ def test_a_node_that_appears_later_is_said(zookeeper: ZooKeeper, nodes: KazooCli
     listener.wait_leadership(TP, 3, None)
 
 
-def test_a_topic_id_that_comes_later_is_a_new_leadership(
+def test_a_topic_id_that_appears_later_is_a_new_leadership(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
     """An upgraded cluster writes the id into the topic's node: its partitions are reported again."""

@@ -71,7 +71,7 @@ def test_settings_older_than_what_is_known_do_not_win() -> None:
     assert known.take_settings(SETTINGS, Node(settings(retention_ms="2"), 20, 50)) == now
 
 
-def test_a_brokers_settings_are_said_once_both_levels_are_known() -> None:
+def test_a_brokers_settings_are_reported_when_both_levels_have_been_read() -> None:
     """One level alone would briefly undo the settings of the other."""
     known = ZookeeperState(BROKER)
     own = Node(settings(log_retention_ms="1"), 20, 20)

@@ -58,7 +58,7 @@ def test_stores_of_each_type(zookeeper: ZooKeeper, stores: KeyStores, listen: Li
     assert {finding.severity for finding in said} == {Severity.OK, Severity.HINT}
 
 
-def test_the_clusters_keys_stand_in_for_a_jvms_flags(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen) -> None:
+def test_the_clusters_keys_replace_a_jvms_flags(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen) -> None:
     """A broker whose file has no TLS settings: all of them are given by keys, with passwords in a file."""
     secret = stores.server.with_name("secret")
     secret.write_text(PASSWORD + "\n")
@@ -98,7 +98,7 @@ def test_a_session_that_is_lost_is_warned_of_at_once(
     assert (first["log_level"], first["reason"]) == ("warning", "the session was lost")
 
 
-def test_a_zookeeper_that_nobody_serves_is_warned_of_with_its_reason(listen: Listen) -> None:
+def test_an_unreachable_zookeeper_causes_a_warning_with_its_reason(listen: Listen) -> None:
     """One warning for each reason, however many attempts fail, and without waiting for the grace period."""
     with capture_logs() as logs:
         listener = listen("127.0.0.1:9,localhost:9", {})
@@ -180,7 +180,7 @@ def test_a_certificate_that_does_not_fit_its_server(made: Mapping[str, object], 
         server.kill()
 
 
-def test_check_says_what_is_less_than_it_could_be(zookeeper: ZooKeeper, stores: KeyStores) -> None:
+def test_check_reports_settings_that_are_less_secure_than_possible(zookeeper: ZooKeeper, stores: KeyStores) -> None:
     """If brokers have a login and the agent none, that is a hint, as it may suffice; uncompared names are a warning."""
     said = opened(zookeeper.connect, {"zookeeper.set.acl": "true"}).examine(frozenset())
     assert [each.found for each in said if "log in" in each.found] == [
@@ -192,7 +192,9 @@ def test_check_says_what_is_less_than_it_could_be(zookeeper: ZooKeeper, stores: 
     assert any("a certificate of any host is accepted" in each.found for each in said)
 
 
-def test_a_port_with_tls_is_told_from_one_without(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen) -> None:
+def test_a_port_with_tls_is_distinguished_from_one_without(
+    zookeeper: ZooKeeper, stores: KeyStores, listen: Listen
+) -> None:
     """Each is addressed as the other kind: `check` finds which it is, and the agent's reason names the setting."""
     properties = broker_properties(zookeeper.connect, stores.trust["PKCS12"], stores.client["PKCS12"])
     (error,) = errors_of(zookeeper.connect, properties)
@@ -212,7 +214,7 @@ def test_a_port_with_tls_is_told_from_one_without(zookeeper: ZooKeeper, stores: 
         ({"cipher.suites": "TLS_RSA_WITH_NULL_SHA"}, "OpenSSL has none of these"),
     ],
 )
-def test_what_no_waiting_mends_ends_the_start(stores: KeyStores, change: Mapping[str, str], said: str) -> None:
+def test_an_error_that_no_retry_fixes_ends_the_start(stores: KeyStores, change: Mapping[str, str], said: str) -> None:
     """A store that is missing or cannot be opened: a ConfigurationError, exit code 2, for both `run` and `check`."""
     properties = broker_properties("127.0.0.1:9", stores.trust["PKCS12"], stores.client["PKCS12"])
     changed = {f"zookeeper.ssl.{name}": value for name, value in change.items()}
@@ -257,7 +259,7 @@ def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, 
         server.kill()
 
 
-def test_an_own_certificate_that_ends_soon_is_told_before(
+def test_an_own_certificate_that_expires_soon_is_reported_in_advance(
     zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path
 ) -> None:
     """`check` warns two weeks ahead (these certificates are valid for two days); an expired one is an error."""
