@@ -7,6 +7,10 @@ READY := $(VENV)/.ready
 
 FUZZ_SECONDS ?= 300
 
+# The tests start a thousand short Python processes. Without cached bytecode an agent needs half as long again to start,
+# and container images often turn the cache off.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks dist clean
 
 demo: setup
