@@ -1,33 +1,43 @@
-"""Programs that run while retention deletes: a collector that is killed at writes, a reader, and a table."""
+"""Programs that run while retention deletes: a collector that is killed at writes, readers, a table, and repairs."""
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import pyarrow.parquet as pq
+
 from tests.faults.leaders import Background
 from tests.tsctl.gc.archives import NO_FUSE
+from tests.tsctl.running import PROGRAM
 from tests.uploader.beside import Archive
 from ts_common.archive.commit import decode_log_start
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.archive.table_claims import read_claims
 from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.store.factory import open_store
+from ts_local.agent import AgentProcess
 from ts_local.kafka.cluster import wait_for
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_reader import Archive as Reader
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog
 from ts_tables.opening import CATALOG
+from tsctl.exit_codes import ExitCode
 from tsctl.gc.policy import Policy
 from tsctl.gc.policy_retention import PolicyRetention
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
+from tsctl.repair.results import Status
 
 TABLE: Final = "backup.t"
 KEPT_BYTES: Final = 60_000
@@ -39,15 +49,16 @@ _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.faults.beside_retention"])
 
 
-def policy() -> Policy:
-    """Return a policy by size that waits for the table."""
-    rule = {"topics": ".*", "max_size": f"{KEPT_BYTES}", "until_read_by": [{"table": TABLE}]}
+def policy(checkpoint: str | None = None) -> Policy:
+    """Return a policy by size that waits for the table, and for a stream if its checkpoint is given."""
+    readers = [{"table": TABLE}, *([] if checkpoint is None else [{"checkpoint": checkpoint}])]
+    rule = {"topics": ".*", "max_size": f"{KEPT_BYTES}", "until_read_by": readers}
     return Policy.model_validate({"least_time": "0s", "rules": [rule]})
 
 
-def collect(location: str, keys: ClusterKeys) -> RunResult:
+def collect(location: str, keys: ClusterKeys, checkpoint: str | None = None) -> RunResult:
     """Run both phases once."""
-    chosen = policy()
+    chosen = policy(checkpoint)
     with open_store(location) as store:
         now = store_time(store, keys)
         retention = PolicyRetention(chosen, [store], keys, now)
@@ -55,11 +66,11 @@ def collect(location: str, keys: ClusterKeys) -> RunResult:
         return run_once(store, keys, lambda _: True, retention, settings, now)
 
 
-def collect_for_ever(location: str, keys: ClusterKeys, environment: Mapping[str, str]) -> None:
+def collect_for_ever(location: str, keys: ClusterKeys, checkpoint: str | None, environment: Mapping[str, str]) -> None:
     """Run again and again until the process is killed."""
     os.environ.update(environment)
     while True:
-        found = collect(location, keys)
+        found = collect(location, keys, checkpoint)
         assert found.damaged is None
         assert found.fuse is None
 
@@ -71,10 +82,10 @@ class Collector(Background):
         killed: how often it was killed.
     """
 
-    def __init__(self, archive: Archive, proxy: S3FaultProxy, seed: int) -> None:
+    def __init__(self, archive: Archive, proxy: S3FaultProxy, seed: int, checkpoint: str | None) -> None:
         super().__init__()
         self.killed = 0
-        self._arguments = (archive.location, archive.keys, proxy.environment())
+        self._arguments = (archive.location, archive.keys, checkpoint, proxy.environment())
         self._random = Random(seed)
         self._lock = threading.Lock()  # guards the next two
         self._process: BaseProcess | None = None
@@ -114,12 +125,13 @@ class WholeReader(Background):
     Attributes:
         rows: value by offset, of all reads; a record that changes fails the test.
         reads: number of complete reads.
-        repeated: number of reads that failed with the documented error.
+        repeated: number of reads that failed with the documented error, or at a hole before it was repaired.
         starts: each first offset.
     """
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, repairs: "Repairs") -> None:
         super().__init__()
+        self._repairs = repairs
         self.rows: dict[int, bytes] = {}
         self.reads = self.repeated = 0
         self.starts: list[int] = []
@@ -129,12 +141,14 @@ class WholeReader(Background):
     def run(self) -> None:
         while not self._ending.wait(0.02):
             before, least = self._start(), self._archive.next_offset()
+            is_broken, generation = self._repairs.is_broken, self._repairs.generation
             if least == 0:
                 continue
             try:
                 found = read_all(self._archive)
             except TieredStorageError as error:
-                if not _DOCUMENTED.search(str(error)):
+                is_hole = is_broken or generation != self._repairs.generation
+                if not (is_hole or _DOCUMENTED.search(str(error))):
                     raise
                 self.repeated += 1
                 continue
@@ -155,8 +169,8 @@ class WholeReader(Background):
 
     def _check_policy(self) -> None:
         """Check that the policy's bytes are still there, and nothing was hidden that the table needs."""
-        start, keys = self._start(), self._archive.partition_keys()
-        if start == 0:
+        start, keys, generation = self._start(), self._archive.partition_keys(), self._repairs.generation
+        if start == 0 or self._repairs.is_broken:
             return
         claims = read_claims(self._store, self._archive.keys, TABLE)
         assert claims is not None
@@ -166,7 +180,7 @@ class WholeReader(Background):
             parsed = SegmentName.parse(info.key.removeprefix(keys.prefix))
             if parsed is not None and parsed[1] == LOG_SUFFIX and parsed[0].base >= start:
                 size += info.size
-        assert size >= KEPT_BYTES or self._start() > start
+        assert size >= KEPT_BYTES or self._start() > start or generation != self._repairs.generation
 
     def _start(self) -> int:
         return start_of(self._archive)
@@ -200,6 +214,138 @@ class TableRuns(Background):
         return sorted(zip(found["_offset"].to_pylist(), found["value"].to_pylist(), strict=True))
 
 
+class Repairs(Background):
+    """Deletes a segment that retention deletes soon and the policy's readers have read, and repairs the hole.
+
+    Attributes:
+        generation: changes when a segment is deleted, and when its offsets can be read again.
+        statuses: number of repairs by their status.
+    """
+
+    def __init__(self, archive: Archive, agents: Sequence[AgentProcess], checkpoint: str | None) -> None:
+        super().__init__()
+        self.generation = 0
+        self.statuses: Counter[str] = Counter()
+        self._archive, self._agents, self._policy = archive, agents, policy(checkpoint)
+        self._command = [PROGRAM, "repair", archive.topic, "--depth", "listing", "--wait", "20s", "--json"]
+        self._command += ["--url", archive.location, "--cluster", archive.keys.cluster]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the archive can have a hole now."""
+        return self.generation % 2 == 1
+
+    @property
+    def repaired(self) -> int:
+        """Return the number of segments that were put back."""
+        return self.statuses[Status.REPAIRED.value]
+
+    def run(self) -> None:
+        while not self._ending.wait(0.1):
+            base = self._lowest_read()
+            if base is None:
+                continue
+            self.generation += 1
+            self._archive.store.delete([self._key(base)])
+            while not self._is_whole(base):
+                self._repair()
+            self.generation += 1
+
+    def _lowest_read(self) -> int | None:
+        """Return the base of the lowest segment from `log.start` on that no reader needs any more."""
+        archive = self._archive
+        keys, start = archive.partition_keys(), start_of(archive)
+        needed = PolicyRetention(self._policy, [archive.store], archive.keys, 0).needed(keys)
+        logs = [info.key.removeprefix(keys.prefix) for info in archive.store.list(keys.prefix)]
+        bases = [parsed[0].base for name in logs if (parsed := SegmentName.parse(name)) and parsed[1] == LOG_SUFFIX]
+        live = [base for base in bases if base >= start]
+        return live[0] if needed is not None and len(live) > 1 and live[1] <= needed.offset else None
+
+    def _key(self, base: int) -> str:
+        return self._archive.partition_keys().segment(SegmentName(base))
+
+    def _is_whole(self, base: int) -> bool:
+        """Return whether the segment is stored again, or retention has hidden it."""
+        try:
+            self._archive.store.head(self._key(base))
+        except ObjectNotFound:
+            return start_of(self._archive) > base
+        return True
+
+    def _repair(self) -> None:
+        done = threading.Event()
+        look = threading.Thread(target=self._look_soon, args=(done,))
+        look.start()
+        try:
+            ended = subprocess.run(self._command, capture_output=True, text=True, check=False)
+        finally:
+            done.set()
+            look.join()
+        if ended.returncode == ExitCode.TRY_AGAIN and not ended.stdout:
+            assert "run" in ended.stderr, ended.stderr
+            assert "again" in ended.stderr, ended.stderr
+        else:
+            assert ended.returncode in {ExitCode.FINE, ExitCode.FOUND, ExitCode.TRY_AGAIN}, ended.stderr
+            self.statuses.update(each["status"] for each in json.loads(ended.stdout)["repairs"])
+
+    def _look_soon(self, done: threading.Event) -> None:
+        """Make the agents look for requests at once instead of within a minute."""
+        while not done.wait(0.5):
+            for agent in self._agents:
+                os.kill(agent.pid, signal.SIGHUP)
+
+
+class SparkStream:
+    """A Spark stream of the topic into parquet files, in a process of its own for the length of a `with`.
+
+    Attributes:
+        checkpoint: its location.
+    """
+
+    def __init__(self, archive: Archive, directory: Path) -> None:
+        self.checkpoint = (directory / "checkpoint").as_uri()
+        self._sink, self._log = directory / "sink", directory / "driver.log"
+        self._commits = directory / "checkpoint" / "commits"
+        options = {"path": archive.location, "cluster": archive.keys.cluster, "subscribe": archive.topic}
+        options |= {"prefixEntropyBits": str(archive.keys.entropy_bits), "startingOffsets": "earliest"}
+        program = [sys.executable, "-m", "tests.spark.streaming.process", json.dumps(options)]
+        self._command = [*program, str(self._sink), str(directory / "checkpoint")]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "SparkStream":
+        """Start the stream, and wait until it has committed a batch."""
+        self._process = self._start("follow")
+        wait_for(lambda: any(self._commits.glob("[0-9]*")), "a first batch", 240, state=self._tail)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def check(self) -> None:
+        """Raise if the driver has ended."""
+        assert self._process is not None
+        assert self._process.poll() is None, self._tail()
+
+    def finish(self) -> list[tuple[int, bytes]]:
+        """Run a driver until it has read everything; return offset and value of each row of the sink, ascending."""
+        process = self._start("finish")
+        assert process.wait(240) == 0, self._tail()
+        found = pq.read_table(self._sink, columns=["offset", "value"])
+        return sorted(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+    def _start(self, mode: str) -> "subprocess.Popen[bytes]":
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [*self._command, mode], env=environment, start_new_session=True, stdout=log, stderr=log
+            )
+
+    def _tail(self) -> str:
+        return self._log.read_text()[-5000:]
+
+
 def start_of(archive: Archive) -> int:
     """Return `log.start`; 0 before an agent wrote it."""
     key = archive.partition_keys().log_start
@@ -227,12 +373,12 @@ def below_start(archive: Archive) -> dict[str, float]:
     return found
 
 
-def wait_out_grace(archive: Archive, seconds: float) -> None:
+def wait_out_grace(archive: Archive, seconds: float, checkpoint: str | None) -> None:
     """Run without kills until no plan waits and `log.start` stays."""
 
     def is_over() -> bool:
         before = start_of(archive)
-        found = collect(archive.location, archive.keys)
+        found = collect(archive.location, archive.keys, checkpoint)
         return found.planned is not None and found.planned.plan is None and start_of(archive) == before
 
     wait_for(is_over, "the last plan to end", seconds)

@@ -1,12 +1,15 @@
-"""Retention next to agents, a producer, a reader, a table and an election, on Kafka with KRaft."""
+"""Retention next to agents, a producer, readers, a table, repairs and an election, on Kafka with KRaft."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.faults.beside_retention import (
     Collector,
+    Repairs,
+    SparkStream,
     TableRuns,
     WholeReader,
     below_start,
@@ -36,35 +39,43 @@ def kraft() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "moves"), [(2, 3), pytest.param(20, 25, marks=(pytest.mark.full, pytest.mark.timeout(1800)))]
+    ("kills", "moves", "streamed"),
+    [(2, 3, False), pytest.param(20, 25, True, marks=(pytest.mark.full, pytest.mark.timeout(3600)))],
 )
-def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes(
-    kraft: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, moves: int
+def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_repairs_run(
+    kraft: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, moves: int, streamed: bool
 ) -> None:
-    """The collector is killed at writes, and the leader dies: each record is read once until its start has passed."""
+    """The collector is killed at writes, and the leader dies: each record is read once until its start has passed.
+
+    The long case has a Spark stream too, for which the policy waits.
+    """
     topic = f"beside-{kills}"
     assert kraft.s3 is not None
     for name, value in kraft.s3.environment().items():
         monkeypatch.setenv(name, value)
     kraft.create_topic(topic, assignment=[[2, 1]])
-    with archives(kraft, tmp_path) as archive_of, S3FaultProxy(kraft.s3) as proxy:
+    with archives(kraft, tmp_path) as archive_of, S3FaultProxy(kraft.s3) as proxy, ExitStack() as streams:
         archive = archive_of(topic)
-        first = start_agents(archive, 1, 2)[1]
-        reader = WholeReader(archive)
+        agents = start_agents(archive, 1, 2)
         with Load(kraft, topic, 1) as load:
             archive.wait_for_offset(1)
             table = TableRuns(archive, tmp_path)
-            with reader, table, Collector(archive, proxy, seed=kills) as collector:
+            stream = streams.enter_context(SparkStream(archive, tmp_path)) if streamed else None
+            checkpoint = None if stream is None else stream.checkpoint
+            repairs = Repairs(archive, list(agents.values()), checkpoint)
+            reader = WholeReader(archive, repairs)
+            with reader, table, repairs, Collector(archive, proxy, kills, checkpoint) as collector:
 
                 def done(share: float) -> bool:
-                    for each in (load, reader, table, collector):
+                    for each in (load, reader, table, repairs, collector):
                         each.check()
-                    return (
-                        collector.killed >= kills * share and len(reader.starts) >= moves * share and reader.reads > 3
-                    )
+                    if stream is not None:
+                        stream.check()
+                    has_moved = collector.killed >= kills * share and len(reader.starts) >= moves * share
+                    return has_moved and reader.reads > 3 and repairs.repaired >= kills * share
 
                 def state() -> object:
-                    return collector.killed, reader.starts[-3:], reader.reads, reader.repeated
+                    return collector.killed, reader.starts[-3:], reader.reads, reader.repeated, repairs.statuses
 
                 seconds = PATIENCE * kills / 2
                 wait_for(lambda: done(0.4), "retention to work", seconds, state=state)
@@ -75,19 +86,22 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes(
             produced = max(load.acknowledged[0])
         archive.wait_until_shipped(1)
         table.once()
-        wait_out_grace(archive, PATIENCE)
+        streams.close()
+        streamed_rows = None if stream is None else stream.finish()
+        wait_out_grace(archive, PATIENCE, checkpoint)
 
         expected = {record.offset: record.value or b"" for record in dump(kraft.bootstrap, topic)}
         assert len(expected) > produced * 0.9
         start = start_of(archive)
         rows = table.rows()
         assert rows == [(offset, expected[offset]) for offset in range(archive.next_offset())]
+        assert streamed_rows in (None, rows)
         assert reader.rows == {offset: expected[offset] for offset in reader.rows}
         assert read_all(archive) == [(offset, expected[offset]) for offset in range(start, archive.next_offset())]
         left = below_start(archive)
         assert not [key for key in left if key.endswith(".log")]
 
-        first.stop()
+        agents[1].stop()
         archive.agent(1)
         end = archive.next_offset()
         with Load(kraft, topic, 1):
