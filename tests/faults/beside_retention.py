@@ -42,7 +42,7 @@ from tsctl.repair.results import Status
 TABLE: Final = "backup.t"
 KEPT_BYTES: Final = 60_000
 _GRACE_MS: Final = 1000  # a policy has an hour at least
-_WRITES: Final = (3, 25)  # of a life of the collector
+_FEWEST_WRITES: Final = 3  # before the collector is killed
 # The error of a reader that planned before an object was deleted.
 _DOCUMENTED: Final = re.compile(r"run the query again|plan it again")
 _CONTEXT: Final = get_context("forkserver")
@@ -80,13 +80,20 @@ class Collector(Background):
 
     Attributes:
         killed: how often it was killed.
+
+    Args:
+        archive: where it runs.
+        proxy: between the collector and the store.
+        most_writes: after so many writes it is killed at the latest.
+        checkpoint: of a stream for which the policy waits.
     """
 
-    def __init__(self, archive: Archive, proxy: S3FaultProxy, seed: int, checkpoint: str | None) -> None:
+    def __init__(self, archive: Archive, proxy: S3FaultProxy, most_writes: int, checkpoint: str | None) -> None:
         super().__init__()
         self.killed = 0
+        self._most_writes = most_writes
         self._arguments = (archive.location, archive.keys, checkpoint, proxy.environment())
-        self._random = Random(seed)
+        self._random = Random(most_writes)
         self._lock = threading.Lock()  # guards the next two
         self._process: BaseProcess | None = None
         self._left = 0
@@ -96,7 +103,7 @@ class Collector(Background):
         while not self._ending.is_set():
             process = _CONTEXT.Process(target=collect_for_ever, args=self._arguments)
             with self._lock:
-                self._left = self._random.randint(*_WRITES)
+                self._left = self._random.randint(_FEWEST_WRITES, self._most_writes)
                 process.start()
                 self._process = process
             while process.is_alive() and not self._ending.wait(0.05):

@@ -275,10 +275,17 @@ class Load(Background):
 
     Attributes:
         acknowledged: value by offset, by partition; nothing is sent twice.
+
+    Args:
+        cluster: that has the topic.
+        topic: a topic.
+        partitions: number of its partitions.
+        every: seconds between twenty records.
     """
 
-    def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, partitions: int, every: float = 0.05) -> None:
         super().__init__()
+        self._every = every
         self.acknowledged: dict[int, dict[int, bytes]] = defaultdict(dict)
         self._errors: list[KafkaError] = []
         self._partitions = partitions
@@ -289,7 +296,7 @@ class Load(Background):
 
     def run(self) -> None:
         number = 0
-        while not self._ending.wait(0.05):
+        while not self._ending.wait(self._every):
             for partition in range(self._partitions):
                 for _ in range(20 // self._partitions):
                     number += 1

@@ -57,14 +57,15 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
     with archives(kraft, tmp_path) as archive_of, S3FaultProxy(kraft.s3) as proxy, ExitStack() as streams:
         archive = archive_of(topic)
         agents = start_agents(archive, 1, 2)
-        with Load(kraft, topic, 1) as load:
+        # The long case deletes for minutes: it must delete faster than the producer writes, in spite of the kills.
+        with Load(kraft, topic, 1, every=0.2 if streamed else 0.05) as load:
             archive.wait_for_offset(1)
             table = TableRuns(archive, tmp_path)
             stream = streams.enter_context(SparkStream(archive, tmp_path)) if streamed else None
             checkpoint = None if stream is None else stream.checkpoint
             repairs = Repairs(archive, list(agents.values()), checkpoint)
             reader = WholeReader(archive, repairs)
-            with reader, table, repairs, Collector(archive, proxy, kills, checkpoint) as collector:
+            with reader, table, repairs, Collector(archive, proxy, 100 if streamed else 25, checkpoint) as collector:
 
                 def done(share: float) -> bool:
                     for each in (load, reader, table, repairs, collector):
