@@ -73,7 +73,7 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
                     if stream is not None:
                         stream.check()
                     has_moved = collector.killed >= kills * share and len(reader.starts) >= moves * share
-                    return has_moved and reader.reads > 3 and repairs.repaired >= kills * share
+                    return has_moved and reader.reads > 3 and repairs.repaired >= 2 * share
 
                 def state() -> object:
                     return collector.killed, reader.starts[-3:], reader.reads, reader.repeated, repairs.statuses
