@@ -7,7 +7,7 @@ the object, decompresses every record, and compares all of the metadata.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from awscrt.checksums import crc32c
@@ -16,6 +16,7 @@ from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import ResumableReader
+from ts_common.archive.metadata_check import metadata_differences
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment, metadata_of, scan_object
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
@@ -346,31 +347,13 @@ class _Check:
                 self.say(INDEX_WRONG, "it has no entry for an abort marker of the .log", key)
 
     def _hold_against(self, scan: SegmentScan, rows: int | None) -> None:
-        metadata = self._metadata
+        # Epochs that contradict one another are reported by `_epochs`.
+        metadata = self._metadata if self._line is not None else replace(self._metadata, epochs=None)
+        wrong = metadata_differences(scan, metadata)
         expected = scan.record_count
-        said = (
-            ("records", metadata.records, expected),
-            ("control records", metadata.control, None if metadata.control is None else scan.control_count),
-            ("the greatest timestamp", metadata.time_max, scan.max_timestamp),
-            ("the least timestamp", metadata.time_min, scan.min_timestamp),
-            ("corrupt places", metadata.corruptions, scan.corrupt_batches),
-        )
-        wrong = [f"{name}: {found}; the metadata has {stated}" for name, stated, found in said if stated != found]
         excess = rows - expected if expected is not None and rows is not None else 0
         if excess > 0 or (excess < 0 and not scan.has_transactions):
             wrong.append(f"its batches contain {rows} records; their headers count {expected}")
-        if scan.end_offset is not None and scan.end_offset > metadata.end:
-            wrong.append(
-                f"its last batch ends at offset {scan.end_offset}; the metadata covers offsets below {metadata.end}"
-            )
-        stretches = zip(scan.epochs, scan.epoch_lasts, strict=True)
-        line = self._line if all(epoch != NO_EPOCH for epoch, _ in scan.epochs) else None
-        if line and not all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
-            wrong.append(f"its batches have the epochs {scan.epochs}; the metadata has {metadata.epochs}")
-        if scan.abort_markers and metadata.txnindex is None:  # readers of committed records would return them
-            wrong.append(
-                f"it aborts {counted(len(scan.abort_markers), 'transaction')}; the metadata names no .txnindex"
-            )
         if wrong:
             self.say(METADATA_WRONG, "; ".join(wrong))
 
