@@ -144,16 +144,21 @@ class LogStart:
     Attributes:
         offset: first offset that readers return.
         lineage: its lineage; None if no commit went back before it was written.
+        written_by: the run of `tsctl gc` that wrote it, another text in each write; None if an agent wrote it. An ETag
+            is a hash of the content, and retention can write a number twice: without it, a late write would succeed.
     """
 
     offset: int
     lineage: Lineage | None = None
+    written_by: str | None = None
 
     def encode(self) -> bytes:
         """Return the content of the object."""
-        if self.lineage is None:
+        if self.lineage is None and self.written_by is None:
             return encode_log_start(self.offset)
-        second = {"version": LINEAGE_VERSION, "lineage": self.lineage.encode()}
+        second: dict[str, object] = {"version": LINEAGE_VERSION}
+        second |= {} if self.lineage is None else {"lineage": self.lineage.encode()}
+        second |= {} if self.written_by is None else {"writtenBy": self.written_by}
         return encode_log_start(self.offset) + f"{json.dumps(second, separators=(',', ':'))}\n".encode()
 
     def fits(self, lineage: Lineage | None) -> bool:
@@ -179,7 +184,7 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
     """Parse the content of `log.start`; unknown fields are ignored.
 
     Raises:
-        CorruptData: the first line is not 20 digits, or the second contains no lineage.
+        CorruptData: the first line is not 20 digits, or the second contains a malformed value.
         NewerFormat: a later release wrote the second line.
     """
     first, _, second = data.strip().partition(b"\n")
@@ -188,7 +193,11 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
         if not second.strip():
             return LogStart(offset)
         fields = parse_fields(second, key, "a log start", LOG_START_BYTES, known=LINEAGE_VERSION)
-        return LogStart(offset, Lineage.decode(fields["lineage"]))
+        return LogStart(
+            offset,
+            None if fields.get("lineage") is None else Lineage.decode(fields["lineage"]),
+            None if fields.get("writtenBy") is None else text(fields["writtenBy"]),
+        )
 
 
 def _first_line(line: bytes) -> int:

@@ -2,7 +2,8 @@ r"""Plans of `tsctl gc`: which objects retention deletes. `ts_common.archive.gc_
 
 A part has one JSON text in each line. An object of a plan belongs to the partition in the last line before it::
 
-    {"topic":"orders","partition":3,"directory":"orders","from":100,"to":250,"nonce":"1f..","lineage":null,"over":false}
+    {"topic":"orders","partition":3,"directory":"orders","from":100,"to":250,"nonce":"1f..","lineage":null,
+     "writtenBy":"20261127T020000000Z-1f2e3d4c","over":false}     (in one line)
     ["00000000000000000100.log",1048576,"\"9e10...\""]
 
 `from` and `to` are the `log.start` before and after. All objects of a plan are chosen after `log.start` was moved
@@ -63,6 +64,7 @@ class PlannedPartition:
         after: `log.start` when the objects were chosen.
         nonce: of the commit that was read then.
         lineage: of both.
+        written_by: as `LogStart.written_by` when the objects were chosen. The plan is void for any other `log.start`.
         over: whether the incarnation is over, so that its commit and `log.start` are in the plan too.
     """
 
@@ -72,6 +74,7 @@ class PlannedPartition:
     after: int
     nonce: str
     lineage: Lineage | None
+    written_by: str | None = None
     over: bool = False
 
     def keys(self, cluster: ClusterKeys) -> PartitionKeys:
@@ -88,6 +91,7 @@ class PlannedPartition:
             "to": self.after,
             "nonce": self.nonce,
             "lineage": None if self.lineage is None else self.lineage.encode(),
+            "writtenBy": self.written_by,
             "over": self.over,
         }
         return json.dumps(fields, separators=(",", ":"))
@@ -270,6 +274,7 @@ def _partition(fields: Mapping[str, Any]) -> PlannedPartition:
         whole_number(fields["to"], before),  # an undo would move `log.start` up else, and hide records
         text(fields["nonce"]),
         None if lineage is None else Lineage.decode(lineage),
+        None if fields["writtenBy"] is None else text(fields["writtenBy"]),
         over,
     )
 

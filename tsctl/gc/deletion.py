@@ -14,7 +14,6 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
-from ts_common.archive.commit import LogStart
 from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartition, read_parts, read_plan
 from ts_common.archive.gc_runs import RunObjects, Use, claim, mark_done, numbered_key
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
@@ -184,7 +183,8 @@ def _show_again(
     if partition.before >= partition.after or any(each.name not in listed for each in objects):
         return False
     try:
-        return lower_log_start(work.store, keys, LogStart(partition.after, partition.lineage), partition.before)
+        run, lineage = work.found.run, partition.lineage
+        return lower_log_start(work.store, keys, run, lineage, partition.before, "held")
     except LeftOut:
         return False
 
@@ -215,6 +215,8 @@ def _still_due(work: _Work, partition: PlannedPartition, objects: Iterable[Plann
         raise LeftOut("the commit went back since: the plan is void for this partition", Why.CHANGED)
     if content.offset < partition.after:
         raise LeftOut(f"log.start is {content.offset}, below {partition.after} in the plan", Why.CHANGED)
+    if content.written_by != partition.written_by:
+        raise LeftOut("log.start was written since the plan", Why.CHANGED)
     listed = {info.key.removeprefix(keys.prefix): info for info in examined.listed}
     due = {*examined.removable(content.offset, work.now), *_left_behind(objects, listed)}
     return _Due(frozenset(due), frozenset(listed))
@@ -246,6 +248,8 @@ def _over_still(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -
         raise LeftOut("an agent wrote the commit since the plan", Why.CHANGED)
     if over.log_start is not None and over.log_start.offset < partition.after:
         raise LeftOut(f"log.start is {over.log_start.offset}, below {partition.after} in the plan", Why.CHANGED)
+    if over.log_start is not None and over.log_start.written_by != partition.written_by:
+        raise LeftOut("log.start was written since the plan", Why.CHANGED)
     return _Due(frozenset(over.objects), frozenset(each.name for each in over.objects))
 
 

@@ -2,6 +2,7 @@
 
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
 from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed
@@ -27,7 +28,9 @@ def read_log_start(store: ObjectStore, keys: PartitionKeys) -> tuple[LogStart, O
         raise LeftOut(str(error)) from error
 
 
-def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int, *, is_over: bool = False) -> LogStart:
+def move_log_start(
+    store: ObjectStore, keys: PartitionKeys, start: int, target: int, run: str, *, is_over: bool = False
+) -> LogStart:
     """Move `log.start` up, and return what it has afterwards; it is never moved down.
 
     `log.start` is read first, the commit second. The write is on the ETag that was read. If the commit went back below
@@ -36,7 +39,9 @@ def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int, *, is_o
     Args:
         store: of the partition.
         keys: of the partition.
+        start: the offset that it has, by the survey: an undo writes it again.
         target: an offset.
+        run: name of the run that moves it.
         is_over: whether the incarnation is over, so that no transaction of it is open any more.
 
     Raises:
@@ -45,10 +50,12 @@ def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int, *, is_o
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     before, info = read_log_start(store, keys)
+    if before.offset != start:
+        raise LeftOut(_CHANGED, Why.CHANGED)
     if before.offset >= target:
         return before
     _check(store, keys, before, target, is_over=is_over)
-    after = LogStart(target, before.lineage)
+    after = LogStart(target, before.lineage, run)
     written = _write(store, keys, after, info.etag)
     try:
         _check(store, keys, after, target, is_over=is_over)
@@ -58,17 +65,27 @@ def move_log_start(store: ObjectStore, keys: PartitionKeys, target: int, *, is_o
     return after
 
 
-def lower_log_start(store: ObjectStore, keys: PartitionKeys, expected: LogStart, offset: int) -> bool:
-    """Move `log.start` back down, and return whether it had the expected content; otherwise it stays.
+def lower_log_start(
+    store: ObjectStore, keys: PartitionKeys, run: str, lineage: Lineage | None, offset: int, reason: str
+) -> bool:
+    """Move `log.start` back down, and return whether a run had moved it in this lineage; otherwise it stays.
+
+    Args:
+        store: of the partition.
+        keys: of the partition.
+        run: name of the run.
+        lineage: of the run's plan.
+        offset: where it goes back to.
+        reason: one word; the run writes it for this reason once.
 
     Raises:
         LeftOut: `log.start` is unreadable, or another process wrote it meanwhile.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     found, info = read_log_start(store, keys)
-    if found != expected:
+    if (found.written_by, found.lineage) != (run, lineage) or found.offset <= offset:
         return False
-    _write(store, keys, LogStart(offset, found.lineage), info.etag)
+    _write(store, keys, LogStart(offset, found.lineage, f"{run}-{reason}"), info.etag)
     return True
 
 

@@ -60,15 +60,15 @@ def read_over(store: ObjectStore, keys: PartitionKeys) -> Over:
     return Over(commit, read_log_start(store, keys)[0] if has_start else None, objects)
 
 
-def hide(store: ObjectStore, keys: PartitionKeys, over: Over) -> None:
-    """Move `log.start` to the end, so that no reader reads the incarnation while it is deleted.
+def hide(store: ObjectStore, keys: PartitionKeys, over: Over, run: str) -> None:
+    """Move `log.start` to the end for a run, so that no reader reads the incarnation while it is deleted.
 
     Raises:
         LeftOut: as `move_log_start`.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     if over.commit is not None and over.log_start is not None:
-        move_log_start(store, keys, over.commit.next_offset, is_over=True)
+        move_log_start(store, keys, over.log_start.offset, over.commit.next_offset, run, is_over=True)
 
 
 def _own(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> tuple[PlannedObject, ...]:

@@ -89,14 +89,14 @@ def make_plan(
         return found
     moves = NumberedLines(store, lambda number: numbered_key(cluster, run, MOVES, number))
     for candidate in chosen:
-        moves.add(candidate.move(candidate.target, candidate.nonce).encode())
+        moves.add(candidate.move(candidate.target, candidate.nonce, run).encode())
     moves.flush()
     parts = _Parts(store, cluster, run)
     for candidate in chosen:
         if _is_undone(store, cluster, run):
             break  # a run that is killed later would leave what it moves after the undo
         try:
-            partition, objects, is_moved = _move(store, candidate, retention, now)
+            partition, objects, is_moved = _move(store, candidate, retention, now, run)
         except LeftOut as left:
             found.skipped.append(Skipped.of(candidate.keys.directory, left))
         else:
@@ -140,25 +140,27 @@ class _Parts:
 
 
 def _move(
-    store: ObjectStore, candidate: Candidate, retention: Retention, now: int
+    store: ObjectStore, candidate: Candidate, retention: Retention, now: int, run: str
 ) -> tuple[PlannedPartition, Sequence[PlannedObject], bool]:
     """Move `log.start` of a partition, then list it; what is due is worked out again by that listing."""
     keys = candidate.keys
     retention.check_holds(keys.partition.topic)
     if candidate.over:
-        hide(store, keys, read_over(store, keys))
+        hide(store, keys, read_over(store, keys), run)
         found = read_over(store, keys)
         end = candidate.start if found.log_start is None else found.log_start.offset
-        return candidate.move(end, candidate.nonce), found.objects, end > candidate.start
+        writer = None if found.log_start is None else found.log_start.written_by
+        return candidate.move(end, candidate.nonce, writer), found.objects, end > candidate.start
     rule, needed = retention.rule(keys.partition.topic), retention.needed(keys)
     if rule is None or (needed is not None and needed.offset < candidate.target):
         raise LeftOut("a reader needs earlier offsets since the survey", Why.CHANGED)
-    after = move_log_start(store, keys, candidate.target)
+    after = move_log_start(store, keys, candidate.start, candidate.target, run)
     examined = examine(store, keys, rule, now, needed)
     if examined is None or examined.log_start.content != after or after.lineage != candidate.lineage:
         raise LeftOut("log.start was written meanwhile, by an agent or another collector", Why.CHANGED)
     objects = examined.removable(after.offset, now)
-    return candidate.move(after.offset, examined.commit.nonce), objects, after.offset > candidate.start
+    planned = candidate.move(after.offset, examined.commit.nonce, after.written_by)
+    return planned, objects, after.offset > candidate.start
 
 
 def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: str) -> bool:

@@ -44,13 +44,15 @@ class Candidate:
     bytes: int
     over: bool = False
 
-    def move(self, after: int, nonce: str) -> PlannedPartition:
-        """Return the line of a plan for a move of `log.start` to `after`, with the commit that was read last.
+    def move(self, after: int, nonce: str, written_by: str | None) -> PlannedPartition:
+        """Return the line of a plan for a move of `log.start` to `after`, with commit and writer that were read last.
 
         A plan never moves it down. `log.start` of an incarnation that is over can be above the commit's next offset.
         """
         directory, after = self.keys.incarnation, max(self.start, after)
-        return PlannedPartition(self.keys.partition, directory, self.start, after, nonce, self.lineage, self.over)
+        return PlannedPartition(
+            self.keys.partition, directory, self.start, after, nonce, self.lineage, written_by, self.over
+        )
 
 
 @dataclass(slots=True)

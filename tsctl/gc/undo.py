@@ -9,8 +9,7 @@ readers would find a hole below.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ts_common.archive.commit import LogStart
-from ts_common.archive.gc_plans import read_moves
+from ts_common.archive.gc_plans import read_moves, read_parts, read_plan
 from ts_common.archive.gc_runs import CLAIM_NAME, RunObjects, Use, claim, list_runs, mark_done, read_claim
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
@@ -38,6 +37,8 @@ class Undone:
 def choose_undone(store: ObjectStore, cluster: ClusterKeys, runs: Sequence[RunObjects], name: str | None) -> RunObjects:
     """Return the run to undo: the newest that was not undone, if no object of a plan was deleted since.
 
+    A run that was undone can be named: it can have moved a partition after its undo, and then have been killed.
+
     Args:
         store: of the runs.
         cluster: their keys.
@@ -54,6 +55,8 @@ def choose_undone(store: ObjectStore, cluster: ClusterKeys, runs: Sequence[RunOb
     for run in reversed(runs):
         use = read_claim(store, cluster, run.run) if run.claimed else None
         if use is Use.UNDO and run.done:
+            if name == run.run:
+                return run
             continue
         if use is Use.DELETE or run.done:
             raise QueryError(
@@ -79,7 +82,7 @@ def undo(
 
     Raises:
         QueryError: the deletion of its objects has begun.
-        CorruptData: the moves of the run are damaged.
+        CorruptData: the moves of the run are damaged, or another plan whose deletion began.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; repeat the command.
     """
     if claim(store, cluster, run.run, Use.UNDO) is Use.DELETE:
@@ -89,15 +92,12 @@ def undo(
         keys = move.keys(cluster)
         offset = max(move.before, deleted.get((keys, move.lineage), 0))
         try:
-            is_lowered = offset < move.after and lower_log_start(
-                store, keys, LogStart(move.after, move.lineage), offset
-            )
+            is_lowered = lower_log_start(store, keys, run.run, move.lineage, offset, "undone")
         except LeftOut as left:
             found.skipped.append(Skipped.of(keys.directory, left))
         else:
-            has_moved = is_lowered and move.before < move.after
-            found.lowered += has_moved
-            found.unchanged += not has_moved
+            found.lowered += is_lowered
+            found.unchanged += not is_lowered
         advance()
     if not found.skipped:
         mark_done(store, run, now, undone=True, objects={}, size=0)
@@ -119,9 +119,9 @@ def _deleted_below(
         if other.claimed and _claimed_at(other) < began:
             continue
         if claim(store, cluster, other.run, Use.UNDO) is Use.DELETE:
-            for move in read_moves(store, other):
-                where = move.keys(cluster), move.lineage
-                found[where] = max(found.get(where, 0), move.after)
+            for planned, _ in read_parts(store, cluster, read_plan(store, cluster, other.run)):
+                where = planned.keys(cluster), planned.lineage
+                found[where] = max(found.get(where, 0), planned.after)
     return found
 
 

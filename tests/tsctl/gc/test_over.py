@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.made_archive import MadeArchive, batches
-from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship
+from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship, start_of
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
@@ -65,7 +65,7 @@ def test_an_incarnation_that_is_over_is_deleted_as_a_whole(archive: MadeArchive)
     """Readers of that incarnation see nothing first; the list of incarnations and foreign objects stay."""
     keys = archive.partition("t")
     collect(archive, over())
-    assert archive.store.get(keys.log_start)[0] == LogStart(50).encode()
+    assert start_of(archive) == 50
     assert len(left(archive, keys)) == 5 * 3 + 4
     collect(archive, over())
     assert left(archive, keys) == ["foreign"]
@@ -101,7 +101,7 @@ def test_the_collection_of_an_incarnation_that_is_over_is_undone_too(archive: Ma
     collect(archive, over())
     runs = list_runs(archive.store, archive.keys)
     assert undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0).lowered == 1
-    assert archive.store.get(archive.partition("t").log_start)[0] == LogStart(0).encode()
+    assert start_of(archive) == 0
 
 
 def test_a_topic_is_absent_since_the_first_of_all_runs_without_it(tmp_path: Path) -> None:
