@@ -21,6 +21,7 @@ from ts_common.query.frozen import Span
 from ts_common.reading.archive_name import SOURCE, name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
+from ts_common.reading.topics import some
 from ts_common.store.thaw_prices import ThawCost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
@@ -37,10 +38,11 @@ from tsctl.archive import (
 )
 from tsctl.cost.prices import Prices, read_prices
 from tsctl.cost.thaw_prices import thaw_prices
+from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, iso, size
 from tsctl.scan_options import FromOption, ToOption, parse_bounds
 from tsctl.thaw.objects import ColdObject, cold_objects
-from tsctl.thaw.thawing import Plan, cost_of, plan_thaw, request_thaws, wait_until_thawed
+from tsctl.thaw.thawing import Plan, Thawed, cost_of, finish_thaw, plan_thaw, request_thaws
 
 _PRINTED_EVERY_SECONDS: Final = 60.0
 _MOST_DAYS: Final = 3_650
@@ -73,7 +75,10 @@ def thaw(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the frozen segments of a topic or a range of it readable, and wait for them."""
+    """Make the frozen segments of a topic or a range of it readable, and wait for them.
+
+    Exit code 1: an object of the range was removed during the wait.
+    """
     problems: list[str] = []
     output, span = Output(as_json), _span(parse_bounds(start, end, problems, offsets=True))
     if problems:
@@ -91,10 +96,13 @@ def thaw(
         plan = plan_thaw(objects, days, tier, time.time())
         cost = _cost(plan, priced)
         _show(plan, cost, "list prices" if priced is None else f"prices of {priced.name}", output)
-        if not dry_run:
-            _run(plan, output, waits=wait)
+        ended = None if dry_run else _run(plan, output, waits=wait)
     if as_json:
-        output.document({"cluster": name.keys.cluster, **_fields(plan, cost, objects, dry_run=dry_run, waited=wait)})
+        fields = _fields(plan, cost, objects, dry_run=dry_run, waited=wait)
+        further = {"again": 0, "removed": 0} if ended is None else {"again": ended.again, "removed": len(ended.removed)}
+        output.document({"cluster": name.keys.cluster, **fields, **further})
+    if ended is not None and ended.removed:
+        raise typer.Exit(ExitCode.FOUND)
 
 
 def _span(asked: Mapping[str, Any]) -> Span:
@@ -146,17 +154,18 @@ def _until(objects: Sequence[ColdObject]) -> str | None:
     return None if first == math.inf else iso(int(first * 1000))
 
 
-def _run(plan: Plan, output: Output, *, waits: bool) -> None:
-    requests = len(plan.to_request) + len(plan.to_extend)
-    with output.progress("requests", requests) as advance:
+def _run(plan: Plan, output: Output, *, waits: bool) -> Thawed | None:
+    """Send the requests, and wait; None without a wait."""
+    with output.progress("requests", plan.requests) as advance:
         request_thaws(plan, advance)
-    if requests:
-        output.text(f"{counted(requests, 'thaw')} requested")
-    if not plan.frozen:
-        return
+    if plan.requests:
+        output.text(f"{counted(plan.requests, 'thaw')} requested")
+    if not plan.short:
+        return None
     if not waits:
-        output.text("the thaws run without this command; run it again to wait for them")
-        return
+        if plan.frozen:
+            output.text("the thaws run without this command; run it again to wait for them")
+        return None
     total, done = len(plan.frozen), 0
     printed = time.monotonic()
     with output.progress("bytes readable", sum(each.size for each in plan.frozen), in_bytes=True) as advance:
@@ -169,8 +178,20 @@ def _run(plan: Plan, output: Output, *, waits: bool) -> None:
                 printed = time.monotonic()
                 output.note(f"{done:,} of {counted(total, 'object')} can be read")
 
-        wait_until_thawed(plan, thawed)
-    output.text(f"all {counted(total, 'object')} can be read now")
+        ended = finish_thaw(plan, thawed, lambda later: _show_again(later, output))
+    if ended.removed:
+        removed = some(each.key for each in ended.removed)
+        output.warn(f"{counted(len(ended.removed), 'object')} of the range, removed during the wait: {removed}")
+    whole = "" if ended.removed else "all "
+    output.text(f"{whole}{counted(len(ended.readable), 'object')} can be read now")
+    return ended
+
+
+def _show_again(plan: Plan, output: Output) -> None:
+    output.text(
+        f"{counted(len(plan.to_extend), 'readable object')} to keep for {counted(plan.days, 'day')}, "
+        f"{len(plan.frozen):,} frozen again"
+    )
 
 
 def _fields(

@@ -1,5 +1,8 @@
 """Thaw objects: requests, then waiting. Both can be interrupted and run again; a second run continues.
 
+After the wait all objects are looked at again: a thaw that was in progress may have been requested for fewer days, a
+copy can expire while others thaw, and retention removes objects. What needs a request again gets one.
+
 The requests of all threads pass one gate, which slows down if the store throttles. A round of the wait looks at the
 objects in the order of their keys, and ends early while most of them are frozen: a thaw needs hours, and each look is a
 request.
@@ -27,6 +30,7 @@ _FIRST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 _GROWTH: Final = 1.5
 _ATTEMPTS: Final = 3  # requests for an object whose thaw the store does not show
+_ROUNDS: Final = 4  # waits of one command
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,31 @@ class Plan:
     def frozen(self) -> tuple[ColdObject, ...]:
         """The objects that cannot be read now."""
         return (*self.to_request, *self.in_progress)
+
+    @property
+    def short(self) -> tuple[ColdObject, ...]:
+        """The objects that cannot be read as long as they are to be."""
+        return (*self.frozen, *self.to_extend)
+
+    @property
+    def requests(self) -> int:
+        """How many requests it needs."""
+        return len(self.to_request) + len(self.to_extend)
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """How a thaw ended.
+
+    Attributes:
+        readable: the objects, which can be read long enough.
+        removed: those that no longer exist.
+        again: requests after the first wait.
+    """
+
+    readable: tuple[ColdObject, ...]
+    removed: tuple[ColdObject, ...]
+    again: int
 
 
 def plan_thaw(objects: Iterable[ColdObject], days: int, tier: ThawTier, now: float) -> Plan:
@@ -116,6 +145,55 @@ def request_thaws(plan: Plan, advance: Callable[[], object]) -> None:
         advance()
 
     in_threads(request, [*plan.to_request, *plan.to_extend], most=_REQUESTS)
+
+
+def finish_thaw(
+    plan: Plan,
+    thawed: Callable[[Sequence[ColdObject]], object],
+    again: Callable[[Plan], object],
+    *,
+    pause: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.time,
+) -> Thawed:
+    """Wait until all objects of a plan can be read for its days, counted from the end of the first wait.
+
+    Args:
+        plan: whose requests were sent.
+        thawed: is called during the first wait, with the objects that can be read since the last call.
+        again: is called with what needs requests or a wait after all, before the requests are sent.
+        pause: waits for so many seconds.
+        clock: seconds since the epoch.
+
+    Raises:
+        OperatorError: as `wait_until_thawed`; or copies expire before the others can be read, repeatedly.
+        StoreUnavailable, AccessDenied: a request failed; another run continues.
+    """
+    everything, requests = (*plan.short, *plan.readable), 0
+    since: float | None = None
+    rounds = 0
+    while True:
+        rounds += 1
+        wait_until_thawed(plan, thawed if rounds == 1 else lambda _: None, pause)
+        found = with_states(everything)
+        since = clock() if since is None else since  # a fixed time: each extension suffices
+        plan = plan_thaw(found, plan.days, plan.tier, since)
+        if not plan.short:
+            kept = {_place(each) for each in found}
+            return Thawed(plan.readable, tuple(each for each in everything if _place(each) not in kept), requests)
+        if rounds == _ROUNDS:
+            first = plan.short[0]
+            raise OperatorError(
+                f"{first.key} in {first.store.location}: its readable copy expires too early, as do those of "
+                f"{len(plan.short) - 1:,} others, after {_ROUNDS} waits; run the command again with more --days or a "
+                "faster --tier"
+            )
+        again(plan)
+        request_thaws(plan, lambda: None)
+        requests += plan.requests
+
+
+def _place(one: ColdObject) -> tuple[int, str]:
+    return id(one.store), one.key
 
 
 def wait_until_thawed(

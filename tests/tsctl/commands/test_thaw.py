@@ -1,7 +1,9 @@
 """`tsctl thaw` against moto: what it selects, requests, extends and waits for, and what it refuses."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,8 +69,8 @@ def test_the_commands_of_the_page_thaw_a_day(cold: ColdArchive, tsctl: Run) -> N
     """docs/cold-storage.md: first what it costs, then the thaw."""
     (block,) = blocks(CHECKOUT / "docs/cold-storage.md", "Thaw", language="sh")
     day = 1_767_225_600_000  # 2026-01-01
-    for base, time in ((0, day), (STEP, day + 86_400_000)):
-        cold.put_segment("clicks", base, batches((base, base + STEP), time=time))
+    for base, at in ((0, day), (STEP, day + 86_400_000)):
+        cold.put_segment("clicks", base, batches((base, base + STEP), time=at))
     cold.commit("clicks", 2 * STEP)
     key = cold.partition("clicks").segment(SegmentName(0))
     cold.client.put_object(
@@ -132,6 +134,41 @@ def test_a_readable_copy_that_expires_too_early_is_extended(cold: ColdArchive, t
     assert before is not None
     assert after is not None
     assert after - before > 27 * thawing.DAY_SECONDS
+
+
+def test_a_thaw_of_fewer_days_in_progress_is_extended_after_the_wait(
+    cold: ColdArchive, tsctl: Run, moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second command waits for the thaw of the first, and all copies have its own days."""
+    monkeypatch.setattr(thawing, "_FIRST_PAUSE_SECONDS", 0.01)
+    cold.freeze(0, STEP)
+    with slow_thaws(moto_server, 4):
+        assert tsctl("thaw", *named(cold), "--days", 1, "--no-wait").code == 0
+        document = tsctl("thaw", *named(cold), "--days", 30, "--json").document
+    assert (document["in_progress"], document["requested"], document["again"], document["removed"]) == (2, 0, 2, 0)
+    for base in (0, STEP):
+        until = cold.store.thaw_state(cold.key(base)).until
+        assert until is not None
+        assert until - time.time() > 29 * thawing.DAY_SECONDS
+
+
+def test_an_object_that_was_removed_during_the_wait_is_a_finding(
+    cold: ColdArchive, tsctl: Run, moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, and not counted as readable."""
+    monkeypatch.setattr(thawing, "_FIRST_PAUSE_SECONDS", 0.01)
+    cold.freeze(0, STEP)
+    wait = thawing.wait_until_thawed
+
+    def remove_and_wait(*arguments: Any) -> None:
+        cold.store.delete([cold.key(STEP)])
+        wait(*arguments)
+
+    monkeypatch.setattr(thawing, "wait_until_thawed", remove_and_wait)
+    with slow_thaws(moto_server, 2):
+        ended = tsctl("thaw", *named(cold))
+    assert (ended.code, ended.out.splitlines()[-1]) == (1, "1 object can be read now")
+    assert f"1 object of the range, removed during the wait: {cold.key(STEP)}" in ended.err
 
 
 def test_a_range_of_times_needs_the_segment_where_it_begins(cold: ColdArchive, tsctl: Run) -> None:

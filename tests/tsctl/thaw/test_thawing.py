@@ -1,4 +1,4 @@
-"""The wait for thaws, without a store: rounds, pauses, and a thaw that the store loses."""
+"""The wait for thaws, without a store: rounds, pauses, a thaw that the store loses, copies that expire too early."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.thaw.objects import ColdObject
-from tsctl.thaw.thawing import plan_thaw, wait_until_thawed
+from tsctl.thaw.thawing import DAY_SECONDS, Thawed, finish_thaw, plan_thaw, wait_until_thawed
 
 KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
 FROZEN, THAWING, READABLE = (
@@ -99,3 +99,76 @@ def test_objects_are_sorted_by_what_they_need(tmp_path: Path) -> None:
     plan = plan_thaw(cold, 7, ThawTier.STANDARD, now)
     groups = (plan.to_request, plan.in_progress, plan.to_extend, plan.readable)
     assert [[each.key for each in group] for group in groups] == [["0.log"], ["1.log"], ["3.log"], ["2.log", "4.log"]]
+
+
+class Clocked(WrappedStore):
+    """A store whose objects have a readable copy between two times; each pause is twelve hours.
+
+    Attributes:
+        now: seconds since the epoch.
+        copies: when the copy of each object begins and ends, by key.
+        hours: what a thaw of each object needs, by key.
+        thaws: the keys of requests.
+    """
+
+    def __init__(self, directory: Path, copies: dict[str, tuple[float, float]], hours: dict[str, float]) -> None:
+        super().__init__(open_store(directory.as_uri()), threads=1)
+        self.now, self.copies, self.hours = 0.0, copies, hours
+        self.thaws: list[str] = []
+
+    def pause(self, _seconds: float) -> None:
+        self.now += DAY_SECONDS / 2
+
+    def thaw_state(self, key: str) -> ThawState:
+        if key not in self.copies:
+            raise ObjectNotFound(key)
+        begins, ends = self.copies[key]
+        if begins <= self.now < ends:
+            return ThawState("DEEP_ARCHIVE", until=ends)
+        return ThawState("DEEP_ARCHIVE", is_frozen=True, is_thawing=self.now < begins)
+
+    def thaw(self, key: str, days: int | None, tier: ThawTier) -> None:
+        del tier
+        self.thaws.append(key)
+        begins, ends = self.copies[key]
+        begins = begins if begins <= self.now < ends else self.now + self.hours[key] * 3600
+        self.copies[key] = (begins, max(begins, self.now) + (days or 0) * DAY_SECONDS)
+
+    def finish(self, days: int, *keys: str) -> Thawed:
+        """Finish the thaw of objects whose requests were sent."""
+        cold = [ColdObject(self, KEYS, key, 1, ThawState("DEEP_ARCHIVE", True, True)) for key in keys]
+        plan = plan_thaw(cold, days, ThawTier.BULK, self.now)
+        return finish_thaw(plan, lambda _: None, lambda _: None, pause=self.pause, clock=lambda: self.now)
+
+
+def test_a_thaw_of_fewer_days_that_was_in_progress_is_extended(tmp_path: Path) -> None:
+    """Another command requested it for one day; the copy that has enough days has no further request."""
+    day = DAY_SECONDS
+    store = Clocked(tmp_path, {"a": (day, 2 * day), "b": (day, 40 * day)}, {})
+    ended = store.finish(30, "a", "b")
+    assert (store.copies["a"][1], store.thaws, ended.again) == (31 * day, ["a"], 1)
+    assert [each.key for each in ended.readable] == ["a", "b"]
+
+
+def test_a_copy_that_expired_while_others_thawed_is_requested_again(tmp_path: Path) -> None:
+    """The wait ends when both can be read at the same time."""
+    day = DAY_SECONDS
+    store = Clocked(tmp_path, {"a": (0, day), "b": (2 * day, 3 * day)}, {"a": 12})
+    ended = store.finish(1, "a", "b")
+    assert store.thaws == ["a"]
+    assert not any(store.thaw_state(each.key).is_frozen for each in ended.readable)
+
+
+def test_copies_that_expire_before_the_others_can_be_read_are_an_error(tmp_path: Path) -> None:
+    """The wait would never end: each object needs two days, and a copy is kept for one."""
+    day = DAY_SECONDS
+    store = Clocked(tmp_path, {"a": (0, day), "b": (2 * day, 3 * day)}, {"a": 48, "b": 48})
+    with pytest.raises(OperatorError, match=r"b in file:.* copy expires too early.* more --days or a faster --tier"):
+        store.finish(1, "a", "b")
+
+
+def test_an_object_that_was_removed_during_the_wait_is_not_readable(tmp_path: Path) -> None:
+    """It is returned apart."""
+    store = Clocked(tmp_path, {"a": (1, 1e9)}, {})
+    ended = store.finish(1, "a", "b")
+    assert [[each.key for each in group] for group in (ended.readable, ended.removed)] == [["a"], ["b"]]
