@@ -101,8 +101,9 @@ def _is_due(usage: Usage, part: Part, days: float | None) -> bool:
 
 def _retained(usage: Usage, days: float, notes: list[str]) -> Usage:
     """Return what stays of an archive."""
-    if usage.days < days:
-        notes.append(f"retention: the oldest object is {usage.days:.0f} days old, so nothing would be removed yet")
+    if not any(_is_due(usage, part, days) for part in usage.parts):
+        oldest = usage.segment_days or 0.0
+        notes.append(f"retention: the oldest segment is {oldest:.0f} days old, so nothing would be removed yet")
     else:
         notes.append("retention: by the time when an object was written; a copied bucket has the times of the copy")
     return replace(usage, parts=tuple(part for part in usage.parts if not _is_due(usage, part, days)))
@@ -123,7 +124,7 @@ def _early_each_month(usage: Usage, prices: Prices, days: float) -> Iterator[Lin
         found = prices.of(part.storage_class)
         if part.kind in SEGMENT and usage.is_new(part) and days < found.minimum_days:
             # Of a retention below a month, the parts that it leaves are what arrives in that time.
-            arrives = part.size * DAYS / min(DAYS, max(days, 1 / 24), max(usage.days, 1 / 24))
+            arrives = part.size * DAYS / min(max(days, 1 / 24), usage.new_days)
             yield _early_line(part, prices, arrives * (found.minimum_days - days) / DAYS)
 
 

@@ -178,6 +178,7 @@ class _Counter:
         self._lock = threading.Lock()  # guards the rest
         self._sums: dict[_Key, _Sums] = {}
         self._oldest = 0.0
+        self._oldest_segment: float | None = None
         self._brokers = self._partitions = 0
 
     def count(self, directory: Directory) -> None:
@@ -186,6 +187,7 @@ class _Counter:
         sums: dict[_Key, _Sums] = {}
         waiting: dict[_Key, int] = {}  # bytes at `base` whose end is the next base
         base, oldest, brokers = -1, 0.0, 0
+        oldest_segment: float | None = None
         for info in directory.store.list(directory.prefix):
             name = info.key[len(directory.prefix) :]
             key, age = self._key(directory, name, info)
@@ -196,6 +198,7 @@ class _Counter:
             oldest = max(oldest, age)
             brokers += info.key.startswith(self._keys.ends)
             if key[2] in SEGMENT and (parsed := SegmentName.parse(name)) is not None:
+                oldest_segment = max(oldest_segment or 0.0, age)
                 if parsed[0].base != base:
                     _settle(sums, waiting, parsed[0].base > start)
                     base = parsed[0].base
@@ -206,6 +209,8 @@ class _Counter:
             for key, found in sums.items():
                 self._sums.setdefault(key, _Sums(len(self._measure.thresholds))).add(found)
             self._oldest = max(self._oldest, oldest)
+            if oldest_segment is not None:
+                self._oldest_segment = max(self._oldest_segment or 0.0, oldest_segment)
             self._brokers += brokers
             self._partitions += any(kind in SEGMENT for _, _, kind, _ in sums)
 
@@ -217,7 +222,8 @@ class _Counter:
         )
         measure = self._measure
         bits = max(0, self._keys.entropy_bits)
-        return Usage(parts, measure.edges, measure.thresholds, self._oldest, self._brokers, bits, self._partitions)
+        ages = (self._oldest, self._oldest_segment)
+        return Usage(parts, measure.edges, measure.thresholds, *ages, self._brokers, bits, self._partitions)
 
     def _key(self, directory: Directory, name: str, info: ObjectInfo) -> tuple[_Key, float]:
         """Return the part of an object, and its age in days."""

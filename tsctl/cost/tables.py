@@ -154,6 +154,7 @@ def fields(usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Lin
             "partitions": usage.partitions,
             "age_edges_days": list(usage.edges),
             "oldest_days": usage.days,
+            "oldest_segment_days": usage.segment_days,
             "parts": [_part_fields(part) for part in usage.parts],
         },
         "lines": line_fields(lines),

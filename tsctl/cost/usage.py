@@ -63,6 +63,8 @@ class Usage:
         edges: lower ends of the ranges of ages, days, ascending from 0.
         thresholds: sizes that smaller objects are counted below, bytes, ascending.
         days: age of the oldest object, days; 0 without an object.
+        segment_days: age of the oldest object of a segment, days; None without one. Objects of other kinds are kept
+            when retention removes segments.
         brokers: agents that write their ends, counted for each store.
         entropy_bits: of the keys.
         partitions: directories of partitions that have segments.
@@ -72,6 +74,7 @@ class Usage:
     edges: tuple[float, ...]
     thresholds: tuple[int, ...]
     days: float = 0.0
+    segment_days: float | None = None
     brokers: int = 0
     entropy_bits: int = 0
     partitions: int = 0
@@ -96,9 +99,15 @@ class Usage:
         return self.edges[part.age] < NEW_DAYS
 
     @property
+    def new_days(self) -> float:
+        """How many days new objects needed to arrive: below a month if all segments are younger."""
+        oldest = self.days if self.segment_days is None else self.segment_days
+        return min(NEW_DAYS, max(oldest, 1 / 24))
+
+    @property
     def to_month(self) -> float:
-        """The factor from what is new to a month: above 1 if the archive is younger than a month."""
-        return NEW_DAYS / min(NEW_DAYS, max(self.days, 1 / 24))
+        """The factor from what is new to a month: above 1 if all segments are younger than a month."""
+        return NEW_DAYS / self.new_days
 
 
 def edges_of(days: Iterable[float]) -> tuple[float, ...]:

@@ -62,5 +62,5 @@ def part(
 
 
 def usage(*parts: Part, days: float = 400, brokers: int = 0, bits: int = 0, partitions: int = 4) -> Usage:
-    """Return what an archive holds."""
-    return Usage(parts, EDGES, PRICES.thresholds, days, brokers, bits, partitions)
+    """Return what an archive holds; its oldest segment is as old as its oldest object."""
+    return Usage(parts, EDGES, PRICES.thresholds, days, days, brokers, bits, partitions)

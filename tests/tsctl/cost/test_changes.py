@@ -61,6 +61,14 @@ def test_a_retention_below_the_minimum_duration_is_billed_to_its_end() -> None:
     assert found(outcome.lines) == {("storage", "COOL"): (3, 0.012), ("early removal", "COOL"): (6, 0.024)}
 
 
+def test_an_early_removal_each_month_is_by_the_age_of_segments() -> None:
+    """3 GB arrived in 10 days, so 9 GB a month, for 60 days of 90; an old mark changes nothing."""
+    held = replace(usage(part("a", "COOL", days=10, size=3 * GB), days=400), segment_days=10.0)
+    outcome = what_if(held, NO_REQUESTS, PRICES, Change(retention_days=30))
+    assert found(outcome.lines)["early removal", "COOL"] == (18, 0.072)
+    assert outcome.notes == ("retention: the oldest segment is 10 days old, so nothing would be removed yet",)
+
+
 def test_a_cheaper_class_costs_a_transition_once() -> None:
     """12 objects at 0.02 for 1,000; then 2 GB at 0.004. The class of 3 GB of marks stays."""
     held = usage(part("a", objects=12, size=2 * GB), part("a", kind=Kind.MARK, size=3 * GB))

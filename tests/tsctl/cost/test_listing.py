@@ -121,6 +121,21 @@ def test_ages_are_those_of_the_objects(archive: MadeArchive, tmp_path: Path) -> 
     assert usage.days == pytest.approx(200)
 
 
+def test_an_old_mark_is_not_the_age_of_segments(archive: MadeArchive, tmp_path: Path) -> None:
+    """Retention of a week leaves seven days of segments; a gap record of last year does not divide them by a month."""
+    keys = archive.partition("t")
+    archive.store.put(keys.gap(0, 10), b"{}")
+    archive.store.put(keys.segment(SegmentName(10)), b"x")
+    for key, days in ((keys.gap(0, 10), 400), (keys.segment(SegmentName(10)), 7)):
+        os.utime(tmp_path / "store" / key, (NOW - days * DAY, NOW - days * DAY))
+    usage, _ = counted(archive)
+    assert [usage.days, usage.segment_days] == pytest.approx([400, 7])
+    assert usage.to_month == pytest.approx(30 / 7)
+    archive.store.delete([keys.segment(SegmentName(10))])
+    usage, _ = counted(archive)
+    assert (usage.segment_days, usage.to_month) == (None, 1)
+
+
 class ManyObjects(WrappedStore):
     """A partition of many objects, made as they are listed."""
 
