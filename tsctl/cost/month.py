@@ -136,7 +136,8 @@ def _requested(usage: Usage, requests: Requests, prices: Prices) -> Iterator[Lin
     default = prices.default_class
     logs, objects = weights(usage, [Kind.LOG]), weights(usage, [*SEGMENT])
     by_topic = _of_class(logs, default)
-    each = sum(objects.values()) / sum(logs.values()) if logs else 0.0
+    whole = sum(logs.values())  # 0 of empty objects, if a change gives them another size
+    each = sum(objects.values()) / whole if whole else 0.0
     in_class = each / (each + PUTS_BESIDE)  # the share of PUTs that write a segment's objects
     for operation, number in requests.monthly.items():
         if operation == "put":

@@ -108,6 +108,13 @@ def test_larger_segments_are_fewer_objects_and_requests() -> None:
     assert quantities[Item.STORAGE, "FROZEN"] == pytest.approx(1.01)
 
 
+def test_empty_segments_are_no_objects_of_another_size() -> None:
+    """Another program can leave `.log` objects of 0 bytes; the PUTs of the estimate have the default class then."""
+    held = usage(part("a", "COOL", objects=2, size=0), part("a", "COOL", Kind.INDEX, objects=2, size=0))
+    outcome = what_if(held, Requests({"put": 1000.0}, "made"), PRICES, Change(segment_bytes=1 << 30))
+    assert found(outcome.lines) == {("put", "HOT"): (1000, 0.005)}
+
+
 def test_other_entropy_bits_cost_a_copy_of_everything() -> None:
     """4,000 objects at 0.005, and 1,000 at 0.02 with 2 GB read at 0.03; no month changes without plans."""
     held = usage(part("a", objects=4000), part("a", "COOL", objects=1000, size=2 * GB), bits=0)
