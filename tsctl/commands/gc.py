@@ -142,6 +142,7 @@ def ls(
     output = Output(as_json)
     rows: list[dict[str, Any]] = []
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        _check_cluster(archive)
         for store in archive.stores:
             rows += [listed(store, archive.keys, found) for found in list_runs(store, archive.keys)]
     if as_json:
@@ -167,6 +168,7 @@ def undo_run(
     output = Output(as_json)
     now, done = int(time.time() * 1000), []
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        _check_cluster(archive)
         stores = [store for store in archive.stores if run_name is None or _has_run(store, archive.keys, run_name)]
         if not stores:
             raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
@@ -231,6 +233,7 @@ def log(
     output = Output(True)
     count = 0
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
+        _check_cluster(archive)
         for store in archive.stores:
             for found in list_runs(store, archive.keys):
                 if found.run == run_name:
@@ -359,6 +362,17 @@ def _kafka(policy: Policy, bootstrap: str | None, command_config: Path | None) -
 
     settings = {} if command_config is None else read_client_properties(command_config)
     yield KafkaCluster(bootstrap, settings)
+
+
+def _check_cluster(archive: Archive) -> None:
+    """Refuse a cluster that no store has an object of. Topics that were all collected leave the cluster's own objects.
+
+    Raises:
+        QueryError: the archive has no objects.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+    """
+    if not any(any(True for _ in store.list(archive.keys.cluster_prefix)) for store in archive.stores):
+        archive.names()
 
 
 def _has_run(store: ObjectStore, keys: ClusterKeys, name: str) -> bool:

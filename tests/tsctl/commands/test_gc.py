@@ -173,6 +173,20 @@ def test_a_loop_that_never_succeeded_ends_with_the_code_of_its_last_run(
     assert "later release" in ended.err
 
 
+@pytest.mark.parametrize("command", [("ls",), ("undo",), ("log", "r")])
+def test_a_cluster_that_the_store_lacks_is_refused(
+    shipped: Archive, named: tuple[str, ...], run: Run, command: tuple[str, ...]
+) -> None:
+    """A wrong cluster id is no archive without runs; one whose topics were all collected still has its runs."""
+    ended = run("gc", *command, *named, "--cluster", "porod")
+    assert (ended.code, ended.out) == (2, "")
+    assert "has no objects of cluster porod" in ended.err
+    assert (run("gc", "ls", *named).code, run("gc", "ls", *named).out) == (0, "no runs\n")
+    shipped.store.delete([info.key for info in shipped.store.list()])
+    shipped.store.put(shipped.keys.layout, b'{"version":1,"entropyBits":0,"cluster":"prod","time":0}')
+    assert run("gc", "ls", *named).out == "no runs\n"
+
+
 def test_a_damaged_claim_hides_no_other_run(shipped: Archive, named: tuple[str, ...], policy: Path, run: Run) -> None:
     """Its own row shows the damage."""
     run("gc", "run", "--policy", policy, *named)
