@@ -1,9 +1,9 @@
 """Answers requests to repair: puts good copies from the broker's files into the store (protocol rule 13).
 
-Nothing is trusted but bytes. Every byte of an object that a request calls damaged is read and compared with its own
-metadata. Every byte of an object that would make the repair unnecessary is compared with the broker's file. Objects are
-only put where no object is. The commit and `log.start` are read before and after: if the lineage changed meanwhile, a
-name may no longer be allowed, so the request gets no answer and is handled again.
+Nothing is trusted but bytes. Every byte of an object that a request calls damaged is read, and its metadata compared
+with what the bytes prove. Every byte of an object that would make the repair unnecessary is compared with the broker's
+file. Objects are only put where no object is. The commit and `log.start` are read before and after: if the lineage
+changed meanwhile, a name may no longer be allowed, so the request gets no answer and is handled again.
 """
 
 import time
@@ -18,6 +18,7 @@ from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.gap_records import merged
+from ts_common.archive.metadata_check import metadata_differences
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import decode_metadata
@@ -205,8 +206,9 @@ def _damaged(task: Repair) -> list[SegmentName]:
 def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> int | str | None:
     """Read an object that a request calls damaged; return why it needs no repair, else the end of its coverage.
 
-    It needs one if its bytes are not those of its metadata, or if it was corrupt on the disk of its broker: another
-    broker may have it whole. The end is unknown without metadata.
+    It needs one if its metadata is not that of its bytes: readers skip records by timestamps and epochs. It also needs
+    one if it was corrupt on the disk of its broker: another broker may have it whole. The end is unknown without
+    metadata.
     """
     key = catalog.keys.segment(name)
     metadata = None
@@ -219,11 +221,10 @@ def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentNa
         return None if metadata is None else metadata.end
     if metadata is None:
         return None
-    is_whole = scan.crc32c == metadata.crc32c and (scan.end_offset or 0) <= metadata.end
-    counts = metadata.records in {None, scan.record_count}
-    if is_whole and counts and not scan.corrupt_batches and not metadata.corruptions:
-        return "the object has the bytes that were shipped"
-    return metadata.end
+    is_whole = scan.crc32c == metadata.crc32c and not scan.corrupt_batches and not metadata.corruptions
+    if is_whole and not metadata_differences(scan, metadata):
+        return "the object has the bytes that were shipped, and their metadata"
+    return max(metadata.end, scan.end_offset or 0)
 
 
 class _Filling:

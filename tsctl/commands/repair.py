@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ts_common.archive.repair_requests import Damage
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.reading.archive_name import SOURCE, name_archive
@@ -100,7 +101,9 @@ def _code(results: Sequence[Repaired], others: Sequence[Finding]) -> ExitCode:
     if Status.WAITING in statuses:
         return ExitCode.TRY_AGAIN
     left = {Status.IMPOSSIBLE, Status.IN_PART, Status.PLANNED}
-    return ExitCode.FOUND if statuses & left or others else ExitCode.FINE
+    # The agent found the object whole, and verification did not: readers may still lose its records.
+    stays = any(each.status is Status.NOTHING_TO_DO and each.need.damage is Damage.DAMAGED for each in results)
+    return ExitCode.FOUND if statuses & left or stays or others else ExitCode.FINE
 
 
 def _show(output: Output, results: Sequence[Repaired], others: Sequence[Finding]) -> None:

@@ -75,6 +75,20 @@ class Versioned:
         rows = [(each["status"], each["from"], each["to"]) for each in document["repairs"]]
         return code, [(*row, name) for row, name in zip(rows, names, strict=True)]
 
+    def answered(self, content: bytes) -> tuple[int, list[tuple[str, int, int, list[str]]]]:
+        """As `repair` of one range, with this answer of an agent."""
+
+        def answer() -> None:
+            wait_for(self.requests, "a request", 30)
+            (id_,) = self.requests()
+            self.store.put(answer_key(self.made.keys, id_), content)
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(answer)
+            found = self.repair("--no-versions", "--wait", "30s")
+            done.result()
+        return found
+
     def assert_whole(self) -> None:
         code, document = self.tsctl("verify")
         assert (code, {each["severity"] for each in document["findings"]} - {"information"}) == (0, set())
@@ -185,18 +199,22 @@ def test_what_no_version_has_is_requested_once(versioned: Versioned) -> None:
 def test_an_answer_decides_the_exit_code(versioned: Versioned, content: bytes, status: str, expected: ExitCode) -> None:
     """Also a malformed one, which is no traceback. A second run does not wait for a request that has an answer."""
     versioned.store.delete([versioned.key(200)])
-
-    def answer() -> None:
-        wait_for(versioned.requests, "a request", 30)
-        (id_,) = versioned.requests()
-        versioned.store.put(answer_key(versioned.made.keys, id_), content)
-
-    with ThreadPoolExecutor(1) as pool:
-        answered = pool.submit(answer)
-        code, rows = versioned.repair("--no-versions", "--wait", "30s")
-        answered.result()
+    code, rows = versioned.answered(content)
     assert (code, [row[:3] for row in rows]) == (expected, [(status, 200, 300)])
     assert versioned.repair("--no-versions")[0] == ExitCode.TRY_AGAIN
+
+
+@pytest.mark.parametrize(("is_damaged", "expected"), [(True, ExitCode.FOUND), (False, ExitCode.FINE)])
+def test_nothing_to_do_for_a_damaged_object_leaves_a_finding(
+    versioned: Versioned, *, is_damaged: bool, expected: ExitCode
+) -> None:
+    """Code 0 would end a script that repairs until nothing is left, while readers lose records."""
+    if is_damaged:
+        versioned.damage(versioned.key(200))
+    else:
+        versioned.store.delete([versioned.key(200)])
+    content = RepairAnswer(Outcome.NOTHING_TO_DO, "it is whole", (), 3, 1).encode()
+    assert versioned.answered(content) == (expected, [("nothing-to-do", 200, 300, [])])
 
 
 @pytest.mark.parametrize("wait", ["2", "m", "-1s", "2 days", "1e3s"])

@@ -1,11 +1,13 @@
 """Repairs from the broker's files, by bytes (protocol rule 13)."""
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
 from tests.made_archive import batches
+from tests.tsctl.running import runner
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, LogStart, encode_log_start
@@ -148,6 +150,41 @@ def test_a_copy_counts_by_its_bytes_and_not_by_its_metadata(lab: Lab) -> None:
     assert lab.repair(Damage.DAMAGED, 10, 20, key).objects == (variant,)
     lab.damage(name_in(variant), flipped)
     assert lab.repair(Damage.DAMAGED, 10, 20, key).objects == (variant.replace(".log", ".r1.log"),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"ts-time-max": "5"}, {"ts-time-min": "999999999"}, {"ts-epochs": "99:10"}, {"ts-control": "7"}, {"ts-end": "10"}],
+    ids=str,
+)
+def test_metadata_that_is_not_that_of_the_bytes_is_damage(
+    lab: Lab, change: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Readers skip the object by its metadata, in silence. The good copy has that of the leader's file."""
+    key = KEYS.segment(SegmentName(10))
+    fields = dict(lab.store.head(key).metadata)
+    lab.store.put(key, lab.store.get(key)[0], metadata={**fields, **change})
+    answer = lab.repair(Damage.DAMAGED, 10, 20, key)
+    assert answer.outcome is Outcome.REPAIRED
+    (variant,) = answer.objects
+    assert variant != key
+    copied = dict(lab.store.head(variant).metadata)
+    del copied["ts-shipped"], fields["ts-shipped"]
+    assert copied == {**fields, "ts-replaces": SegmentName(10).stem}
+    assert [name for _, _, name in lab.read()] == ["00", name_in(variant).stem[18:], "20"]
+    place = (
+        "t",
+        "--url",
+        lab.store.location,
+        "--cluster",
+        CLUSTER.cluster,
+        "--entropy-bits",
+        str(CLUSTER.entropy_bits),
+    )
+    run = runner(capfd)
+    assert len(run("cat", *place, "--from", "@1012", "--json").out.splitlines()) == 18
+    found = json.loads(run("verify", *place, "--depth", "full", "--json").out)["findings"]
+    assert [each["code"] for each in found if each["key"] in {key, variant} and each["severity"] != "information"] == []
 
 
 def test_a_deleted_object_gets_its_plain_name_again(lab: Lab) -> None:
