@@ -22,7 +22,7 @@ from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
-from ts_common.errors import OutcomeUnknown, PreconditionFailed
+from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed
 from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_fields, text
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
@@ -126,6 +126,14 @@ def claim(store: ObjectStore, keys: ClusterKeys, run: str, use: Use) -> Use:
     if put_once(store, run_directory(keys, run) + CLAIM_NAME, data):
         return use
     return read_claim(store, keys, run)
+
+
+def claim_of(store: ObjectStore, keys: ClusterKeys, run: str) -> Use | None:
+    """Return what a plan is used for; None if nothing was decided. It raises as `read_claim` otherwise."""
+    try:
+        return read_claim(store, keys, run)
+    except ObjectNotFound:
+        return None
 
 
 def read_claim(store: ObjectStore, keys: ClusterKeys, run: str) -> Use:

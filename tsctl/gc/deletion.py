@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartition, read_parts, read_plan
-from ts_common.archive.gc_runs import RunObjects, Use, claim, mark_done, numbered_key
+from ts_common.archive.gc_runs import RunObjects, Use, claim, claim_of, mark_done, numbered_key
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, PermanentError
@@ -103,7 +103,7 @@ def delete_planned(
     Args:
         store: of the partitions.
         cluster: their keys.
-        run: of the plan; its grace must be over.
+        run: of the plan; its grace must be over, except if an undo claimed it: then the undo is completed.
         retention: what is due, and what stays.
         now: milliseconds since the epoch, by the clock of the store.
         locked: returns, by key, why the store keeps an object.
@@ -117,12 +117,14 @@ def delete_planned(
     """
     found = Deleted(run.run)
     try:
-        plan = read_plan(store, cluster, run.run)
-        if now < plan.due:
-            raise ValueError(f"the grace of {run.run} is not over")
-        for _ in read_parts(store, cluster, plan):  # damage is found before anything is decided
-            pass
-        use = claim(store, cluster, run.run, Use.DELETE)
+        use = claim_of(store, cluster, run.run)
+        if use is not Use.UNDO:
+            plan = read_plan(store, cluster, run.run)
+            if now < plan.due:
+                raise ValueError(f"the grace of {run.run} is not over")
+            for _ in read_parts(store, cluster, plan):  # damage is found before anything is decided
+                pass
+            use = claim(store, cluster, run.run, Use.DELETE)
     except CorruptData as error:
         raise DamagedPlan(str(error)) from error
     if use is Use.UNDO:  # an undo that did not end, or another collector's

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ts_common.archive.gc_plans import read_plan
-from ts_common.archive.gc_runs import RunObjects, list_runs
+from ts_common.archive.gc_runs import RunObjects, Use, claim_of, list_runs
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, PermanentError, QueryError
 from ts_common.format_version import VERSION
@@ -103,8 +103,13 @@ def run_once(
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
     result = RunResult()
-    for run in list_runs(store, cluster):
-        if run.is_pending and not _finish_plan(store, cluster, run, retention, settings, now, locked, advance, result):
+    pending = [run for run in list_runs(store, cluster) if run.is_pending]
+    undone = {run.run for run in pending if _is_undone(store, cluster, run)}
+    # Undos first, as `tsctl gc undo` orders them: an undo claims the other plans too.
+    for run in [run for run in reversed(pending) if run.run in undone] + [
+        run for run in pending if run.run not in undone
+    ]:
+        if not _finish_plan(store, cluster, run, retention, settings, now, locked, advance, result):
             return result
     incarnations = read_topic_incarnations(store, cluster, wants, result.skipped.append)
     found = result.survey = survey(store, incarnations, retention, now, advance=advance)
@@ -138,15 +143,16 @@ def _finish_plan(
     advance: Callable[[], None],
     result: RunResult,
 ) -> bool:
-    """Delete what a plan names, if its grace is over; return whether the run can plan again."""
+    """Delete what a plan names, if its grace is over, or complete its undo; return whether the run can plan again."""
     try:
-        plan = read_plan(store, cluster, run.run)
-        if now < plan.due and not run.claimed:
-            result.waits_until, result.planned_at = plan.due, plan.time / 1000
-            return False
-        result.fuse = settings.fuse.blown(plan.objects, plan.size)
-        if result.fuse is not None:
-            return False
+        if claim_of(store, cluster, run.run) is not Use.UNDO:  # an undo has no grace
+            plan = read_plan(store, cluster, run.run)
+            if now < plan.due:
+                result.waits_until, result.planned_at = plan.due, plan.time / 1000
+                return False
+            result.fuse = settings.fuse.blown(plan.objects, plan.size)
+            if result.fuse is not None:
+                return False
     except CorruptData as error:
         return _void(store, run, now, error, result)
     try:
@@ -154,6 +160,13 @@ def _finish_plan(
     except DamagedPlan as error:
         return _void(store, run, now, error, result)
     return result.deleted.is_done
+
+
+def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> bool:
+    try:
+        return claim_of(store, cluster, run.run) is Use.UNDO
+    except CorruptData:  # the plan is void
+        return False
 
 
 def _void(store: ObjectStore, run: RunObjects, now: int, error: PermanentError, result: RunResult) -> bool:

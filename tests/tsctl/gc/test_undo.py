@@ -50,9 +50,9 @@ def archive(tmp_path: Path) -> MadeArchive:
     return made
 
 
-def collect(archive: MadeArchive, store: ObjectStore | None = None) -> RunResult:
+def collect(archive: MadeArchive, store: ObjectStore | None = None, *, keep: int = 3) -> RunResult:
     used = store or archive.store
-    retention = keep_last(3, archive.store.head(archive.partition("t").prefix + "00000000000000000000.log").size)
+    retention = keep_last(keep, archive.store.head(archive.partition("t").prefix + "00000000000000000000.log").size)
     return run_once(used, archive.keys, lambda _: True, retention, SETTINGS, store_time(used, archive.keys))
 
 
@@ -96,6 +96,26 @@ def test_g03_an_undo_stops_the_plan_of_another_collector_too(archive: MadeArchiv
     assert not delete_by(archive, 0)
     assert bases(archive) == bases(archive, partition=1) == list(range(0, 100, 10))
     assert start_of(archive) == start_of(archive, partition=1) == 0
+
+
+@pytest.mark.parametrize("plans", [1, 2])
+def test_a_run_completes_an_undo_that_was_killed_within_the_grace(archive: MadeArchive, plans: int) -> None:
+    """Its claim decides at once, also that of the newer one of two plans, where the other has none yet."""
+    collect(archive) if plans == 1 else plan_twice(archive)
+
+    def act(key: str) -> None:
+        if key.endswith("claim.json"):
+            raise Killed
+
+    run = list_runs(archive.store, archive.keys)[-1]
+    with pytest.raises(Killed):
+        undo(Watched(archive.store, act), archive.keys, run, 0)
+    found = collect(archive, keep=100)
+    assert found.deleted is not None
+    assert found.deleted.undone
+    assert all(each.done and each.claimed for each in list_runs(archive.store, archive.keys))
+    assert start_of(archive) == start_of(archive, partition=1) == 0
+    assert collect(archive, keep=100).waits_until is None
 
 
 def test_a_run_moves_nothing_more_after_its_undo(archive: MadeArchive) -> None:
