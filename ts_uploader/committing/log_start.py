@@ -2,10 +2,10 @@
 
 import structlog
 
-from ts_common.archive.catalog import StoredLogStart
+from ts_common.archive.catalog import StoredLogStart, read_snapshot
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.gc_plans import planned_log_start
-from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.messages import Listing
@@ -18,14 +18,14 @@ def restore_log_start(
 ) -> StoredLogStart:
     """Write `log.start` again if only the commit exists (retention rule 1).
 
-    It gets the lowest segment, as readers assume meanwhile. If retention moved it further up, a plan has the number.
+    It gets the base where readers begin meanwhile. If retention moved it further up, a plan has the number.
 
     Raises:
         PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: read again.
         StoreUnavailable, AccessDenied: the store's.
     """
-    named = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
-    lowest = next((name[0].base for name in named if name is not None), commit.next_offset)
+    shown = read_snapshot(store, keys, (commit, None)).start
+    lowest = commit.next_offset if shown is None else shown
     if commit.lineage is not None:
         lowest = min(lowest, max(commit.lineage.begin, listing.bases[0]))
     lowest = max(lowest, min(_planned(store, cluster, keys, commit), commit.next_offset))

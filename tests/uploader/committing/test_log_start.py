@@ -4,11 +4,12 @@ import pytest
 
 from tests.uploader.committing.lineages import put_segment, stored, write_commit
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
-from ts_common.archive.catalog import read_commit
+from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.gc_plans import Plan, PlannedPartition
 from ts_common.archive.gc_runs import PART, PLAN_NAME, numbered_key, run_directory
 from ts_common.archive.lineage import Lineage
+from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.log_start import restore_log_start
 
@@ -55,3 +56,15 @@ def test_a_damaged_plan_is_no_reason_to_stop(store: ObjectStore, local: LocalDir
     store.put(numbered_key(CLUSTER, RUN, PART, 0), b"x")
     restore(store, local)
     assert stored(store)[1].offset == 40
+
+
+def test_an_index_without_its_segment_does_not_lower_a_lost_log_start(
+    store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The deletion of its segment was cut off; the archive is as long as readers see it without `log.start`."""
+    put_segment(store, 40, 300, (1, 0))
+    store.put(KEYS.segment(SegmentName(20), ".index"), b"i")
+    write_commit(store, 300, (1, 0))
+    shown = read_catalog(store, KEYS).start
+    restore(store, local)
+    assert stored(store)[1].offset == shown == 40
