@@ -5,7 +5,7 @@ that agents have counted, or an estimate by the age of segments.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -81,12 +81,15 @@ def cost(
         return
     change = _change(segment_bytes, to_class, retention, to_bits)
     over_seconds = None if over is None else _parsed("--over", over, parse_seconds)
-    given = addresses(agent or [], agents)
+    of_file = addresses([], agents)
+    if agents is not None and not of_file:
+        raise ConfigurationError(SOURCE, [f"--agents={agents}: it has no address; leave it out for an estimate"])
+    given = (*(agent or ()), *of_file)
     if over_seconds is not None and not (given and over_seconds):
         raise ConfigurationError(SOURCE, [f"--over={over}: it needs --agent or --agents, and at least a second"])
     if given and topics:
         raise ConfigurationError(SOURCE, ["agents count the requests of all topics: leave out the topics, or --agent"])
-    urls = page_urls(given, "metrics")
+    urls = _each_once(page_urls(given, "metrics"))
     output, name = Output(as_json), name_archive(config, url, cluster, entropy_bits)
     if prices is None:
         check_priced(name)
@@ -108,6 +111,14 @@ def cost(
         output.text("")
     for note in shown.notes:
         output.text(note)
+
+
+def _each_once(urls: Mapping[str, str]) -> dict[str, str]:
+    """Return URLs by address, each URL once, with the first of its addresses; upper case is no difference."""
+    first: dict[str, str] = {}
+    for address, url in urls.items():
+        first.setdefault(url.lower(), address)
+    return {address: urls[address] for address in first.values()}
 
 
 def _change(segment_bytes: str | None, to_class: str | None, retention: str | None, bits: int | None) -> Change:

@@ -98,6 +98,25 @@ def test_agents_replace_the_estimate(run: Run, named: tuple[object, ...]) -> Non
         assert (ended.code, "leave out the topics" in ended.err) == (2, True)
 
 
+def test_an_agent_with_two_spellings_counts_once(run: Run, named: tuple[object, ...]) -> None:
+    """Its requests would be doubled."""
+    with answering(200, METRICS.format(started=time.time() - 3000).encode(), path="/metrics") as agent:
+        spellings = (agent, f"http://{agent}", f"http://{agent}/")
+        options = [text for each in spellings for text in ("--agent", each)]
+        requests = run("cost", *named, *options, "--json").document["requests"]
+    assert requests["source"].startswith("metrics of 1 process,")
+    assert requests["monthly"]["put"] == pytest.approx(30 * 86_400, rel=0.05)
+
+
+def test_a_file_without_an_agent_is_refused(run: Run, named: tuple[object, ...], tmp_path: Path) -> None:
+    """An estimate would look like measured requests."""
+    (tmp_path / "agents").write_text("# broker-1:9464\n\n")
+    for further in ((), ("--agent", "h:1")):
+        ended = run("cost", *named, "--agents", tmp_path / "agents", *further)
+        assert (ended.code, ended.out) == (2, "")
+        assert "agents: it has no address" in ended.err
+
+
 def test_an_agent_that_does_not_answer_ends_the_command(run: Run, named: tuple[object, ...]) -> None:
     """A bill without its requests would be too low; the message names each such agent."""
     silent = f"127.0.0.1:{free_port()}"
