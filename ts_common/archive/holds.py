@@ -17,6 +17,7 @@ Doubt deletes nothing: an object below `holds/` that this release cannot read is
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +38,7 @@ HELD: Final = "hold"  # the purpose of a hold that a person sets
 _WAY_OUT: Final = "; while it exists, no retention removes anything of this cluster; compare it with docs/holds.md"
 _SUFFIX: Final = ".json"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
+_NOT_IN_A_LINE: Final = frozenset({"Cc", "Zl", "Zp"})  # categories: control characters, ends of lines and paragraphs
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TRACE: Final = re.compile(rf"(?P<name>{_NAME.pattern})-(?P<time>[0-9]{{1,19}})\.json", re.ASCII)
 # A hold is read from the bucket. The time of a match can grow exponentially with repeated groups, and with the number
@@ -53,7 +55,7 @@ class Hold:
 
     Attributes:
         name: unique in the cluster: up to 100 letters, digits, `.`, `_` and `-`, without a dot at its start.
-        reason: one text, not empty.
+        reason: one text, not empty. A new one has one line; a stored one may have several.
         topics: names of topics, and regular expressions over whole names.
         prefix: of names of topics; None for no prefix.
         until: milliseconds since the epoch; from then on it stops nothing. None: until it is removed.
@@ -171,6 +173,17 @@ def check_hold_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a hold: up to 100 letters, digits, '.', '_' and '-' are expected")
     return name
+
+
+def check_reason(reason: str) -> str:
+    """Return a reason that is one line, as new holds and removals have; stored ones may have several lines.
+
+    Raises:
+        ValueError: it has a control character or the end of a line.
+    """
+    if any(unicodedata.category(each) in _NOT_IN_A_LINE for each in reason):
+        raise ValueError("the reason has a control character; one line is expected")
+    return reason
 
 
 def _check_is_fast(pattern: str) -> None:

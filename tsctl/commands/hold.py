@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.archive.holds import Hold
+from ts_common.archive.holds import Hold, check_reason
 from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
@@ -68,7 +68,7 @@ def add(
     chosen = tuple(dict.fromkeys([*(topics or ()), *map(as_pattern, patterns or ())]))
     wanted = None
     try:
-        wanted = Hold(name, reason, chosen, prefix, end, None, now, two_people)
+        wanted = Hold(name, check_reason(reason), chosen, prefix, end, None, now, two_people)
     except ValueError as error:
         problems.append(f"hold {name}: {error}")
     if problems or wanted is None:
@@ -129,7 +129,7 @@ def ls(
 @hold.command("rm")
 def rm(
     name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the archive.", metavar="TEXT")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; one line, which stays in the archive.", metavar="TEXT")],
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,
@@ -139,7 +139,7 @@ def rm(
     """Remove a hold from every store of the archive. What it was, who removed it and why stays below holds/removed/."""
     output, now = Output(as_json), _now()
     try:
-        Hold(name, reason, ("any",))  # the same rules for the name and for a reason
+        Hold(name, check_reason(reason), ("any",))  # the same rules for the name and for a reason
     except ValueError as error:
         raise ConfigurationError(SOURCE, [f"hold {name}: {error}"]) from error
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:

@@ -15,6 +15,7 @@ from ts_common.archive.holds import (
     LONGEST_TEXT,
     Hold,
     Removal,
+    check_reason,
     decode_hold,
     decode_removal,
     is_same_identity,
@@ -172,6 +173,17 @@ def test_an_object_that_is_no_hold_holds_everything(tmp_path: Path) -> None:
             read_holds(store, KEYS)
         store.delete([foreign])
     assert read_hold(store, KEYS, "case-17") is None
+
+
+@pytest.mark.parametrize("reason", ["x\ny", "x\x1b[31my", "x\x7f", "x\u2028y", "x\x85y"])
+def test_a_reason_is_one_line_and_a_stored_one_of_two_lines_still_holds(reason: str) -> None:
+    """Retention must read what is stored; an unreadable hold stops everything."""
+    with pytest.raises(ValueError, match="one line"):
+        check_reason(reason)
+    stored = replace(HOLD, reason=reason)
+    assert decode_hold(stored.encode(), "case-17", "k") == stored
+    assert stored.stops("orders", 0)
+    assert check_reason("Prüfung 17\u00a0b") == "Prüfung 17\u00a0b"
 
 
 def test_identities_with_a_word_in_common_are_the_same() -> None:

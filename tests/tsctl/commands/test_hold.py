@@ -9,6 +9,7 @@ import pytest
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
+from ts_common.archive.holds import Hold
 from ts_local.agent import write_config
 from ts_local.stores.s3 import Identity, S3Server
 
@@ -97,6 +98,7 @@ def test_a_hold_ends_at_its_time_and_is_then_listed_only_if_requested(
         (("h", "--topic", "orders", "--until", "2020-01-01"), "it has passed"),
         (("h", "--topic", "orders", "--until", "soon"), "expected a duration such as 90d or 12h, or a time"),
         (("h", "--topic", "orders", "--reason", " "), "the reason is empty"),
+        (("h", "--topic", "orders", "--reason", "x\ny"), "the reason has a control character; one line is expected"),
         (("h", "--topic", "orders", "--cluster", "porod"), "porod"),
     ],
 )
@@ -108,6 +110,18 @@ def test_a_wrong_hold_is_refused_and_nothing_is_written(
     ended = run("hold", "add", "--reason", "r", *named, *arguments)
     assert (ended.code, problem in ended.err) == (2, True)
     assert not any("holds" in info.key for info in hand_made.store.list())
+
+
+def test_a_stored_reason_of_two_lines_is_listed_and_removed_with_one_line(
+    hand_made: Archive, named: tuple[str, ...], run: Run
+) -> None:
+    """A removal with such a reason is refused."""
+    fill(hand_made, "orders")
+    hand_made.store.put(hand_made.keys.hold("h"), Hold("h", "x\ny", ("orders",)).encode())
+    assert run("hold", "ls", *named, "--json").document["holds"][0]["reason"] == "x\ny"
+    ended = run("hold", "rm", "h", "--reason", "x\ry", *named)
+    assert (ended.code, "one line is expected" in ended.err) == (2, True)
+    assert run("hold", "rm", "h", "--reason", "z", *named).code == 0
 
 
 def test_what_cannot_be_read_below_holds_ends_the_command_by_name(
