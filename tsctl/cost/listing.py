@@ -87,14 +87,14 @@ def find_directories(store: ObjectStore, keys: ClusterKeys) -> Iterator[Director
     yield Directory(store, keys.cluster_prefix, OWN, None)
     for directory in store.list_directories(""):
         name = directory.rstrip("/")
-        if name == keys.cluster:
-            prefix = directory
-        elif _ENTROPY.fullmatch(name):
+        below = []  # directories of the cluster, if this one is entropy
+        if _ENTROPY.fullmatch(name):
             prefix = f"{directory}{keys.cluster}/"
-        else:
-            continue
-        for found in store.list_directories(prefix):
-            yield _directory(store, prefix + found)
+            below = [prefix + found for found in store.list_directories(prefix)]
+        if name == keys.cluster:  # a name such as `1` can be both; a topic `1` has no directories below its own
+            own = (directory + found for found in store.list_directories(directory))
+            below += [found for found in own if not (below and found == f"{directory}{keys.cluster}/")]
+        yield from (_directory(store, each) for each in below)
 
 
 def count(

@@ -12,8 +12,10 @@ import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from tests.tsctl.running import Run, runner
-from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_local.stores.moto import MotoServer
 from tsctl.cost.listing import Measure, count, find_directories
@@ -134,6 +136,22 @@ def test_an_old_mark_is_not_the_age_of_segments(archive: MadeArchive, tmp_path: 
     archive.store.delete([keys.segment(SegmentName(10))])
     usage, _ = counted(archive)
     assert (usage.segment_days, usage.to_month) == (None, 1)
+
+
+def test_a_cluster_of_zeros_and_ones_is_distinguished_from_entropy(tmp_path: Path) -> None:
+    """Of `1/1/t-0/` the first part is entropy and the second the cluster; `1/t-0/` has no entropy."""
+    with (store := open_store(tmp_path.as_uri())):
+        keys = ClusterKeys("1", 1)
+        for partition in range(6):
+            store.put(keys.partition(TopicPartition("t", partition)).segment(SegmentName(0)), b"x")
+        assert {info.key[:4] for info in store.list()} == {"0/1/", "1/1/"}
+        store.put(ClusterKeys("1").partition(TopicPartition("u", 0)).segment(SegmentName(0)), b"x")
+        directories = list(find_directories(store, keys))
+        usage = count(directories, keys, Measure(edges_of([]), (), "STANDARD", NOW), warn=pytest.fail)
+        assert sums(usage, lambda part: part.objects) == {("t", Kind.LOG): 6, ("u", Kind.LOG): 1}
+        store.delete([info.key for info in store.list()])
+        store.put(ClusterKeys("1").incarnations("1"), b"{}")
+        assert [each.topic for each in find_directories(store, keys)] == [OWN, "1"]
 
 
 class ManyObjects(WrappedStore):
