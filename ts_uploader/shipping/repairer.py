@@ -7,6 +7,7 @@ changed meanwhile, a name may no longer be allowed, so the request gets no answe
 """
 
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,10 +17,12 @@ import structlog
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.gap_records import merged
 from ts_common.archive.metadata_check import metadata_differences
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import (
@@ -32,7 +35,7 @@ from ts_common.errors import (
 )
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.committing.gap_recording import still_missing
+from ts_uploader.committing.gap_recording import describe_readable, still_missing
 from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.progress import beat
 from ts_uploader.shipping.uploader import PutBack, Uploader
@@ -41,6 +44,7 @@ from ts_uploader.tasks import Repair, Repaired, Ship
 log = structlog.get_logger()
 
 _MILLISECONDS = 1000
+_NEAREST = 8  # segments that begin below a range and may reach into it: two leaders' and their variants
 _REASONS = 20  # ranges that the reason of an answer names
 
 
@@ -72,6 +76,19 @@ class _Lacking:
 
     ranges: tuple[tuple[int, int], ...]
     damaged: SegmentName | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Where a damaged object may end.
+
+    Attributes:
+        stated: by its metadata; None if that has no end above its base.
+        found: the end of its last batch; 0 without one.
+    """
+
+    stated: int | None
+    found: int
 
 
 class Repairer:
@@ -150,21 +167,21 @@ class Repairer:
     ) -> _Lacking | _Found:
         """Return what the store lacks of `[start, end)`; a request cannot have more read than is damaged or missing."""
         request, keys = task.request, task.position.keys
+        epochs = catalog.commit.epochs if isinstance(catalog.commit, Commit) else task.position.epochs
         name = request.segment_in(keys)
         is_there = name is not None and any(segment.name == name for segment in catalog.segments)
         if request.damage is Damage.DAMAGED and name is None:
             return _Found(Outcome.IMPOSSIBLE, "the request names no segment of this partition")
         if request.damage is Damage.DAMAGED and name is not None and is_there:
-            known = _read_damaged(store, catalog, name)
-            if isinstance(known, str):
-                return _Found(Outcome.NOTHING_TO_DO, known)
-            low, high = max(start, name.base), end if known is None else min(end, known)
+            ends = _read_damaged(store, catalog, name)
+            if isinstance(ends, str):
+                return _Found(Outcome.NOTHING_TO_DO, ends)
+            low, high = max(start, name.base), end if ends.stated is None else min(end, ends.stated)
             if low >= high:
                 return _Found(Outcome.NOTHING_TO_DO, "the object has none of these offsets")
-            return _Lacking(((low, high),), name)
+            return _Lacking(_unread(store, catalog, epochs, name, (low, high), ends.found), name)
         if request.damage is Damage.MISSING and name is not None and not is_there and start <= name.base < end:
             return _Lacking(((name.base, name.base + 1),), None)
-        epochs = catalog.commit.epochs if isinstance(catalog.commit, Commit) else task.position.epochs
         missing = still_missing(store, catalog, ((start, end),), epochs)
         if not missing:
             return _Found(Outcome.NOTHING_TO_DO, "the store has all of these offsets")
@@ -203,28 +220,54 @@ def _damaged(task: Repair) -> list[SegmentName]:
     return [] if name is None else [name]
 
 
-def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> int | str | None:
-    """Read an object that a request calls damaged; return why it needs no repair, else the end of its coverage.
+def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> _Ends | str:
+    """Read an object that a request calls damaged; return why it needs no repair, else where it may end.
 
     It needs one if its metadata is not that of its bytes: readers skip records by timestamps and epochs. It also needs
-    one if it was corrupt on the disk of its broker: another broker may have it whole. The end is unknown without
-    metadata.
+    one if it was corrupt on the disk of its broker: another broker may have it whole.
     """
     key = catalog.keys.segment(name)
-    metadata = None
-    try:
+    metadata = scan = None
+    with suppress(ObjectNotFound, CorruptData, SegmentChanged):
         info = store.head(key)
         metadata = decode_metadata(info.metadata, key)
         with ResumableReader(store, key) as reader:
             scan = scan_segment(_Filling(reader), info.size)
-    except (ObjectNotFound, CorruptData, SegmentChanged):
-        return None if metadata is None else metadata.end
-    if metadata is None:
-        return None
-    is_whole = scan.crc32c == metadata.crc32c and not scan.corrupt_batches and not metadata.corruptions
-    if is_whole and not metadata_differences(scan, metadata):
-        return "the object has the bytes that were shipped, and their metadata"
-    return max(metadata.end, scan.end_offset or 0)
+    found = 0 if scan is None or scan.end_offset is None else scan.end_offset
+    if metadata is not None and scan is not None:
+        is_whole = scan.crc32c == metadata.crc32c and not scan.corrupt_batches and not metadata.corruptions
+        if is_whole and not metadata_differences(scan, metadata):
+            return "the object has the bytes that were shipped, and their metadata"
+    stated = 0 if metadata is None else max(metadata.end, found)
+    return _Ends(stated if stated > name.base else None, found)
+
+
+def _unread(
+    store: ObjectStore,
+    catalog: PartitionCatalog,
+    epochs: EpochHistory,
+    name: SegmentName,
+    offsets: tuple[int, int],
+    found: int,
+) -> tuple[tuple[int, int], ...]:
+    """Return which of `[low, high)` readers may have in a damaged object alone; at least the first offset.
+
+    Its stated end may be the damage, and one far too great must not have each segment above put again. So the object
+    counts up to the end of its last batch, and up to the next base of a living copy. Copies of other leaders can begin
+    inside the object and end before it does: above that base, what no living copy covers is included.
+    """
+    low, high = offsets
+    first = bisect_right(catalog.segments, low, key=lambda segment: segment.name.base)
+    last = bisect_left(catalog.segments, high, key=lambda segment: segment.name.base)
+    near = catalog.segments[max(0, first - _NEAREST) : last]
+    copies = describe_readable(store, catalog, near)
+    replaced = replaced_by(copies) | {name.stem}
+    living = [copy for copy in copies if copy.segment.name.stem not in replaced]
+    steps = unite(living, epochs, low, high)
+    bases = (copy.base for step in steps if isinstance(step, ReadRange) for copy in step.copies)
+    bound = min(high, max(found, min((base for base in bases if base > low), default=high)))
+    holes = ((step.start, step.end) for step in steps if isinstance(step, Hole))
+    return merged(((low, bound), *(hole for hole in holes if hole[1] > bound)))
 
 
 class _Filling:

@@ -187,6 +187,37 @@ def test_metadata_that_is_not_that_of_the_bytes_is_damage(
     assert [each["code"] for each in found if each["key"] in {key, variant} and each["severity"] != "information"] == []
 
 
+def test_an_end_far_too_great_has_no_other_segment_put_again(lab: Lab) -> None:
+    """The end is in the damaged object's metadata, and a repair must not double the archive."""
+    key = KEYS.segment(SegmentName(0))
+    damaged = {**lab.store.head(key).metadata, "ts-end": str(2**62)}
+    lab.store.put(key, flipped(lab.store.get(key)[0]), metadata=damaged)
+    answer = lab.repair(Damage.DAMAGED, 0, 2**62, key)
+    assert answer.outcome is Outcome.REPAIRED
+    assert [name_in(put).base for put in answer.objects] == [0]
+    assert [(start, end) for start, end, _ in lab.read()] == [(0, 10), (10, 20), (20, 30)]
+
+
+@pytest.mark.parametrize(
+    ("change", "put"), [(lambda _: b"", [0, 20]), (flipped, [0, 10, 20])], ids=["emptied", "whole"]
+)
+def test_what_another_leaders_segment_inside_a_damaged_one_lacks_is_put(
+    lab: Lab, change: Callable[[bytes], bytes], put: list[int]
+) -> None:
+    """The next base is not the end of the damaged object `[0, 30)`: `[20, 30)` is nowhere else."""
+    other = Lab.__new__(Lab)
+    other.store, other.local = lab.store, LocalDirectory(lab.local.log_dir / "other")
+    other.local.epochs((EPOCH, 0))
+    other.rolled(0, 30, 40)
+    other.uploader().ship(other.ship(0))
+    lab.store.delete([KEYS.segment(SegmentName(base)) for base in (0, 20)])
+    (variant,) = [info.key for info in lab.store.list(KEYS.prefix) if info.key.endswith(".log") and ".e" in info.key]
+    lab.damage(name_in(variant), change)
+    answer = lab.repair(Damage.DAMAGED, 0, 30, variant)
+    assert (answer.outcome, [name_in(key).base for key in answer.objects]) == (Outcome.REPAIRED, put)
+    assert [(start, end) for start, end, _ in lab.read()] == [(0, 10), (10, 20), (20, 30)]
+
+
 def test_a_deleted_object_gets_its_plain_name_again(lab: Lab) -> None:
     """With the same bytes; a second request finds nothing to do."""
     key = KEYS.segment(SegmentName(10))
