@@ -143,7 +143,9 @@ class Repairer:
             return _Found(
                 Outcome.IMPOSSIBLE, f"broker {self._broker} has the incarnation {keys.directory}, not that one"
             )
-        log_start = catalog.log_start or 0
+        log_start = catalog.log_start
+        if log_start is None:  # below it, retention released the offsets
+            raise SegmentChanged(f"{keys.log_start} is missing; the repair waits until an agent wrote it again")
         start, end = max(request.start, log_start), min(request.end, position.next_offset)
         if request.end <= log_start:
             return _Found(Outcome.NOTHING_TO_DO, f"log.start is {log_start}: retention released these offsets")

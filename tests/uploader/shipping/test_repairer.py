@@ -244,6 +244,17 @@ def test_below_the_lineage_and_below_log_start_a_plain_name_is_not_used_again(la
     assert "log.start is 15" in answer.reason
 
 
+def test_while_log_start_is_missing_nothing_is_put_back(lab: Lab) -> None:
+    """Retention may have released the offsets: their records would be back, with a hole above."""
+    lab.store.delete([KEYS.log_start, *(KEYS.segment(SegmentName(base)) for base in (0, 10))])
+    names = [info.key for info in lab.store.list()]
+    with pytest.raises(SegmentChanged, match=r"log\.start is missing"):
+        lab.repair(Damage.MISSING, 0, 10)
+    assert [info.key for info in lab.store.list()] == names
+    lab.store.put(KEYS.log_start, encode_log_start(20))
+    assert lab.repair(Damage.MISSING, 0, 10).outcome is Outcome.NOTHING_TO_DO
+
+
 def test_the_leaders_segments_replace_a_damaged_one_with_other_bounds(lab: Lab) -> None:
     """Two leaders roll at different offsets. The part below the leader's log start is named, and stays damaged."""
     lab.local.unlink(0, 10, 20)
