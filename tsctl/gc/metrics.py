@@ -50,7 +50,7 @@ class GcMetrics:
         overdue_partitions: partitions of these whose reader is later than the longest wait.
         oldest_due: when the oldest object that is due and still stored became due, in seconds since the epoch; None
             if no object is due.
-        fuse_blown: whether more was due than the fuse allows, so that the run deleted nothing of it.
+        fuse_blown: whether more was due than the fuse allows, so that the run planned nothing.
     """
 
     cluster: str

@@ -32,7 +32,7 @@ class Settings:
 
     Attributes:
         grace: milliseconds between the move of `log.start` and the deletion.
-        fuse: what one run deletes at most.
+        fuse: what one run plans at most. A plan that exists is deleted whatever the fuse is.
         policy: as plans show it.
     """
 
@@ -109,7 +109,7 @@ def run_once(
     for run in [run for run in reversed(pending) if run.run in undone] + [
         run for run in pending if run.run not in undone
     ]:
-        if not _finish_plan(store, cluster, run, retention, settings, now, locked, advance, result):
+        if not _finish_plan(store, cluster, run, retention, now, locked, advance, result):
             return result
     incarnations = read_topic_incarnations(store, cluster, wants, result.skipped.append)
     found = result.survey = survey(store, incarnations, retention, now, advance=advance)
@@ -137,7 +137,6 @@ def _finish_plan(
     cluster: ClusterKeys,
     run: RunObjects,
     retention: Retention,
-    settings: Settings,
     now: int,
     locked: Locked,
     advance: Callable[[], None],
@@ -149,9 +148,6 @@ def _finish_plan(
             plan = read_plan(store, cluster, run.run)
             if now < plan.due:
                 result.waits_until, result.planned_at = plan.due, plan.time / 1000
-                return False
-            result.fuse = settings.fuse.blown(plan.objects, plan.size)
-            if result.fuse is not None:
                 return False
     except CorruptData as error:
         return _void(store, run, now, error, result)

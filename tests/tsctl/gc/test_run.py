@@ -146,6 +146,18 @@ def test_g05_the_fuse_stops_a_run_before_anything_moves(archive: MadeArchive, fu
     assert (start_of(archive), bases(archive)) == (0, list(range(0, 100, 10)))
 
 
+def test_g05_a_plan_that_ignored_the_fuse_once_is_deleted_by_a_run_with_it(archive: MadeArchive) -> None:
+    """G05: the fuse bounds what is planned; the grace is the time to undo a plan."""
+    size = ship(archive, "t", 0, 100)
+    fused = Settings(GRACE, Fuse.model_validate({"objects": 10, "share": "100%"}), {})
+    assert run(archive, keep_last(3, size), settings=fused).planned is None
+    run(archive, keep_last(3, size))
+    found = run(archive, keep_last(3, size), after=GRACE, settings=fused)
+    assert found.deleted is not None
+    assert found.fuse is None
+    assert bases(archive) == [70, 80, 90]
+
+
 def test_g05_a_damaged_plan_deletes_nothing_and_is_replaced(archive: MadeArchive) -> None:
     """G05: a plan that cannot be read is void, and the next run makes another one."""
     size = ship(archive, "t", 0, 100)
