@@ -56,7 +56,8 @@ class Deleted:
         skipped: partitions that were left out.
         errors: the first failures, by key.
         undone: whether the plan was undone before.
-        is_done: whether the plan is complete. It is not if objects failed for the first time.
+        is_done: whether the plan is complete. It is not if objects failed for the first time, or if the undo left a
+            partition out.
     """
 
     run: str
@@ -129,7 +130,8 @@ def delete_planned(
         raise DamagedPlan(str(error)) from error
     if use is Use.UNDO:  # an undo that did not end, or another collector's
         found.undone, found.skipped = True, undo(store, cluster, run, now).skipped
-        _finish(store, run, found, now)
+        if not found.skipped:
+            _finish(store, run, found, now)
         return found
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now / 1000))
     log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{stamp}", number))

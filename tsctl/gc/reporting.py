@@ -139,7 +139,10 @@ def _lines(found: LocationResult) -> Iterator[str]:
         others = ", ".join(
             f"{count:,} {outcome}" for outcome, count in sorted(deleted.objects.items()) if outcome != Outcome.REMOVED
         )
-        state = "was undone, so nothing was deleted" if deleted.undone else f"{size(deleted.bytes)} deleted"
+        state = f"{size(deleted.bytes)} deleted"
+        if deleted.undone:
+            state = "was undone, so nothing was deleted"
+            state += "" if deleted.is_done else "; the undo is not complete, and nothing is planned until it is"
         removed = counted(deleted.objects[Outcome.REMOVED], "object")
         yield f"plan {deleted.run}: {removed}, {state}{f'; {others}' if others else ''}"
     if result.waits_until is not None:

@@ -118,6 +118,23 @@ def test_a_run_completes_an_undo_that_was_killed_within_the_grace(archive: MadeA
     assert collect(archive, keep=100).waits_until is None
 
 
+def test_an_undo_that_left_a_partition_out_stays_open_until_it_is_complete(archive: MadeArchive) -> None:
+    """Until then runs report the partition and plan nothing; a run completes it once `log.start` is mended."""
+    collect(archive)
+    log_start = archive.partition("t", 1).log_start
+    content, _ = archive.store.get(log_start)
+    archive.store.put(log_start, b"garbage\n")
+    assert undo_newest(archive).lowered == 1
+    later(archive, GRACE)
+    found = collect(archive)
+    assert [skipped.where for skipped in found.left_out] == ["t-1"]
+    assert found.planned is None
+    archive.store.put(log_start, content)
+    collect(archive, keep=100)
+    assert start_of(archive) == start_of(archive, partition=1) == 0
+    assert [run.done for run in list_runs(archive.store, archive.keys)] == [True]
+
+
 def test_a_run_moves_nothing_more_after_its_undo(archive: MadeArchive) -> None:
     """What a run moves after its undo, and is killed, no undo would bring back."""
     first, second = (archive.partition("t", number).log_start for number in (0, 1))
