@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ts_common.archive.commit import LogStart
 from ts_common.archive.gc_runs import (
     MOVES,
     PART,
@@ -230,24 +231,35 @@ def read_moves(store: ObjectStore, run: RunObjects) -> Iterator[PlannedPartition
                 yield _partition(_fields(parse_json(line, key, _LINE)))
 
 
-def planned_log_start(
-    store: ObjectStore, keys: PartitionKeys, cluster: ClusterKeys, lineage: Lineage | None
-) -> int | None:
-    """Return the greatest `log.start` of a partition in pending plans and the newest that was not undone, if any.
+@dataclass(frozen=True, slots=True)
+class PlannedLogStart:
+    """Where a plan moved the `log.start` of a partition.
 
-    A lost `log.start` gets this offset at least, so that no reader sees what a policy hid.
+    Attributes:
+        began: when the run wrote its first object, milliseconds since the epoch by the store's clock.
+        content: of `log.start` afterwards.
+    """
+
+    began: int
+    content: LogStart
+
+
+def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: ClusterKeys) -> list[PlannedLogStart]:
+    """Return where pending plans, and the newest that was not undone, moved the `log.start` of a partition.
+
+    A lost `log.start` gets the greatest of its lineage at least, so that no reader sees what a policy hid. A plan of
+    another lineage is void.
 
     Args:
         store: of the partition.
         keys: of the partition.
         cluster: of its cluster.
-        lineage: of the partition's commit. A plan of another lineage is void.
 
     Raises:
         CorruptData, NewerFormat: a plan is damaged, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    found: list[int] = []
+    found: list[PlannedLogStart] = []
     is_newest = True
     for run in reversed(list_runs(store, cluster)):
         if run.planned is None or not (is_newest or run.is_pending):
@@ -255,9 +267,11 @@ def planned_log_start(
         if run.claimed and read_claim(store, cluster, run.run) is Use.UNDO:
             continue  # an earlier plan can have deleted objects
         is_newest = False
-        parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
-        found += [each.after for each, _ in parts if each.keys(cluster) == keys and each.lineage == lineage]
-    return max(found, default=None)
+        began = int(min(info.modified for info in run.objects) * 1000)
+        for each, _ in read_parts(store, cluster, read_plan(store, cluster, run.run)):
+            if each.keys(cluster) == keys:
+                found.append(PlannedLogStart(began, LogStart(each.after, each.lineage)))
+    return found
 
 
 def _partition(fields: Mapping[str, Any]) -> PlannedPartition:

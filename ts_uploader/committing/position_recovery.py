@@ -42,7 +42,7 @@ from ts_uploader.committing.going_back import (
     settle_log_start,
 )
 from ts_uploader.committing.incarnation import IncarnationLog
-from ts_uploader.committing.log_start import restore_log_start, write_log_start
+from ts_uploader.committing.log_start import restore_by_plan, restore_log_start, write_log_start
 from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
@@ -189,6 +189,8 @@ class PositionRecovery:
     ) -> PositionRead:
         """Return the position without an agent's commit; a commit that appears meanwhile rejects the next write."""
         keys, stood = catalog.keys, catalog.stored_log_start
+        if stood is None and catalog.commit is None and catalog.segments:
+            stood = restore_by_plan(store, self._keys, catalog)
         if stood is not None:
             check_lineage(stood, keys, task.leadership)
         is_empty = catalog.commit is None and not catalog.segments

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.made_archive import MadeArchive
+from ts_common.archive.commit import LogStart
 from ts_common.archive.gc_plans import (
     Plan,
     PlannedObject,
     PlannedPartition,
-    planned_log_start,
+    planned_log_starts,
     read_moves,
     read_parts,
     read_plan,
@@ -70,17 +71,20 @@ def test_the_grace_begins_when_the_store_got_the_plan(archive: MadeArchive) -> N
 def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> None:
     """The newest plan that was not undone counts, also if it is done, and each pending one does."""
     keys = PARTITION.keys(archive.keys)
-    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
+
+    def planned() -> list[LogStart]:
+        return [each.content for each in planned_log_starts(archive.store, keys, archive.keys)]
+
+    assert planned() == []
     write(archive, RUN, [PARTITION, OBJECT])
-    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) == 250
-    assert planned_log_start(archive.store, keys, archive.keys, None) is None
+    assert planned() == [LogStart(250, PARTITION.lineage)]
     (run,) = list_runs(archive.store, archive.keys)
     claim(archive.store, archive.keys, run.run, Use.UNDO)
-    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) is None
+    assert planned() == []
     earlier = "20260101T000000000Z-00000000"
     write(archive, earlier, [replace(PARTITION, after=240), OBJECT])
     archive.store.put(run_directory(archive.keys, earlier) + DONE_NAME, b"{}")
-    assert planned_log_start(archive.store, keys, archive.keys, PARTITION.lineage) == 240
+    assert planned() == [LogStart(240, PARTITION.lineage)]
 
 
 @pytest.mark.parametrize(

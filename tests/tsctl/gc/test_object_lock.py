@@ -11,7 +11,8 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import NO_FUSE, bases, keep_last, names, ship, start_of
-from ts_common.archive.gc_plans import planned_log_start
+from ts_common.archive.commit import LogStart
+from ts_common.archive.gc_plans import planned_log_starts
 from ts_common.archive.gc_runs import list_runs
 from ts_common.store.protection import HiddenBytes
 from ts_local.stores.moto import MotoServer
@@ -94,4 +95,5 @@ def test_a_log_start_that_is_lost_above_locked_objects_is_found_in_the_newest_pl
         collect(archive, 2, size)
     assert bases(archive) == [0, 30, 40]
     assert len([run for run in list_runs(archive.store, archive.keys) if run.planned is not None]) > 2
-    assert planned_log_start(archive.store, archive.partition("t"), archive.keys, None) == 30
+    plans = planned_log_starts(archive.store, archive.partition("t"), archive.keys)
+    assert [each.content for each in plans] == [LogStart(30)]

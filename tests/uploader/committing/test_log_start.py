@@ -1,8 +1,12 @@
 """A `log.start` that was lost: it shows again neither less than the archive has, nor what retention hid."""
 
+import os
+import time
+from pathlib import Path
+
 import pytest
 
-from tests.uploader.committing.lineages import put_segment, stored, write_commit
+from tests.uploader.committing.lineages import ask, put_segment, stored, write_commit
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit
@@ -10,7 +14,10 @@ from ts_common.archive.gc_plans import Plan, PlannedPartition
 from ts_common.archive.gc_runs import PART, PLAN_NAME, numbered_key, run_directory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.plan import Hole
+from ts_common.archive.view import open_view
 from ts_common.store.contract import ObjectStore
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.log_start import restore_log_start
 
 RUN = "20261127T020000000Z-1f2e3d4c"
@@ -68,3 +75,50 @@ def test_an_index_without_its_segment_does_not_lower_a_lost_log_start(
     shown = read_catalog(store, KEYS).start
     restore(store, local)
     assert stored(store)[1].offset == shown == 40
+
+
+@pytest.mark.usefixtures("no_waits")
+class TestCommitLostToo:
+    """`log.start` is lost together with the commit, so that its lineage is lost too."""
+
+    @pytest.fixture
+    def archive(self, store: ObjectStore) -> ObjectStore:
+        """Segments up to 50, and a pending plan that hid those below 30."""
+        for base in range(0, 50, 10):
+            put_segment(store, base, base + 10, (1, 0))
+        plan_a_move(store, 30, None)
+        return store
+
+    def test_what_a_plan_hid_stays_hidden(
+        self, archive: ObjectStore, commits: CommitLog, local: LocalDirectory
+    ) -> None:
+        """The broker has no longer what the plan hid; the commit is rebuilt as if it alone were lost."""
+        local.segments(30, 40, 50)
+        local.epochs((1, 30))
+        ask(commits, local, 1, first=30)
+        commit, start = stored(archive)
+        assert (start.offset, commit.next_offset, start.lineage) == (30, 50, Lineage(1, 50, 50))
+
+    def test_a_deletion_in_progress_leaves_no_hole(
+        self, archive: ObjectStore, commits: CommitLog, local: LocalDirectory
+    ) -> None:
+        """The collector compared both objects before they were lost; the broker still has all records."""
+        local.segments(0, 10, 20, 30, 40, 50)
+        local.epochs((1, 0))
+        ask(commits, local, 1)
+        archive.delete([KEYS.segment(SegmentName(base)) for base in (0, 10, 20)])
+        view = open_view(archive, read_catalog(archive, KEYS))
+        assert not [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+
+    def test_a_plan_of_an_earlier_lineage_hides_nothing(
+        self, archive: ObjectStore, commits: CommitLog, local: LocalDirectory, tmp_path: Path
+    ) -> None:
+        """A segment below the plan's offset is of a later leader: it was shipped after the commit went back."""
+        late = SegmentName(20, 2, 7)
+        put_segment(archive, 20, 30, (2, 20), name=late)
+        now = time.time() + 60
+        os.utime(tmp_path / "store" / KEYS.segment(late), (now, now))
+        local.segments(30, 40)
+        local.epochs((2, 30))
+        ask(commits, local, 2, first=30)
+        assert stored(archive)[1].offset == 0
