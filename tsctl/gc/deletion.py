@@ -24,7 +24,7 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines
 from tsctl.gc.moving import lower_log_start
-from tsctl.gc.over import MARKS, read_over
+from tsctl.gc.over import MARKS, has_before, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.topic_incarnations import find_incarnation
 from tsctl.gc.undo import undo
@@ -166,7 +166,7 @@ def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequenc
     for group in groups:
         remaining = iter(group)
         while batch := list(islice(remaining, _AT_ONCE)):
-            if batch[0].name in MARKS and rest - set(MARKS):  # something of the incarnation is left
+            if has_before(batch[0].name, rest):
                 due = _Due(frozenset(), due.listed)
             for each, outcome in _delete_batch(work, keys, batch, due):
                 found.objects[outcome] += 1

@@ -71,6 +71,16 @@ def hide(store: ObjectStore, keys: PartitionKeys, over: Over, run: str) -> None:
         move_log_start(store, keys, over.log_start.offset, over.commit.next_offset, run, is_over=True)
 
 
+def has_before(name: str, left: Iterable[str]) -> bool:
+    """Return whether a mark has to stay because something is left that is deleted before it.
+
+    Args:
+        name: of an object of the incarnation.
+        left: the names of the objects that are left.
+    """
+    return name in MARKS and not set(left).issubset(MARKS[MARKS.index(name) :])
+
+
 def _own(keys: PartitionKeys, listed: Iterable[ObjectInfo]) -> tuple[PlannedObject, ...]:
     objects = {info.key.removeprefix(keys.prefix): info for info in listed}
     directories = (GAPS_DIRECTORY, CACHE_DIRECTORY, FORMER_CACHE_DIRECTORY)

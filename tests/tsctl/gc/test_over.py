@@ -1,7 +1,8 @@
 """An incarnation that is over is deleted as a whole, its commit and log.start last; and old objects of gc itself."""
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,9 +13,11 @@ from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, 
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
-from ts_common.archive.object_keys import PartitionKeys, SegmentName
-from ts_common.errors import QueryError
+from ts_common.archive.object_keys import COMMIT_NAME, PartitionKeys, SegmentName
+from ts_common.errors import QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
+from ts_common.store.contract import DeleteOutcome
+from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.deletion import Outcome
 from tsctl.gc.own_objects import delete_old
@@ -94,6 +97,28 @@ def test_an_agent_that_still_writes_keeps_the_marks(archive: MadeArchive, writte
     assert found.deleted is not None
     assert {"offset.wm", "log.start"} <= set(left(archive, keys))
     assert found.deleted.objects[Outcome.REMOVED] == (0 if written == "commit" else 16)
+
+
+class CommitStays(WrappedStore):
+    """A store that fails to delete a commit."""
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """As the inner store, without commits."""
+        commits = [key for key in etags if key.endswith(COMMIT_NAME)]
+        outcome = super().delete_matching({key: etag for key, etag in etags.items() if key not in commits})
+        return replace(outcome, failed={key: StoreUnavailable("503 SlowDown") for key in commits})
+
+
+def test_log_start_stays_as_long_as_the_commit(archive: MadeArchive) -> None:
+    """Its delete fails in two runs: readers would find the whole incarnation lost. A later plan includes both."""
+    keys = archive.partition("t")
+    store, archive.store = archive.store, CommitStays(archive.store, threads=1)
+    for _ in range(3):
+        collect(archive, over())
+        assert {"offset.wm", "log.start"} <= set(left(archive, keys))
+    archive.store = store
+    collect(archive, over())
+    assert left(archive, keys) == ["foreign"]
 
 
 def test_the_collection_of_an_incarnation_that_is_over_is_undone_too(archive: MadeArchive) -> None:
