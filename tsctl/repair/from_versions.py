@@ -5,41 +5,31 @@ object is, with its metadata, so that it keeps the time when it was shipped. The
 (protocol rule 13), with the leader epoch of the commit: no agent that leads has a lower one.
 """
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Final
-
-from awscrt.checksums import crc32c
+from typing import Final
 
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
 from ts_common.archive.catalog import PartitionCatalog, read_commit, read_marks
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.repair_requests import Damage
-from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
+from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.errors import (
-    AccessDenied,
     CorruptData,
-    NewerFormat,
-    ObjectFrozen,
     ObjectNotFound,
     PreconditionFailed,
     SegmentChanged,
 )
-from ts_common.store.contract import IfAbsent, ObjectStore, ObjectStream, ObjectVersion
-from tsctl.repair.needs import Need
+from ts_common.store.contract import IfAbsent, ObjectStore, ObjectVersion
+from tsctl.repair.needs import Need, rest_of
+from tsctl.repair.other_log import LiveCopies
+from tsctl.repair.version_reading import Good, VersionReader
 
-_CHUNK: Final = 1 << 20
 _NEAREST: Final = 8  # deleted segments below a hole: two leaders' and their variants
 _REPAIRS: Final = 99
 _BASE: Final = slice(0, 20)
-
-
-class VersionsDenied(Exception):
-    """This identity may not list or read versions; the message names the permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +45,6 @@ class PutBack:
     key: str
     start: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Good:
-    """A version whose bytes were compared with its metadata.
-
-    Attributes:
-        file: its bytes.
-        size: their number.
-        fields: its metadata, as stored.
-        metadata: the same, decoded.
-    """
-
-    file: IO[bytes]
-    size: int
-    fields: Mapping[str, str]
-    metadata: SegmentMetadata
 
 
 class PartitionVersions:
@@ -93,7 +66,14 @@ class PartitionVersions:
         highest = commit.lineage.highest if commit.lineage is not None else 0
         self._variants_below = max(self._start, highest)
         self._dry_run = dry_run
+        self._copies = LiveCopies(store, catalog, commit)
+        self._versions = VersionReader(store, catalog.keys, dry_run=dry_run)
         self._deleted: dict[str, list[ObjectVersion]] | None = None
+
+    @property
+    def left_out(self) -> float | None:
+        """As `VersionReader.left_out`."""
+        return self._versions.left_out
 
     def restore(self, need: Need) -> list[PutBack]:
         """Put back what versions have of a range, or an index; empty if they have nothing of it.
@@ -115,22 +95,28 @@ class PartitionVersions:
     def _missing(self, need: Need) -> Iterator[PutBack]:
         """Put each deleted segment with offsets of a range again, the lowest first."""
         end = need.start + 1 if need.end is None else need.end
+        left = [(need.start, end)]
         for key, versions in self._candidates(need.start, end):
-            for version in versions:
-                with self._good(version) as good:
-                    if good is None:
-                        continue
-                    live = self._live(key, good.metadata)
-                    if live is not None and live[0] < end and need.start < live[1]:
-                        name = self._put_again(key, good)
-                        if name is not None:
-                            yield PutBack(name, *live)
-                            break
+            put = next((put for each in versions if (put := self._restored(key, each, left)) is not None), None)
+            if put is not None:
+                left = [part for low, high in left for part in rest_of(low, high, [(put.start, put.end)])]
+                yield put
+
+    def _restored(self, key: str, version: ObjectVersion, left: Sequence[tuple[int, int]]) -> PutBack | None:
+        """Put a deleted segment again if the version is good, and has offsets that are still missing."""
+        with self._versions.good(version) as good:
+            live = None if good is None else self._live(key, good.metadata)
+            if good is None or live is None or not any(live[0] < high and low < live[1] for low, high in left):
+                return None
+            if self._contradicted(good, live):
+                return None
+            name = self._put_again(key, good)
+            return None if name is None else PutBack(name, *live)
 
     def _candidates(self, start: int, end: int) -> list[tuple[str, list[ObjectVersion]]]:
         """Return the deleted `.log` objects that can have offsets of `[start, end)`, with their versions."""
         if self._deleted is None:
-            self._deleted = _deleted(self._list(self._keys.prefix))
+            self._deleted = self._versions.deleted()
         deleted = self._deleted
         logs = sorted(
             (_base(self._keys, key), key)
@@ -141,7 +127,7 @@ class PartitionVersions:
         inside = [key for base, key in logs if start < base < end]
         return [(key, deleted[key]) for key in (*below, *inside)]
 
-    def _put_again(self, key: str, good: _Good) -> str | None:
+    def _put_again(self, key: str, good: Good) -> str | None:
         """Put a deleted segment under its name, or a variant's if a deletion can be in progress there."""
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
         if parsed is None:
@@ -162,12 +148,12 @@ class PartitionVersions:
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
         if parsed is None:
             return []
-        for version in self._versions(key):
+        for version in self._versions.of(key):
             if version.is_latest:
                 continue
-            with self._good(version) as good:
+            with self._versions.good(version) as good:
                 live = None if good is None else self._live(key, good.metadata)
-                if good is None or live is None or good.metadata.corruptions:
+                if good is None or live is None or good.metadata.corruptions or self._contradicted(good, live, key):
                     continue
                 fields = replace(good.metadata, replaces=parsed[0].stem).encode()
                 name = self._put_variant(parsed[0], good, {**good.fields, **fields})
@@ -175,7 +161,7 @@ class PartitionVersions:
                     return [PutBack(name, *live)]
         return []
 
-    def _put_variant(self, name: SegmentName, good: _Good, fields: Mapping[str, str]) -> str | None:
+    def _put_variant(self, name: SegmentName, good: Good, fields: Mapping[str, str]) -> str | None:
         """Put a segment under the first variant's name that no object has."""
         for number in (None, *range(1, _REPAIRS + 1)):
             variant = SegmentName(name.base, self._commit.epoch, good.metadata.crc32c, number)
@@ -192,9 +178,13 @@ class PartitionVersions:
 
     # --- objects
 
+    def _contradicted(self, good: Good, live: tuple[int, int], damaged: str | None = None) -> bool:
+        """Return whether a version is of another log; a dry run does not read it."""
+        return not self._dry_run and self._copies.contradict(good, live, damaged)
+
     def _index(self, key: str, need: Need) -> list[PutBack]:
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
-        found = bool(self._versions(key)) if self._dry_run else self._put_index(key, key)
+        found = bool(self._versions.of(key)) if self._dry_run else self._put_index(key, key)
         if parsed is None or not found:
             return []
         return [PutBack(key, need.start, need.start + 1 if need.end is None else need.end)]
@@ -213,7 +203,7 @@ class PartitionVersions:
             except (ObjectNotFound, CorruptData):
                 data = None
         if data is None:
-            data = self._small(source)
+            data = self._versions.small(source)
         if data is None:
             return False
         try:
@@ -222,33 +212,7 @@ class PartitionVersions:
             return True
         return True
 
-    def _small(self, key: str) -> bytes | None:
-        for version in self._versions(key):
-            if version.info.size <= INDEX_BYTES:
-                with suppress(ObjectNotFound), self._open(version) as stream:
-                    return stream.read(INDEX_BYTES)
-        return None
-
-    def _versions(self, key: str) -> list[ObjectVersion]:
-        """Return the versions of one object that have bytes, the newest first."""
-        return [each for each in self._list(key) if each.info.key == key and not each.is_delete_marker]
-
-    def _list(self, prefix: str) -> Iterator[ObjectVersion]:
-        try:
-            yield from self._store.versions(prefix) or ()
-        except AccessDenied as error:
-            raise VersionsDenied(str(error)) from error
-
-    @contextmanager
-    def _open(self, version: ObjectVersion) -> Iterator[ObjectStream]:
-        with ExitStack() as opened:
-            try:
-                stream = opened.enter_context(self._store.open_version(version))
-            except AccessDenied as error:
-                raise VersionsDenied(str(error)) from error
-            yield stream
-
-    def _put(self, key: str, good: _Good, fields: Mapping[str, str]) -> bool:
+    def _put(self, key: str, good: Good, fields: Mapping[str, str]) -> bool:
         self._check_unchanged()
         good.file.seek(0)
         try:
@@ -263,6 +227,9 @@ class PartitionVersions:
             )
         except PreconditionFailed:
             return False
+        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
+        if parsed is not None:
+            self._copies.add(parsed[0], good.size)
         return True
 
     def _check_unchanged(self) -> None:
@@ -279,50 +246,11 @@ class PartitionVersions:
                 f"{self._keys.partition}: commit or log.start changed meanwhile; run tsctl repair again"
             )
 
-    @contextmanager
-    def _good(self, version: ObjectVersion) -> Iterator[_Good | None]:
-        """Yield a version whose bytes are those of its metadata; None for any other version."""
-        with tempfile.TemporaryFile() as file:
-            try:
-                good = self._read(version, file)
-            except (ObjectNotFound, ObjectFrozen, CorruptData, NewerFormat):
-                good = None
-            yield good
-
-    def _read(self, version: ObjectVersion, file: IO[bytes]) -> _Good | None:
-        """Copy a version to a file; in a dry run, read its metadata only."""
-        with self._open(version) as stream:
-            fields = dict(stream.info.metadata)
-            metadata = decode_metadata(fields, version.info.key)
-            if metadata is None:
-                return None
-            crc = size = 0
-            while not self._dry_run and (piece := stream.read(_CHUNK)):
-                crc = crc32c(piece, crc)
-                size += len(piece)
-                file.write(piece)
-        whole = self._dry_run or (size == version.info.size and crc == metadata.crc32c)
-        return _Good(file, size, fields, metadata) if whole else None
-
     def _live(self, key: str, metadata: SegmentMetadata) -> tuple[int, int] | None:
         """Return the offsets that readers get from a segment; None without any above `log.start`."""
         base = _base(self._keys, key)
         end = self._commit.epochs.live_end(metadata.epochs or (), base, metadata.end)
         return (max(base, self._start), end) if end > max(base, self._start) else None
-
-
-def _deleted(versions: Iterator[ObjectVersion]) -> dict[str, list[ObjectVersion]]:
-    """Return the versions of each key without an object, the newest first."""
-    deleted: dict[str, list[ObjectVersion]] = {}
-    living: set[str] = set()
-    for version in versions:
-        key = version.info.key
-        if version.is_latest and not version.is_delete_marker:
-            living.add(key)
-            deleted.pop(key, None)
-        elif key not in living and not version.is_delete_marker:
-            deleted.setdefault(key, []).append(version)
-    return deleted
 
 
 def _base(keys: PartitionKeys, key: str) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.repair_requests import Damage
 from ts_common.model import TopicPartition
@@ -78,6 +79,18 @@ def needs_of(coverages: Iterable[Coverage], *, gaps: bool) -> list[PartitionNeed
     return sorted(
         found, key=lambda each: (each.keys.partition.topic, each.keys.directory, each.keys.partition.partition)
     )
+
+
+def rest_of(start: int, end: int, done: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of `[start, end)` that no range contains, ascending."""
+    rest = []
+    for low, high in merged(done):
+        if low > start:
+            rest.append((start, min(low, end)))
+        start = max(start, high)
+        if start >= end:
+            return rest
+    return [*rest, (start, end)]
 
 
 def by_hand(findings: Sequence[Finding], *, gaps: bool) -> list[Finding]:

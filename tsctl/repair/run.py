@@ -5,19 +5,24 @@ from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
-from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.repair_requests import Damage
 from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat
+from ts_common.query.moments import time_text
 from ts_common.store.contract import ObjectStore
 from tsctl.output import Output
-from tsctl.repair.from_versions import PartitionVersions, PutBack, VersionsDenied
-from tsctl.repair.needs import Need, PartitionNeeds
+from tsctl.repair.from_versions import PartitionVersions, PutBack
+from tsctl.repair.needs import Need, PartitionNeeds, rest_of
 from tsctl.repair.requests import Requests, Sent, Unreadable
 from tsctl.repair.results import Repaired, Status, status_of
+from tsctl.repair.version_reading import VersionsDenied
 
 _NO_COMMIT = "the partition has no commit of an agent: see docs/repair.md, a missing commit"
 _NO_VERSION = "no earlier version has it, and agents put back no index; readers work without it"
+_LEFT_OUT = (
+    "{}: versions from {} and before are not used: the archive was deleted then and begun again, "
+    "so they can be of another log"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Repairs:
         found: list[Repaired] = []
         for need in wanted.needs:
             found += self._need(store, catalog, versions, replace(need, end=_end(need, catalog, commit)))
+        if versions.left_out is not None:
+            self._output.warn(_LEFT_OUT.format(wanted.keys.directory, time_text(int(versions.left_out * 1000))))
         return found
 
     def _need(
@@ -157,11 +164,4 @@ def _rest(need: Need, done: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     start, end = need.start, need.start + 1 if need.end is None else need.end
     if done and (need.damage is Damage.DAMAGED or need.index is not None):
         return []
-    rest = []
-    for low, high in merged(done):
-        if low > start:
-            rest.append((start, min(low, end)))
-        start = max(start, high)
-    if start < end:
-        rest.append((start, end))
-    return rest
+    return rest_of(start, end, done)

@@ -86,10 +86,15 @@ def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iter
         BatchTooLarge: a batch needs more memory than --max-batch-bytes allows.
         ObjectNotFound, StoreUnavailable, AccessDenied: a request failed.
     """
+    return digests_of(fetch(store, copy.key), copy.segment.size, start, end)
+
+
+def digests_of(chunks: Iterator[bytes], size: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield as `digests` for the bytes of a segment, whose number is `size`."""
     from ts_common.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415  (as above)
 
-    decoder = SegmentDecoder(start_offset=start, end_offset=end, size=copy.segment.size, limit=batch_limit())
-    for columns in decoder.decode(fetch(store, copy.key)):
+    decoder = SegmentDecoder(start_offset=start, end_offset=end, size=size, limit=batch_limit())
+    for columns in decoder.decode(chunks):
         yield from _digests(columns)
 
 

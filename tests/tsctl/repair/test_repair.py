@@ -1,18 +1,13 @@
 """`tsctl repair` over a bucket with versions: what it puts back itself, and what it requests."""
 
-import json
-import uuid
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.made_archive import MadeArchive, batches, steps
-from tests.tsctl.running import Run, runner
+from tests.made_archive import MadeArchive, batches
+from tests.tsctl.repair.versioned import EPOCH, SHIPPED, Versioned
+from tests.tsctl.running import runner
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
@@ -22,94 +17,15 @@ from ts_common.archive.repair_requests import (
     Damage,
     Outcome,
     RepairAnswer,
-    answer_key,
     decode_request,
     request_key,
     unanswered,
 )
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import SegmentChanged
-from ts_local.stores.moto import MotoServer
-from ts_local.waiting import wait_for
 from tsctl.exit_codes import ExitCode
 from tsctl.repair.from_versions import PartitionVersions
 from tsctl.repair.needs import Need
-
-SHIPPED = "1700000000000"
-EPOCH = 4
-
-
-class Versioned:
-    """An archive of segments `[0, 100) [100, 200) [200, 300)` of `t-0`, as shipped, in a bucket with versions."""
-
-    def __init__(self, location: str, run: Run) -> None:
-        self.made = MadeArchive(location)
-        self.store = self.made.store
-        self.keys = self.made.partition("t")
-        self._run = run
-        for base in (0, 100, 200):
-            self.made.put_segment("t", base, batches(*steps(base, base + 100), epoch=EPOCH), index=b"", timeindex=b"")
-            key = self.key(base)
-            self.store.put(key, self.store.get(key)[0], metadata={**self.metadata(key), "ts-shipped": SHIPPED})
-        self.made.commit("t", 300, epochs=((EPOCH, 0),), highest_base=200)
-
-    def key(self, base: int, suffix: str = ".log") -> str:
-        return self.keys.segment(SegmentName(base), suffix)
-
-    def metadata(self, key: str) -> dict[str, str]:
-        return dict(self.store.head(key).metadata)
-
-    def damage(self, key: str) -> None:
-        data = self.store.get(key)[0]
-        self.store.put(key, data[:-1] + bytes([data[-1] ^ 1]), metadata=self.metadata(key))
-
-    def tsctl(self, command: str, *arguments: str) -> tuple[int, dict[str, Any]]:
-        place = ("--url", self.made.location, "--cluster", "prod", "--entropy-bits", "0")
-        ended = self._run(command, *place, "--depth", "full", "--json", *arguments)
-        return ended.code, json.loads(ended.out)
-
-    def repair(self, *arguments: str) -> tuple[int, list[tuple[str, int, int, list[str]]]]:
-        """The code, and of each repair its status, range and the names of its objects."""
-        code, document = self.tsctl("repair", *(() if "--wait" in arguments else ("--wait", "0s")), *arguments)
-        names = [[key.removeprefix(self.keys.prefix)[18:] for key in each["objects"]] for each in document["repairs"]]
-        rows = [(each["status"], each["from"], each["to"]) for each in document["repairs"]]
-        return code, [(*row, name) for row, name in zip(rows, names, strict=True)]
-
-    def answered(self, content: bytes) -> tuple[int, list[tuple[str, int, int, list[str]]]]:
-        """As `repair` of one range, with this answer of an agent."""
-
-        def answer() -> None:
-            wait_for(self.requests, "a request", 30)
-            (id_,) = self.requests()
-            self.store.put(answer_key(self.made.keys, id_), content)
-
-        with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(answer)
-            found = self.repair("--no-versions", "--wait", "30s")
-            done.result()
-        return found
-
-    def assert_whole(self) -> None:
-        code, document = self.tsctl("verify")
-        assert (code, {each["severity"] for each in document["findings"]} - {"information"}) == (0, set())
-
-    def requests(self) -> list[str]:
-        return [id_ for id_, _ in unanswered(self.store, self.made.keys)]
-
-
-@pytest.fixture
-def versioned(
-    moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Versioned]:
-    for name, value in moto_server.environment().items():
-        monkeypatch.setenv(name, value)
-    bucket = f"versions-{uuid.uuid4().hex[:12]}"
-    with closing(moto_server.client()) as client:
-        client.create_bucket(Bucket=bucket)
-        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    made = Versioned(f"s3://{bucket}/base", runner(capfd))
-    with made.store:
-        yield made
 
 
 def test_earlier_versions_are_put_back_without_an_agent(versioned: Versioned) -> None:

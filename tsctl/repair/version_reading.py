@@ -1,0 +1,137 @@
+"""Lists and reads the earlier versions of one partition's objects, and compares them with their metadata."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import IO, Final
+
+from awscrt.checksums import crc32c
+
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
+from ts_common.archive.small_objects import INDEX_BYTES
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.store.contract import ObjectStore, ObjectStream, ObjectVersion
+from tsctl.repair.archive_beginning import find_beginning
+
+_CHUNK: Final = 1 << 20
+
+
+class VersionsDenied(Exception):
+    """This identity may not list or read versions; the message names the permission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """A version whose bytes were compared with its metadata.
+
+    Attributes:
+        file: its bytes.
+        size: their number.
+        fields: its metadata, as stored.
+        metadata: the same, decoded.
+    """
+
+    file: IO[bytes]
+    size: int
+    fields: Mapping[str, str]
+    metadata: SegmentMetadata
+
+
+class VersionReader:
+    """Reads the versions that belong to the present archive of a partition.
+
+    Every method raises `VersionsDenied` if this identity may not list or read versions, and the store's errors.
+
+    Args:
+        store: the partition's.
+        keys: of the partition.
+        dry_run: whether the bytes of versions are not read.
+
+    Attributes:
+        left_out: the time before which versions were not used, seconds since the epoch; None if all could be.
+    """
+
+    def __init__(self, store: ObjectStore, keys: PartitionKeys, *, dry_run: bool) -> None:
+        self.left_out: float | None = None
+        self._store = store
+        self._keys = keys
+        self._dry_run = dry_run
+        self._began: tuple[float | None] | None = None  # once it was read
+
+    def of(self, key: str) -> list[ObjectVersion]:
+        """Return the versions of one object that have bytes, the newest first."""
+        return self._usable(each for each in self._list(key) if each.info.key == key and not each.is_delete_marker)
+
+    def deleted(self) -> dict[str, list[ObjectVersion]]:
+        """Return the versions of each key of the partition without an object, the newest first."""
+        deleted: dict[str, list[ObjectVersion]] = {}
+        living: set[str] = set()
+        for version in self._list(self._keys.prefix):
+            key = version.info.key
+            if version.is_latest and not version.is_delete_marker:
+                living.add(key)
+                deleted.pop(key, None)
+            elif key not in living and not version.is_delete_marker:
+                deleted.setdefault(key, []).append(version)
+        return {key: usable for key, versions in deleted.items() if (usable := self._usable(versions))}
+
+    @contextmanager
+    def good(self, version: ObjectVersion) -> Iterator[Good | None]:
+        """Yield a version whose bytes are those of its metadata; None for any other version."""
+        with tempfile.TemporaryFile() as file:
+            try:
+                good = self._read(version, file)
+            except (ObjectNotFound, ObjectFrozen, CorruptData, NewerFormat):
+                good = None
+            yield good
+
+    def small(self, key: str) -> bytes | None:
+        """Return the bytes of the newest version of an index; None without one."""
+        for version in self.of(key):
+            if version.info.size <= INDEX_BYTES:
+                with suppress(ObjectNotFound), self._open(version) as stream:
+                    return stream.read(INDEX_BYTES)
+        return None
+
+    def _usable(self, versions: Iterator[ObjectVersion] | list[ObjectVersion]) -> list[ObjectVersion]:
+        """Return the versions that were written since the present archive began."""
+        if self._began is None:
+            self._began = (find_beginning(self._list, self._keys),)
+        (began,) = self._began
+        found = list(versions)
+        usable = [each for each in found if began is None or each.info.modified > began]
+        if len(usable) < len(found):
+            self.left_out = began
+        return usable
+
+    def _list(self, prefix: str) -> Iterator[ObjectVersion]:
+        try:
+            yield from self._store.versions(prefix) or ()
+        except AccessDenied as error:
+            raise VersionsDenied(str(error)) from error
+
+    @contextmanager
+    def _open(self, version: ObjectVersion) -> Iterator[ObjectStream]:
+        with ExitStack() as opened:
+            try:
+                stream = opened.enter_context(self._store.open_version(version))
+            except AccessDenied as error:
+                raise VersionsDenied(str(error)) from error
+            yield stream
+
+    def _read(self, version: ObjectVersion, file: IO[bytes]) -> Good | None:
+        """Copy a version to a file; in a dry run, read its metadata only."""
+        with self._open(version) as stream:
+            fields = dict(stream.info.metadata)
+            metadata = decode_metadata(fields, version.info.key)
+            if metadata is None:
+                return None
+            crc = size = 0
+            while not self._dry_run and (piece := stream.read(_CHUNK)):
+                crc = crc32c(piece, crc)
+                size += len(piece)
+                file.write(piece)
+        whole = self._dry_run or (size == version.info.size and crc == metadata.crc32c)
+        return Good(file, size, fields, metadata) if whole else None
