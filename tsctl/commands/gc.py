@@ -34,6 +34,7 @@ from tsctl.gc.archive_run import run_archive, survey_archive
 from tsctl.gc.checks import Verdict, run_checks
 from tsctl.gc.deletion import read_log
 from tsctl.gc.java_policy import policy_of_java
+from tsctl.gc.lease import leased
 from tsctl.gc.listing import COLUMNS, cell, listed
 from tsctl.gc.policy import Policy, read_policy
 from tsctl.gc.reporting import Recording, Summary, show
@@ -176,7 +177,8 @@ def undo_run(
             (store, choose_undone(store, archive.keys, list_runs(store, archive.keys), run_name)) for store in stores
         ]
         for store, found in chosen:
-            undone = undo(store, archive.keys, found, now)
+            with leased(store, archive.keys) as held:
+                undone = undo(held, archive.keys, found, now)
             for skipped in undone.skipped:
                 output.warn(f"{skipped.where}: left out: {skipped.reason}")
             output.text(

@@ -4,7 +4,7 @@
 
     policy, java_policy        the file, or the Java uploader's keys
     policy_retention           answers for each topic and partition: rule, readers (`needed`), holds, what is over
-    archive_run                each store of the archive, then old objects of its own (`own_objects`)
+    archive_run                each store under a `lease`, then old objects of its own (`own_objects`)
     run                        one store: a plan that is due, else a survey and the next plan
       survey                   phase 0: what is due in each partition; it writes nothing
       planning                 phase 1: move `log.start` (`moving`), list again, write the plan

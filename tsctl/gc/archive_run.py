@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ts_common.archive.gc_plans import PlannedObject
 from ts_common.store.contract import ObjectStore
 from tsctl.archive import Archive, ArchiveLocation
 from tsctl.gc.deletion import Locked
+from tsctl.gc.lease import leased
 from tsctl.gc.own_objects import delete_old
 from tsctl.gc.policy import Fuse, Policy
 from tsctl.gc.policy_retention import PolicyRetention, read_absent
@@ -62,19 +63,22 @@ def run_archive(
     Raises:
         QueryError: a clock is wrong, or the running cluster is probably another one.
         ConfigurationError: a reader of the policy does not exist, or the policy needs the running cluster.
+        StaleStateError: another collector runs on a location, or got its lease meanwhile.
         CorruptData, NewerFormat: an object of a reader or of retention is damaged, or of a later release.
         ClusterAway, OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     fuse = _NO_FUSE if ignore_fuse else policy.fuse
     settings = Settings(policy.grace, fuse, {**policy.as_json(), "digest": policy.digest()})
     for location in archive.locations:
-        store = location.store
-        store.check()
-        now = store_time(store, archive.keys)
-        retention = _retention(archive, location, policy, kafka, now, writes=True)
-        locked = locked_by(store, now)
-        result = run_once(store, archive.keys, location.has, retention, settings, now, locked=locked, advance=advance)
-        old = delete_old(store, archive.keys, policy.own, now, locked=locked)
+        location.store.check()
+        with leased(location.store, archive.keys) as store:
+            now = store_time(store, archive.keys)
+            retention = _retention(archive, replace(location, store=store), policy, kafka, now, writes=True)
+            locked = locked_by(store, now)
+            result = run_once(
+                store, archive.keys, location.has, retention, settings, now, locked=locked, advance=advance
+            )
+            old = delete_old(store, archive.keys, policy.own, now, locked=locked)
         yield LocationResult(store.location, result, now, len(old.removed), old.failed)
 
 
@@ -120,7 +124,8 @@ def _retention(
     absent = None
     if policy.deleted_topics is not None and kafka is not None:
         absent = read_absent(location.store, archive.keys, kafka, location.has, now, writes=writes)
-    stores = [location.store, *(store for store in archive.stores if store is not location.store)]
+    others = (store for store in archive.stores if store.location != location.store.location)
+    stores = [location.store, *others]
     return PolicyRetention(policy, stores, archive.keys, now, kafka, absent, location.options)
 
 
