@@ -176,7 +176,11 @@ def _scaled(part: Part, ratio: float, thresholds: Sequence[int]) -> Part:
 def _in_class(usage: Usage, prices: Prices, name: str, notes: list[str]) -> Usage:
     """Return an archive with all objects of segments in one class."""
     found = prices.of(name)
-    text = f"class: all objects of segments are in {name}, and agents write them there"
+    text = f"class: all objects of segments are in {name}, "
+    if found.restores:  # agents reject such a class
+        text += "where a lifecycle rule moves them; its moves of each month are not counted"
+    else:
+        text += "and agents write them there"
     if found.minimum_days:
         text += f"; what is removed before {found.minimum_days:g} days is billed for them"
     if found.restores:

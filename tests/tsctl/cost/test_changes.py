@@ -78,6 +78,14 @@ def test_a_cheaper_class_costs_a_transition_once() -> None:
     assert "each GB read costs 0.03 EUR" in outcome.notes[0]
 
 
+def test_a_class_that_needs_a_restore_is_filled_by_a_lifecycle_rule() -> None:
+    """Agents write no object into an archive class: the configuration rejects it."""
+    (note,) = what_if(usage(part("a")), NO_REQUESTS, PRICES, Change(storage_class="FROZEN")).notes
+    assert note.startswith("class: all objects of segments are in FROZEN, where a lifecycle rule moves them")
+    (note,) = what_if(usage(part("a")), NO_REQUESTS, PRICES, Change(storage_class="COOL")).notes
+    assert note.startswith("class: all objects of segments are in COOL, and agents write them there")
+
+
 def test_a_dearer_class_costs_a_restore_and_a_copy() -> None:
     """1,000 objects of 5 GB, 100 days old: copied at 0.005, restored at 0.02 and 0.1, 80 days of 0.001 paid."""
     held = usage(part("a", "FROZEN", days=100, objects=1000, size=5 * GB))
