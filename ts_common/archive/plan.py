@@ -60,6 +60,7 @@ def unite(
     start: int,
     end: int,
     gaps: Iterable[tuple[int, int]] = (),
+    replaced: frozenset[str] | None = None,
 ) -> list[ReadRange | Hole]:
     """Divide `[start, end)` into ranges to read and holes, in order and without overlap.
 
@@ -69,13 +70,14 @@ def unite(
         start: first offset.
         end: the offset after the last.
         gaps: recorded gaps `[from, to)`, ascending and disjoint.
+        replaced: stems of damaged objects; None for those that the copies name.
 
     Raises:
         CorruptData: more than `MAX_COPIES` copies cover one offset, or the copies overlap more than `_Work` allows.
     """
     gaps = tuple(gaps)
     plan: list[ReadRange | Hole] = []
-    alive = _Alive(copies, epochs)
+    alive = _Alive(copies, epochs, replaced)
     work = _Work(copies)
     position = start
     while position < end:
@@ -101,18 +103,24 @@ def unite(
     return plan
 
 
-def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs: EpochHistory) -> Iterator[ReadRange]:
+def with_spares(
+    plan: Iterable[ReadRange],
+    copies: Sequence[SegmentCopy],
+    epochs: EpochHistory,
+    replaced: frozenset[str] | None = None,
+) -> Iterator[ReadRange]:
     """Yield the ranges of a plan, each with its spares: the other copies of the same offsets.
 
     Args:
         plan: ranges, ascending.
         copies: all copies of the partition.
         epochs: the epochs that the plan was made with.
+        replaced: as in `unite`.
 
     Raises:
         CorruptData: as in `unite`.
     """
-    alive = _Alive(copies, epochs)
+    alive = _Alive(copies, epochs, replaced)
     work = _Work(copies)
     for part in plan:
         own = {copy.key for copy in part.copies}
@@ -147,8 +155,9 @@ def _unreplaced(entries: list[_Entry]) -> list[_Entry]:
 class _Alive:
     """The living copies of a partition along its offsets."""
 
-    def __init__(self, copies: Sequence[SegmentCopy], epochs: EpochHistory) -> None:
-        replaced = replaced_by(copies)
+    def __init__(self, copies: Sequence[SegmentCopy], epochs: EpochHistory, replaced: frozenset[str] | None) -> None:
+        if replaced is None:
+            replaced = replaced_by(copies)
         self._entries = sorted(
             (
                 _Entry(

@@ -10,7 +10,7 @@ The view of a partition with segments but without a commit is empty, with a warn
 view of a commit without segments is a hole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
@@ -18,7 +18,7 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.plan import Hole, ReadRange, unite
+from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spares
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -56,9 +56,18 @@ class PartitionView:
         """The topic and partition."""
         return self.keys.partition
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Stems of damaged objects. One can reach above the view's start though its good copy does not."""
+        return replaced_by((*self.copies, *self.retired))
+
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
         """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""
-        return unite(self.copies, self.epochs, start, end, self.gaps)
+        return unite(self.copies, self.epochs, start, end, self.gaps, self.replaced)
+
+    def with_spares(self, plan: Iterable[ReadRange]) -> Iterator[ReadRange]:
+        """Yield the ranges of a plan, each with its spares; raise as `ts_common.archive.plan.with_spares`."""
+        return with_spares(plan, self.copies, self.epochs, self.replaced)
 
 
 def open_view(

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from ts_common.archive.plan import ReadRange, with_spares
+from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import PartitionView
 from ts_common.query.query import Query
 from ts_common.reading.first_offset import Search, first_offset_at, search_for
@@ -30,7 +30,7 @@ def first_offset_of(
 def _tolerant_search(store: ObjectStore, view: PartitionView, milliseconds: int, query: Query) -> Search:
     def search(part: ReadRange, _: bool) -> tuple[int | None, int | None]:  # reads all of the range
         first: int | None = None
-        ranges = with_spares([part], view.copies, view.epochs)
+        ranges = view.with_spares([part])
         for rows in read_intact_rows(store, ranges, ("offset", "timestamp"), silent=True, limit=query.limit):
             if not isinstance(rows, pa.RecordBatch) or not rows.num_rows:
                 continue

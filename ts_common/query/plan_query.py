@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ts_common.archive.plan import Hole, with_spares
+from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ObjectFrozen
 from ts_common.log_format.index_files import AbortedTransaction
@@ -246,6 +246,6 @@ def _plan_partition(
         milliseconds = intersection(milliseconds, ((LOWEST, query.cut.milliseconds + 1),))
     timely = tuple(prune_by_time(store, ranges, milliseconds))
     if not query.tolerance.fails:
-        timely = tuple(with_spares(timely, view.copies, view.epochs))
+        timely = tuple(view.with_spares(timely))
     aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
     return PartitionPlan(view, bounds, PartitionRanges(timely, aborted), tuple(losses))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.plan import ReadRange, replaced_by
+from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.view import PartitionView
 from ts_common.reading.transactional_batches import read_transactional
@@ -74,7 +74,7 @@ def hidden_batches(
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
-    replaced = replaced_by(view.copies)
+    replaced = view.replaced
     living = [
         _Living(
             copy,

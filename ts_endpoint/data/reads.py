@@ -24,7 +24,7 @@ import structlog
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
-from ts_common.archive.plan import Hole, ReadRange, with_spares
+from ts_common.archive.plan import Hole, ReadRange
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_endpoint.data.chunks import Chunk
@@ -299,7 +299,7 @@ class Reads:
             view = snapshot.view
             return rewrite(
                 partition.store,
-                next(with_spares([part], view.copies, view.epochs)) if tolerant else part,
+                next(view.with_spares([part])) if tolerant else part,
                 start,
                 stop,
                 view.epochs,

@@ -1,10 +1,11 @@
 """Which objects of a partition retention can delete, by a listing. Pure.
 
 Only objects whose whole coverage is below the start are listed, and only under names that agents write. A segment with
-a later leader epoch than the commit's stays: a leader that has not committed yet shipped it.
+a later leader epoch than the commit's stays: a leader that has not committed yet shipped it. So does a good copy while
+the damaged object that it replaces stays: that one can reach further up.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -46,7 +47,8 @@ def removable(
         now: milliseconds since the epoch, by the clock of the store.
     """
     objects = {info.key.removeprefix(keys.prefix): info for info in listed}
-    segments = {copy.segment.name for copy in copies if copy.end <= start and not _is_of_later_leader(copy, commit)}
+    due = {copy.segment.name for copy in copies if copy.end <= start and not _is_of_later_leader(copy, commit)}
+    segments = due - _still_named(objects, copies, due)
     names = [
         *_segment_objects(objects, segments, commit, start, now),
         *(name for name in objects if (gap := _gap(name)) is not None and gap[1] <= start),
@@ -54,6 +56,27 @@ def removable(
         *(name for name in objects if name.startswith(FORMER_CACHE_DIRECTORY)),
     ]
     return [PlannedObject(name, objects[name].size, objects[name].etag) for name in sorted(names)]
+
+
+def _still_named(
+    objects: Collection[str], copies: Sequence[SegmentCopy], due: set[SegmentName]
+) -> frozenset[SegmentName]:
+    """Return the due segments that name a damaged object that stays: without them, readers would choose that one."""
+    carriers = {
+        copy.segment.name: copy.metadata.replaces
+        for copy in copies
+        if copy.metadata.replaces is not None and copy.segment.name in due
+    }
+    leaving = {name.stem for name in due}
+    kept: set[SegmentName] = set()
+    while more := {
+        name
+        for name, stem in carriers.items()
+        if name not in kept and stem not in leaving and stem + LOG_SUFFIX in objects
+    }:  # one that stays can be damaged itself, and named by another
+        kept |= more
+        leaving -= {name.stem for name in more}
+    return frozenset(kept)
 
 
 def _is_of_later_leader(copy: SegmentCopy, commit: Commit) -> bool:

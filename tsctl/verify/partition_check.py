@@ -9,7 +9,7 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import decode_gap
 from ts_common.archive.object_keys import LOG_SUFFIX
-from ts_common.archive.plan import Hole, replaced_by
+from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
@@ -186,7 +186,7 @@ def _epoch_at(copy: SegmentCopy, offset: int) -> int | None:
 
 def _replaced(view: PartitionView) -> frozenset[str]:
     """Return the stems of damaged objects that a repair made unnecessary: readers read them nowhere."""
-    named = replaced_by(view.copies)
+    named = view.replaced
     if not named:
         return named
     read = (step.copies for step in view.plan(view.start, view.end) if not isinstance(step, Hole))

@@ -10,7 +10,7 @@ from ts_common.archive.catalog import StoredSegment, read_catalog
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.archive.plan import Hole
+from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.view import PartitionView, living_line, open_view
 from ts_common.errors import ObjectNotFound
@@ -45,6 +45,26 @@ def test_a_view_reaches_from_log_start_to_the_next_offset(archive: MadeArchive) 
     assert [copy.base for copy in view.copies] == [10, 20]
     assert [copy.base for copy in view.retired] == [0]
     assert (view.last_stable_offset, view.warning) == (27, None)
+
+
+def test_a_damaged_object_stays_replaced_by_a_good_copy_below_log_start(archive: MadeArchive) -> None:
+    """The leader's segments end elsewhere than the damaged `[0, 30)`, so the copy that names it is retired first."""
+    archive.put_segment("t", 0, batches((0, 30)))
+    archive.put_segment("t", 0, batches((0, 10)), variant=True)
+    archive.put_segment("t", 10, batches((10, 20)))
+    (good,) = [info.key for info in archive.store.list(KEYS.prefix) if ".e0." in info.key]
+    metadata = {**archive.store.head(good).metadata, "ts-replaces": SegmentName(0).stem}
+    archive.store.put(good, archive.store.get(good)[0], metadata=metadata)
+    for log_start in (0, 10):
+        archive.commit("t", 30, log_start=log_start)
+        view = view_of(archive)
+        assert view.replaced == {SegmentName(0).stem}
+        steps = [step for step in view.plan(log_start, 30) if isinstance(step, ReadRange)]
+        assert [(step.start, step.copies[0].base) for step in steps[-2:]] == [(10, 10), (20, 0)]
+    archive.put_segment("t", 10, batches((10, 20)), variant=True)
+    view = view_of(archive)
+    (first, _) = view.with_spares(step for step in view.plan(10, 30) if isinstance(step, ReadRange))
+    assert [spare.copies[0].base for spare in first.spares] == [10, 0]  # the damaged one last
 
 
 def test_without_a_commit_the_view_is_empty_with_a_warning(archive: MadeArchive) -> None:
