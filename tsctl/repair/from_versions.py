@@ -9,15 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from awscrt.checksums import crc32c
+
 from ts_common.archive.cache_rewriting import rewrite_cache_objects
 from ts_common.archive.catalog import PartitionCatalog, read_commit, read_marks
 from ts_common.archive.commit import Commit
+from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.repair_requests import Damage
-from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.errors import (
     CorruptData,
+    NewerFormat,
+    ObjectFrozen,
     ObjectNotFound,
     PreconditionFailed,
     SegmentChanged,
@@ -40,11 +45,13 @@ class PutBack:
         key: of the object.
         start: first offset that readers get from it.
         end: the offset after the last.
+        is_new: whether it was put for this need or an earlier one of this run, and not by others.
     """
 
     key: str
     start: int
     end: int
+    is_new: bool = True
 
 
 class PartitionVersions:
@@ -68,6 +75,8 @@ class PartitionVersions:
         self._dry_run = dry_run
         self._copies = LiveCopies(store, catalog, commit)
         self._versions = VersionReader(store, catalog.keys, dry_run=dry_run)
+        self._segments = [segment.name for segment in catalog.segments]
+        self._done: list[PutBack] = []
         self._deleted: dict[str, list[ObjectVersion]] | None = None
 
     @property
@@ -96,10 +105,16 @@ class PartitionVersions:
         """Put each deleted segment with offsets of a range again, the lowest first."""
         end = need.start + 1 if need.end is None else need.end
         left = [(need.start, end)]
-        for key, versions in self._candidates(need.start, end):
+        for each in self._done:  # one segment can be the answer to several findings
+            if need.key is None or _base(self._keys, each.key) == need.start:
+                if any(each.start < high and low < each.end for low, high in left):
+                    yield each
+                left = _without(left, each)
+        for key, versions in self._candidates(need, end):
             put = next((put for each in versions if (put := self._restored(key, each, left)) is not None), None)
             if put is not None:
-                left = [part for low, high in left for part in rest_of(low, high, [(put.start, put.end)])]
+                left = _without(left, put)
+                self._done.append(put)
                 yield put
 
     def _restored(self, key: str, version: ObjectVersion, left: Sequence[tuple[int, int]]) -> PutBack | None:
@@ -110,11 +125,11 @@ class PartitionVersions:
                 return None
             if self._contradicted(good, live):
                 return None
-            name = self._put_again(key, good)
-            return None if name is None else PutBack(name, *live)
+            placed = self._put_again(key, good)
+            return None if placed is None else PutBack(placed[0], *live, is_new=placed[1])
 
-    def _candidates(self, start: int, end: int) -> list[tuple[str, list[ObjectVersion]]]:
-        """Return the deleted `.log` objects that can have offsets of `[start, end)`, with their versions."""
+    def _candidates(self, need: Need, end: int) -> list[tuple[str, list[ObjectVersion]]]:
+        """Return the deleted `.log` objects that can have offsets of a need, with their versions."""
         if self._deleted is None:
             self._deleted = self._versions.deleted()
         deleted = self._deleted
@@ -123,11 +138,13 @@ class PartitionVersions:
             for key in deleted
             if key.endswith(LOG_SUFFIX) and SegmentName.parse(key.removeprefix(self._keys.prefix)) is not None
         )
-        below = [key for base, key in logs if base <= start][-_NEAREST:]
-        inside = [key for base, key in logs if start < base < end]
+        if need.key is not None:  # a segment that begins there
+            return [(key, deleted[key]) for base, key in logs if base == need.start]
+        below = [key for base, key in logs if base <= need.start][-_NEAREST:]
+        inside = [key for base, key in logs if need.start < base < end]
         return [(key, deleted[key]) for key in (*below, *inside)]
 
-    def _put_again(self, key: str, good: Good) -> str | None:
+    def _put_again(self, key: str, good: Good) -> tuple[str, bool] | None:
         """Put a deleted segment under its name, or a variant's if a deletion can be in progress there."""
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
         if parsed is None:
@@ -136,9 +153,11 @@ class PartitionVersions:
         if name.base < self._variants_below and name.epoch is None:
             return self._put_variant(name, good, good.fields)
         if self._dry_run:
-            return key
+            return key, True
         self._put_indexes(name, name)
-        return key if self._put(key, good, good.fields) else None
+        if self._put(key, good, good.fields):
+            return key, True
+        return (key, False) if self._has(key, good, good.fields) else None
 
     # --- damaged objects
 
@@ -148,6 +167,8 @@ class PartitionVersions:
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
         if parsed is None:
             return []
+        damaged = self._metadata(key)
+        best: tuple[int, ObjectVersion] | None = None
         for version in self._versions.of(key):
             if version.is_latest:
                 continue
@@ -155,28 +176,89 @@ class PartitionVersions:
                 live = None if good is None else self._live(key, good.metadata)
                 if good is None or live is None or good.metadata.corruptions or self._contradicted(good, live, key):
                     continue
-                fields = replace(good.metadata, replaces=parsed[0].stem).encode()
-                name = self._put_variant(parsed[0], good, {**good.fields, **fields})
-                if name is not None:
-                    return [PutBack(name, *live)]
-        return []
+                if self._is_whole(need, damaged, good.metadata, live):
+                    return self._replacement(need, parsed[0], good, live, is_whole=True)
+            if best is None or live[1] > best[0]:
+                best = live[1], version
+        if best is None or best[0] <= need.start:
+            return []
+        with self._versions.good(best[1]) as good:  # a shorter one; the rest is requested
+            live = None if good is None else self._live(key, good.metadata)
+            if good is None or live is None:
+                return []
+            return self._replacement(need, parsed[0], good, live, is_whole=False)
 
-    def _put_variant(self, name: SegmentName, good: Good, fields: Mapping[str, str]) -> str | None:
-        """Put a segment under the first variant's name that no object has."""
+    def _is_whole(
+        self, need: Need, damaged: SegmentMetadata | None, metadata: SegmentMetadata, live: tuple[int, int]
+    ) -> bool:
+        """Return whether a version has all live offsets of the damaged object."""
+        if damaged is not None and damaged.crc32c == metadata.crc32c:  # the object itself, before the damage
+            return True
+        end = need.start + 1 if need.end is None else need.end
+        if damaged is not None and damaged.epochs is not None:
+            end = min(end, self._commit.epochs.live_end(damaged.epochs, need.start, damaged.end))
+        return live[1] >= end
+
+    def _replacement(
+        self, need: Need, name: SegmentName, good: Good, live: tuple[int, int], *, is_whole: bool
+    ) -> list[PutBack]:
+        fields = {**good.fields, **replace(good.metadata, replaces=name.stem).encode()}
+        placed = self._put_variant(name, good, fields)
+        if placed is None:
+            return []
+        self._done.append(PutBack(placed[0], *live, is_new=placed[1]))
+        end = max(live[1], need.end or 0) if is_whole else live[1]
+        return [PutBack(placed[0], need.start, end, is_new=placed[1])]
+
+    def _put_variant(self, name: SegmentName, good: Good, fields: Mapping[str, str]) -> tuple[str, bool] | None:
+        """Put a segment under the first variant's name that no object has, unless one has the same already."""
+        crc = good.metadata.crc32c
+        for there in self._segments:  # also of an earlier leader epoch
+            if (there.base, there.crc32c) == (name.base, crc) and self._has(self._keys.segment(there), good, fields):
+                return self._keys.segment(there), False
         for number in (None, *range(1, _REPAIRS + 1)):
-            variant = SegmentName(name.base, self._commit.epoch, good.metadata.crc32c, number)
+            variant = SegmentName(name.base, self._commit.epoch, crc, number)
             key = self._keys.segment(variant)
-            try:
-                self._store.head(key)
-            except ObjectNotFound:
+            if self._is_free(key):
                 if self._dry_run:
-                    return key
+                    return key, True
                 self._put_indexes(name, variant)
                 if self._put(key, good, fields):
-                    return key
+                    return key, True
+            if self._has(key, good, fields):
+                return key, False
         return None
 
     # --- objects
+
+    def _is_free(self, key: str) -> bool:
+        try:
+            self._store.head(key)
+        except ObjectNotFound:
+            return True
+        return False
+
+    def _metadata(self, key: str) -> SegmentMetadata | None:
+        """Return the metadata of an object; None if it has none that can be read."""
+        try:
+            return decode_metadata(self._store.head(key).metadata, key)
+        except (ObjectNotFound, CorruptData, NewerFormat):
+            return None
+
+    def _has(self, key: str, good: Good, fields: Mapping[str, str]) -> bool:
+        """Return whether an object has the bytes of a version, and such metadata; the time of shipping may differ."""
+        found, wanted = self._metadata(key), decode_metadata(fields, key)
+        if found is None or wanted is None or replace(found, shipped=wanted.shipped) != wanted:
+            return False
+        try:
+            crc = 0
+            for chunk in () if self._dry_run else fetch(self._store, key):
+                crc = crc32c(chunk, crc)
+        except (CorruptData, ObjectNotFound):
+            return False
+        except ObjectFrozen:  # it cannot be compared, and one more copy would be put in each run
+            return True
+        return self._dry_run or crc == good.metadata.crc32c
 
     def _contradicted(self, good: Good, live: tuple[int, int], damaged: str | None = None) -> bool:
         """Return whether a version is of another log; a dry run does not read it."""
@@ -251,6 +333,10 @@ class PartitionVersions:
         base = _base(self._keys, key)
         end = self._commit.epochs.live_end(metadata.epochs or (), base, metadata.end)
         return (max(base, self._start), end) if end > max(base, self._start) else None
+
+
+def _without(ranges: Sequence[tuple[int, int]], put: PutBack) -> list[tuple[int, int]]:
+    return [part for low, high in ranges for part in rest_of(low, high, [(put.start, put.end)])]
 
 
 def _base(keys: PartitionKeys, key: str) -> int:

@@ -88,9 +88,7 @@ def rest_of(start: int, end: int, done: Iterable[tuple[int, int]]) -> list[tuple
         if low > start:
             rest.append((start, min(low, end)))
         start = max(start, high)
-        if start >= end:
-            return rest
-    return [*rest, (start, end)]
+    return [(low, high) for low, high in (*rest, (start, end)) if low < high]
 
 
 def by_hand(findings: Sequence[Finding], *, gaps: bool) -> list[Finding]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.repair_requests import Damage
 from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat
 from ts_common.query.moments import time_text
 from ts_common.store.contract import ObjectStore
@@ -19,6 +18,9 @@ from tsctl.repair.version_reading import VersionsDenied
 
 _NO_COMMIT = "the partition has no commit of an agent: see docs/repair.md, a missing commit"
 _NO_VERSION = "no earlier version has it, and agents put back no index; readers work without it"
+_FROM_VERSION = "from an earlier version in the bucket"
+_IF_GOOD = "from an earlier version in the bucket, if its bytes are good: a dry run does not read them"
+_IS_THERE = "the store has this copy already"
 _LEFT_OUT = (
     "{}: versions from {} and before are not used: the archive was deleted then and begun again, "
     "so they can be of another log"
@@ -96,13 +98,13 @@ class Repairs:
         """Repair one range: what versions have of it, and a request for the rest."""
         keys = catalog.keys
         put = self._from_versions(versions, need)
-        status = Status.PLANNED if self._how.dry_run else Status.REPAIRED
+        status, detail = (Status.PLANNED, _IF_GOOD) if self._how.dry_run else (Status.REPAIRED, _FROM_VERSION)
         found = [
             Repaired(
                 keys,
                 replace(need, start=max(each.start, need.start), end=min(each.end, need.end or each.end)),
-                status,
-                "from an earlier version in the bucket",
+                status if each.is_new else Status.NOTHING_TO_DO,
+                detail if each.is_new else _IS_THERE,
                 (each.key,),
             )
             for each in put
@@ -160,8 +162,8 @@ def _end(need: Need, catalog: PartitionCatalog, commit: Commit) -> int:
 
 
 def _rest(need: Need, done: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of a range that nothing was put for; none of a damaged object or an index with a good copy."""
+    """Return the parts of a range that nothing was put for; none of an index that was put back."""
     start, end = need.start, need.start + 1 if need.end is None else need.end
-    if done and (need.damage is Damage.DAMAGED or need.index is not None):
+    if done and need.index is not None:
         return []
     return rest_of(start, end, done)

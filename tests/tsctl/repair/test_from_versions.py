@@ -1,7 +1,14 @@
 """Which earlier versions count as good, and that nothing is put twice."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
 from tests.made_archive import batches, steps
 from tests.tsctl.repair.versioned import EPOCH, Versioned
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.lineage import Lineage
 from ts_common.archive.repair_requests import Damage
 from tsctl.repair.needs import Need
 
@@ -34,3 +41,57 @@ def test_segments_that_a_hole_no_longer_needs_stay_deleted(versioned: Versioned)
     versioned.store.delete([versioned.key(100), versioned.key(120)])
     assert [put.start for put in versioned.versions().restore(HOLE)] == [100]
     assert versioned.logs() == ["000.log", "100.log", "200.log"]
+
+
+def test_a_shorter_good_version_is_put_once_and_the_rest_requested(versioned: Versioned) -> None:
+    """A damaged segment was shipped again, longer; no version of the longer one is good."""
+    versioned.store.delete([versioned.key(100), versioned.key(200)])
+    log = batches(*steps(100, 300), epoch=EPOCH)
+    versioned.made.put_segment("t", 100, log, body=log[:-1] + bytes([log[-1] ^ 1]), index=b"", timeindex=b"")
+    versioned.made.commit("t", 300, epochs=((EPOCH, 0),), highest_base=100)
+    for status in ("repaired", "nothing-to-do"):
+        code, rows = versioned.repair()
+        assert (code, [row[:3] for row in rows]) == (75, [(status, 100, 200), ("waiting", 200, 300)])
+    versioned.made.commit("t", 300, epochs=((EPOCH, 0),), highest_base=100, epoch=EPOCH + 1)
+    assert [put.is_new for put in versioned.versions().restore(Need(100, 300, Damage.DAMAGED, versioned.key(100)))] == [
+        False
+    ]
+    assert len(versioned.logs()) == 3
+    assert len(versioned.requests()) == 1
+
+
+@pytest.mark.parametrize("highest", [0, 150])
+def test_a_segment_that_several_findings_need_is_put_once(versioned: Versioned, highest: int) -> None:
+    """Two holes, below and above another copy; below the lineage's highest it gets a variant's name."""
+    lineage = Lineage(EPOCH, 50, highest)
+    commit = Commit(200, 300, EPOCH, EpochHistory(((EPOCH, 0),)), 300, None, 1, 0, "n", lineage=lineage)
+    versioned.store.put(versioned.keys.commit, commit.encode())
+    versioned.store.put(versioned.keys.log_start, LogStart(0, lineage).encode())
+    versioned.made.put_segment("t", 30, batches(*steps(30, 60), epoch=EPOCH), index=b"", timeindex=b"")
+    versioned.store.delete([versioned.key(0)])
+    versions = versioned.versions()
+    put = [versions.restore(Need(start, end, Damage.MISSING, None)) for start, end in ((0, 30), (60, 100))]
+    assert [[(each.start, each.end) for each in found] for found in put] == [[(0, 100)], [(0, 100)]]
+    assert len(versioned.logs()) == 4
+    assert versioned.requests() == []
+
+
+def test_the_segment_that_the_commit_names_also_fills_a_hole(versioned: Versioned) -> None:
+    """One deleted object, reported twice."""
+    versioned.made.put_segment("t", 150, batches(*steps(150, 250), epoch=EPOCH), index=b"", timeindex=b"")
+    versioned.store.delete([versioned.key(200)])
+    code, rows = versioned.repair()
+    assert (code, rows) == (0, [("repaired", 200, 201, ["00.log"]), ("repaired", 250, 300, ["00.log"])])
+
+
+def test_repairs_at_the_same_time_put_one_object_each(versioned: Versioned) -> None:
+    """A deleted and a damaged segment: the second run reads what the first one has put."""
+    needs = Need(100, 200, Damage.DAMAGED, versioned.key(100)), Need(200, 300, Damage.MISSING, None)
+    versioned.damage(versioned.key(100))
+    versioned.store.delete([versioned.key(200)])
+    runs = [versioned.versions() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda versions: [versions.restore(need) for need in needs], runs))
+    assert [[(each.start, each.end) for put in run for each in put] for run in found] == [[(100, 200), (200, 300)]] * 3
+    assert len(versioned.logs()) == 4
+    versioned.assert_whole()
