@@ -73,7 +73,7 @@ def collect_for_ever(location: str, keys: ClusterKeys, checkpoint: str | None, e
     os.environ.update(environment)
     while True:
         found = collect(location, keys, checkpoint)
-        assert found.damaged is None
+        assert not found.damaged
         assert found.fuse is None
 
 

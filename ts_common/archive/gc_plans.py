@@ -200,7 +200,7 @@ def read_parts(
         try:
             data, _ = get_small(store, key, _LARGEST_PART)
         except ObjectNotFound as error:
-            raise CorruptData(f"{key}: this part of a plan is missing; the next run makes another plan") from error
+            raise CorruptData(f"{key}: this part of a plan is missing") from error
         for line in data.splitlines():
             with decoding(key, "a part of a plan", line):
                 fields = parse_json(line, key, _LINE)
@@ -268,10 +268,17 @@ def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: Cluster
             continue  # an earlier plan can have deleted objects
         is_newest = False
         began = int(min(info.modified for info in run.objects) * 1000)
-        for each, _ in read_parts(store, cluster, read_plan(store, cluster, run.run)):
+        for each in _hidden(store, cluster, run):
             if each.keys(cluster) == keys:
                 found.append(PlannedLogStart(began, LogStart(each.after, each.lineage)))
     return found
+
+
+def _hidden(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> Iterator[PlannedPartition]:
+    """Yield the partitions of a plan; of a void plan those that it began to move."""
+    if run.void:
+        return read_moves(store, run)
+    return (each for each, _ in read_parts(store, cluster, read_plan(store, cluster, run.run)))
 
 
 def _partition(fields: Mapping[str, Any]) -> PlannedPartition:

@@ -8,6 +8,7 @@
         plan.json                written last: without it there is no plan
         claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
         log-<time>-00000.jsonl   what was deleted, one line for each object of the plan
+        void.json                why a damaged plan was discarded; a later run deletes nothing of it
         done.json                the counts, once nothing of the plan is left to do
 
 `ts_common.archive.gc_plans` has the content of moves, parts and plans.
@@ -30,6 +31,7 @@ from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 PLAN_NAME: Final = "plan.json"
 CLAIM_NAME: Final = "claim.json"
 DONE_NAME: Final = "done.json"
+VOID_NAME: Final = "void.json"
 PART: Final = "part"
 MOVES: Final = "moves"
 _RUN: Final = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
@@ -53,6 +55,7 @@ class RunObjects:
         directory: common prefix of its keys, which ends with a slash.
         planned: when `plan.json` was written, seconds since the epoch by the store's clock; None without it.
         claimed: whether `claim.json` exists.
+        void: whether `void.json` exists.
         done: whether `done.json` exists.
         objects: all of them.
     """
@@ -61,13 +64,14 @@ class RunObjects:
     directory: str
     planned: float | None
     claimed: bool
+    void: bool
     done: bool
     objects: tuple[ObjectInfo, ...]
 
     @property
     def is_pending(self) -> bool:
-        """Whether the run has a plan that is not done."""
-        return self.planned is not None and not self.done
+        """Whether the run has a plan that is not done; a void plan is pending while its undo is."""
+        return self.planned is not None and not self.done and (self.claimed or not self.void)
 
 
 def run_directory(keys: ClusterKeys, run: str) -> str:
@@ -109,6 +113,7 @@ def _run(keys: ClusterKeys, run: str, infos: Iterable[ObjectInfo]) -> RunObjects
         directory,
         None if plan is None else plan.modified,
         CLAIM_NAME in by_name,
+        VOID_NAME in by_name,
         DONE_NAME in by_name,
         tuple(by_name.values()),
     )
@@ -175,6 +180,22 @@ def mark_done(
         "bytes": size,
     }
     write_once(store, run.directory + DONE_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
+
+
+def mark_void(store: ObjectStore, run: RunObjects, now: int, reason: str) -> None:
+    """Write `void.json`: the plan is damaged, so nothing more of it is deleted.
+
+    Args:
+        store: of the run.
+        run: the run.
+        now: milliseconds since the epoch.
+        reason: for the operator.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    fields = {"version": VERSION, "time": now, "reason": reason}
+    write_once(store, run.directory + VOID_NAME, (json.dumps(fields, separators=(",", ":")) + "\n").encode())
 
 
 def put_once(store: ObjectStore, key: str, data: bytes) -> bool:

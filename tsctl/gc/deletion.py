@@ -15,12 +15,13 @@ from itertools import islice
 from typing import Any, Final
 
 from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartition, read_parts, read_plan
-from ts_common.archive.gc_runs import RunObjects, Use, claim, claim_of, mark_done, numbered_key
+from ts_common.archive.gc_runs import RunObjects, Use, claim, claim_of, mark_done, mark_void, numbered_key
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, PermanentError
 from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.wording import counted
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines
 from tsctl.gc.moving import lower_log_start
@@ -295,13 +296,33 @@ def _delete(
     return {key.removeprefix(keys.prefix): each for key, each in by_key.items()}
 
 
-def void_plan(store: ObjectStore, run: RunObjects, now: int) -> None:
-    """Mark a damaged plan as done, although nothing of it was deleted; the next plan includes its objects.
+def void_plan(store: ObjectStore, cluster: ClusterKeys, run: RunObjects, now: int, reason: str) -> str:
+    """Discard a damaged plan, and return what became of its objects; the next plan includes those that are left.
+
+    If no deletion of it began, it can still be undone: its moves are objects of their own.
 
     Raises:
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    _finish(store, run, Deleted(run.run), now)
+    mark_void(store, run, now, reason)
+    try:
+        use = claim_of(store, cluster, run.run)
+    except CorruptData:
+        use = Use.DELETE  # it can have been
+    if use is None:
+        return "nothing of it was deleted, and tsctl gc undo shows again what it hid"
+    found = Deleted(run.run)
+    try:
+        for line in read_log(store, run):
+            if line["outcome"] == Outcome.REMOVED:
+                found.objects[Outcome.REMOVED] += 1
+                found.bytes += line["bytes"]
+    except CorruptData as error:
+        _finish(store, run, found, now)
+        return f"its deletion had begun, and its log is damaged: {error}"
+    _finish(store, run, found, now)
+    removed = counted(found.objects[Outcome.REMOVED], "object")
+    return f"its deletion had begun: by its log {removed} had been deleted, and the rest was not"
 
 
 def _finish(store: ObjectStore, run: RunObjects, found: Deleted, now: int) -> None:

@@ -31,7 +31,7 @@ def listed(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, 
                 "bytes": plan.size,
             }
     except (CorruptData, NewerFormat):
-        row["state"] = "damaged"
+        row["state"] = "void" if row["state"] == "void" else "damaged"
     except ObjectNotFound:
         row["state"] = "deleted since"
     return row
@@ -49,6 +49,8 @@ def _state(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> str:
     undone = run.claimed and read_claim(store, keys, run.run) is Use.UNDO
     if undone:
         return "undone" if run.done else "undo began"
+    if run.void:
+        return "void"
     if run.done:
         return "deleted"
     if run.planned is None:

@@ -34,7 +34,7 @@ def _is_finding(found: LocationResult) -> bool:
     result = found.result
     failed = result.deleted is not None and bool(result.deleted.errors)
     doubts = any(skipped.why.is_finding for skipped in result.left_out)
-    return failed or doubts or result.fuse is not None or result.damaged is not None or bool(found.old_failed)
+    return failed or doubts or result.fuse is not None or bool(result.damaged or found.old_failed)
 
 
 class Recording:
@@ -120,8 +120,8 @@ def show(found: LocationResult, output: Output) -> None:
     if result.deleted is not None:
         for error_line in result.deleted.errors:
             output.warn(f"not deleted: {error_line}")
-    if result.damaged is not None:
-        output.warn(f"a plan was discarded, and nothing of it was deleted: {result.damaged}")
+    for damage in result.damaged:
+        output.warn(damage)
     if result.fuse is not None:
         output.warn(
             f"the fuse has blown, so nothing was planned and no log.start was moved: {result.fuse}; compare a dry run "
@@ -184,6 +184,6 @@ def _fields(found: LocationResult) -> dict[str, object]:
             {"where": skipped.where, "why": str(skipped.why), "reason": skipped.reason} for skipped in result.left_out
         ],
         "fuse": result.fuse,
-        "damaged_plan": result.damaged,
+        "damaged_plans": result.damaged,
         "old_objects": found.old,
     }

@@ -52,7 +52,7 @@ class RunResult:
         survey: what is due; None while a plan waits.
         planned: what phase 1 did; None while a plan waits, or if the fuse has blown.
         fuse: why the fuse has blown; None if it has not.
-        damaged: why the earlier plan was discarded; None if it was not.
+        damaged: which earlier plans were discarded, why, and what became of them.
         skipped: topics that were left out.
     """
 
@@ -62,7 +62,7 @@ class RunResult:
     survey: Survey | None = None
     planned: Planned | None = None
     fuse: str | None = None
-    damaged: str | None = None
+    damaged: list[str] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
     @property
@@ -150,11 +150,11 @@ def _finish_plan(
                 result.waits_until, result.planned_at = plan.due, plan.time / 1000
                 return False
     except CorruptData as error:
-        return _void(store, run, now, error, result)
+        return _void(store, cluster, run, now, error, result)
     try:
         result.deleted = delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance)
     except DamagedPlan as error:
-        return _void(store, run, now, error, result)
+        return _void(store, cluster, run, now, error, result)
     return result.deleted.is_done
 
 
@@ -165,9 +165,11 @@ def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> boo
         return False
 
 
-def _void(store: ObjectStore, run: RunObjects, now: int, error: PermanentError, result: RunResult) -> bool:
-    result.damaged = str(error)
-    void_plan(store, run, now)
+def _void(
+    store: ObjectStore, cluster: ClusterKeys, run: RunObjects, now: int, error: PermanentError, result: RunResult
+) -> bool:
+    reason = str(error)
+    result.damaged.append(f"plan {run.run} was discarded: {reason}; {void_plan(store, cluster, run, now, reason)}")
     return True
 
 

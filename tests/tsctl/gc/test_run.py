@@ -13,6 +13,7 @@ from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, ship, start_of
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.gc_plans import planned_log_start
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
@@ -21,6 +22,7 @@ from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, Obje
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.deletion import Outcome, delete_planned
 from tsctl.gc.due import Rule
+from tsctl.gc.listing import listed
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import NeededFrom, Why
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
@@ -37,6 +39,25 @@ def run(archive: MadeArchive, retention: FixedRetention, *, after: int = 0, sett
     later(archive, after)
     now = store_time(archive.store, archive.keys)
     return run_once(archive.store, archive.keys, lambda _: True, retention, settings, now)
+
+
+def states(archive: MadeArchive) -> list[str]:
+    """Return the state of each run, as `tsctl gc ls` shows it."""
+    return [listed(archive.store, archive.keys, each)["state"] for each in list_runs(archive.store, archive.keys)]
+
+
+def delete_at_most(archive: MadeArchive, retention: FixedRetention, directory: str) -> RunResult:
+    """Run after the grace with a store that denies deletes outside one directory."""
+
+    class Denying(WrappedStore):
+        def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+            if any(directory not in key for key in etags):
+                raise AccessDenied("denied")
+            return self._inner.delete_matching(etags)
+
+    later(archive, GRACE)
+    store = Denying(archive.store, threads=1)
+    return run_once(store, archive.keys, lambda _: True, retention, SETTINGS, store_time(store, archive.keys))
 
 
 def test_g03_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeArchive) -> None:
@@ -165,11 +186,44 @@ def test_g05_a_damaged_plan_deletes_nothing_and_is_replaced(archive: MadeArchive
     (planned,) = list_runs(archive.store, archive.keys)
     archive.store.put(f"{planned.directory}part-00000.jsonl", b'["00000000000000000000.log",1,"x"]\n')
     second = run(archive, keep_last(3, size), after=GRACE)
-    assert second.damaged is not None
-    assert "part-00000.jsonl" in second.damaged
+    (damage,) = second.damaged
+    assert "part-00000.jsonl" in damage
+    assert "nothing of it was deleted" in damage
     assert bases(archive) == list(range(0, 100, 10))
+    assert states(archive) == ["void", "waits"]
     run(archive, keep_last(3, size), after=2 * GRACE)
     assert bases(archive) == [70, 80, 90]
+
+
+def test_a_void_plan_hides_until_it_is_undone(archive: MadeArchive) -> None:
+    """Its moves are whole. Until the undo a lost `log.start` gets what the plan moved it to."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    (planned,) = list_runs(archive.store, archive.keys)
+    archive.store.delete([f"{planned.directory}part-00000.jsonl"])
+    run(archive, keep_last(100, size), after=GRACE)
+    assert states(archive) == ["void"]
+    assert planned_log_start(archive.store, archive.partition("t"), archive.keys, None) == 70
+    chosen = choose_undone(archive.store, archive.keys, list_runs(archive.store, archive.keys), None)
+    assert undo(archive.store, archive.keys, chosen, 0).lowered == 1
+    assert (start_of(archive), states(archive)) == (0, ["undone"])
+    with pytest.raises(QueryError, match="no run to undo"):
+        choose_undone(archive.store, archive.keys, list_runs(archive.store, archive.keys), None)
+
+
+def test_a_plan_that_is_void_after_its_deletion_began_counts_what_was_deleted(archive: MadeArchive) -> None:
+    """Its log has the objects; it is not listed as deleted, and cannot be undone."""
+    size = ship(archive, "t", 0, 100)
+    ship(archive, "t", 0, 100, partition=1)
+    run(archive, keep_last(3, size))
+    with pytest.raises(AccessDenied):
+        delete_at_most(archive, keep_last(3, size), "t-0/")
+    (planned,) = list_runs(archive.store, archive.keys)
+    archive.store.delete([f"{planned.directory}part-00000.jsonl"])
+    (damage,) = run(archive, keep_last(3, size)).damaged
+    assert "by its log 21 objects had been deleted" in damage
+    assert states(archive) == ["void", "waits"]
+    assert b'"objects":{"removed":21}' in archive.store.get(f"{planned.directory}done.json")[0]
 
 
 @pytest.mark.parametrize("name", ["offset.wm", "log.start"])
