@@ -7,7 +7,7 @@
         part-00000.jsonl         partitions and their objects, by listings after log.start was moved
         plan.json                written last: without it there is no plan
         claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
-        log-<time>-00000.jsonl   what was deleted, one line for each object of the plan
+        log-<time>-<token>-00000.jsonl   what was deleted, one line for each object of the plan, by each attempt
         void.json                why a damaged plan was discarded; a later run deletes nothing of it
         done.json                the counts, once nothing of the plan is left to do
 

@@ -6,6 +6,7 @@ its indexes. A run that is killed is repeated: what is no longer listed counts a
 """
 
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,8 +135,9 @@ def delete_planned(
         if not found.skipped:
             _finish(store, run, found, now)
         return found
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now / 1000))
-    log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{stamp}", number))
+    # Two attempts or hosts can begin in one second, and a key that exists is not written again.
+    attempt = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now / 1000))}-{secrets.token_hex(4)}"
+    log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{attempt}", number))
     work = _Work(store, cluster, retention, now, locked, found, log)
     try:
         for partition, objects in read_parts(store, cluster, plan):

@@ -20,13 +20,15 @@ from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError
 from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.deletion import Outcome, delete_planned
+from tsctl.gc.deletion import Outcome, delete_planned, read_log
 from tsctl.gc.due import Rule
 from tsctl.gc.listing import listed
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import NeededFrom, Why
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
 from tsctl.gc.undo import choose_undone, undo
+
+NOW = 4_000_000_000_000  # a whole second, later than any plan
 
 
 @pytest.fixture
@@ -46,7 +48,9 @@ def states(archive: MadeArchive) -> list[str]:
     return [listed(archive.store, archive.keys, each)["state"] for each in list_runs(archive.store, archive.keys)]
 
 
-def delete_at_most(archive: MadeArchive, retention: FixedRetention, directory: str) -> RunResult:
+def delete_at_most(
+    archive: MadeArchive, retention: FixedRetention, directory: str, now: int | None = None
+) -> RunResult:
     """Run after the grace with a store that denies deletes outside one directory."""
 
     class Denying(WrappedStore):
@@ -57,7 +61,8 @@ def delete_at_most(archive: MadeArchive, retention: FixedRetention, directory: s
 
     later(archive, GRACE)
     store = Denying(archive.store, threads=1)
-    return run_once(store, archive.keys, lambda _: True, retention, SETTINGS, store_time(store, archive.keys))
+    now = store_time(store, archive.keys) if now is None else now
+    return run_once(store, archive.keys, lambda _: True, retention, SETTINGS, now)
 
 
 def test_g03_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeArchive) -> None:
@@ -224,6 +229,20 @@ def test_a_plan_that_is_void_after_its_deletion_began_counts_what_was_deleted(ar
     assert "by its log 21 objects had been deleted" in damage
     assert states(archive) == ["void", "waits"]
     assert b'"objects":{"removed":21}' in archive.store.get(f"{planned.directory}done.json")[0]
+
+
+def test_two_attempts_of_a_deletion_in_one_second_have_a_log_each(archive: MadeArchive) -> None:
+    """The first attempt ends by an error after it deleted one of two partitions."""
+    size = ship(archive, "t", 0, 100)
+    ship(archive, "t", 0, 100, partition=1)
+    run(archive, keep_last(3, size))
+    with pytest.raises(AccessDenied):
+        delete_at_most(archive, keep_last(3, size), "t-0/", now=NOW)
+    (planned,) = list_runs(archive.store, archive.keys)
+    delete_planned(archive.store, archive.keys, planned, keep_last(3, size), NOW + 1)
+    (planned,) = list_runs(archive.store, archive.keys)
+    removed = [line["partition"] for line in read_log(archive.store, planned) if line["outcome"] == Outcome.REMOVED]
+    assert sorted(removed) == ["t-0"] * 21 + ["t-1"] * 21
 
 
 @pytest.mark.parametrize("name", ["offset.wm", "log.start"])
