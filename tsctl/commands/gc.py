@@ -255,8 +255,7 @@ def _run(
     *,
     ignore_fuse: bool,
 ) -> ExitCode:
-    for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse):
-        summary.results.append(found)
+    for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse, begun=summary.results.append):
         show(found, output)
     return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
 

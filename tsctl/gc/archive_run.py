@@ -50,6 +50,7 @@ def run_archive(
     *,
     ignore_fuse: bool = False,
     advance: Callable[[], None] = lambda: None,
+    begun: Callable[[LocationResult], object] = lambda _: None,
 ) -> Iterator[LocationResult]:
     """Run retention on each location of an archive, and yield what it did there.
 
@@ -57,8 +58,9 @@ def run_archive(
         archive: with open stores.
         policy: of the cluster.
         kafka: the running cluster; None if the command line does not name it.
-        ignore_fuse: whether the run may delete more than the fuse allows.
+        ignore_fuse: whether the run may plan more than the fuse allows.
         advance: is called after each partition of each phase.
+        begun: is called with the result of each location before it has anything: an error can end the run later.
 
     Raises:
         QueryError: a clock is wrong, or the running cluster is probably another one.
@@ -75,11 +77,22 @@ def run_archive(
             now = store_time(store, archive.keys)
             retention = _retention(archive, replace(location, store=store), policy, kafka, now, writes=True)
             locked = locked_by(store, now)
-            result = run_once(
-                store, archive.keys, location.has, retention, settings, now, locked=locked, advance=advance
+            found = LocationResult(store.location, RunResult(), now)
+            begun(found)
+            run_once(
+                store,
+                archive.keys,
+                location.has,
+                retention,
+                settings,
+                now,
+                locked=locked,
+                advance=advance,
+                result=found.result,
             )
             old = delete_old(store, archive.keys, policy.own, now, locked=locked)
-        yield LocationResult(store.location, result, now, len(old.removed), old.failed)
+            found.old, found.old_failed = len(old.removed), old.failed
+        yield found
 
 
 def survey_archive(

@@ -100,6 +100,7 @@ def delete_planned(
     *,
     locked: Locked = lambda _: {},
     advance: Callable[[], None] = lambda: None,
+    found: Deleted | None = None,
 ) -> Deleted:
     """Delete what a plan names and is still due, write the log of deletions, and mark the plan as done.
 
@@ -111,6 +112,7 @@ def delete_planned(
         now: milliseconds since the epoch, by the clock of the store.
         locked: returns, by key, why the store keeps an object.
         advance: is called after each partition.
+        found: an empty one, which has what was deleted also if an error ends the deletion; None for a new one.
 
     Raises:
         DamagedPlan, NewerFormat: the plan is damaged, or of a later release; nothing was deleted.
@@ -118,7 +120,7 @@ def delete_planned(
         ValueError: the grace is not over.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
-    found = Deleted(run.run)
+    found = Deleted(run.run) if found is None else found
     try:
         use = claim_of(store, cluster, run.run)
         if use is not Use.UNDO:
@@ -266,15 +268,15 @@ def _delete_batch(
     chosen = [each for each in batch if each in due.objects]
     held = work.locked([keys.prefix + each.name for each in chosen]) if chosen else {}
     chosen = [each for each in chosen if keys.prefix + each.name not in held]
-    outcomes: dict[str, Outcome] = {}
+    deleted: set[str] = set()
     for group in (_logs(chosen, are_logs=True), _logs(chosen, are_logs=False)):
-        outcomes |= _delete(work.store, keys, group, work.found)
+        outcomes = _delete(work.store, keys, group, work.found)
+        yield from ((each, outcomes[each.name]) for each in group if each.name in outcomes)  # the next group can fail
+        deleted |= outcomes.keys()
     for each in batch:
-        if each.name in outcomes:
-            yield each, outcomes[each.name]
-        elif keys.prefix + each.name in held:
+        if keys.prefix + each.name in held:
             yield each, Outcome.LOCKED
-        else:
+        elif each.name not in deleted:
             yield each, Outcome.LEFT if each.name in due.listed else Outcome.MISSING
 
 

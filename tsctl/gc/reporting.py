@@ -1,6 +1,7 @@
 """What `tsctl gc run` prints, and the metrics of a run."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from ts_common.wording import counted
 from tsctl.gc.archive_run import LocationResult
-from tsctl.gc.deletion import Outcome
+from tsctl.gc.deletion import Deleted, Outcome
 from tsctl.gc.metrics import DAY_SECONDS, GcMetrics, check_path, push_metrics, write_metrics
 from tsctl.gc.retention import Skipped, Why
 from tsctl.output import Output, iso, size
@@ -19,7 +20,7 @@ class Summary:
     """The results of a run so far.
 
     Attributes:
-        results: of each location.
+        results: of each location that a run began with.
     """
 
     results: list[LocationResult] = field(default_factory=list)
@@ -32,7 +33,7 @@ class Summary:
 
 def _is_finding(found: LocationResult) -> bool:
     result = found.result
-    failed = result.deleted is not None and bool(result.deleted.errors)
+    failed = any(deleted.errors for deleted in result.finished)
     doubts = any(skipped.why.is_finding for skipped in result.left_out)
     return failed or doubts or result.fuse is not None or bool(result.damaged or found.old_failed)
 
@@ -85,19 +86,18 @@ class Recording:
 
 def _added(metrics: GcMetrics, found: LocationResult) -> GcMetrics:
     result, left_out = found.result, found.result.left_out
-    deleted = result.deleted
-    outcomes = {} if deleted is None else deleted.objects
+    outcomes = sum((deleted.objects for deleted in result.finished), Counter[Outcome]())
     plan = None if result.planned is None else result.planned.plan
     due = [time for time in (metrics.oldest_due, result.planned_at) if time is not None]
     return replace(
         metrics,
         planned_objects=metrics.planned_objects + (0 if plan is None else plan.objects),
         planned_bytes=metrics.planned_bytes + (0 if plan is None else plan.size),
-        deleted_objects=metrics.deleted_objects + outcomes.get(Outcome.REMOVED, 0),
-        deleted_bytes=metrics.deleted_bytes + (0 if deleted is None else deleted.bytes),
-        kept_objects=metrics.kept_objects + outcomes.get(Outcome.KEPT, 0),
-        locked_objects=metrics.locked_objects + outcomes.get(Outcome.LOCKED, 0),
-        failed_objects=metrics.failed_objects + outcomes.get(Outcome.FAILED, 0),
+        deleted_objects=metrics.deleted_objects + outcomes[Outcome.REMOVED],
+        deleted_bytes=metrics.deleted_bytes + sum(deleted.bytes for deleted in result.finished),
+        kept_objects=metrics.kept_objects + outcomes[Outcome.KEPT],
+        locked_objects=metrics.locked_objects + outcomes[Outcome.LOCKED],
+        failed_objects=metrics.failed_objects + outcomes[Outcome.FAILED],
         held_partitions=metrics.held_partitions + _count(left_out, Why.HELD),
         waiting_partitions=metrics.waiting_partitions + (0 if result.survey is None else result.survey.waiting),
         overdue_partitions=metrics.overdue_partitions + _count(left_out, Why.OVERDUE),
@@ -117,9 +117,8 @@ def show(found: LocationResult, output: Output) -> None:
         output.warn(line)  # both phases can leave a partition out
     for key, error in found.old_failed.items():
         output.warn(f"{key}: not deleted: {error}")
-    if result.deleted is not None:
-        for error_line in result.deleted.errors:
-            output.warn(f"not deleted: {error_line}")
+    for error_line in (error for deleted in result.finished for error in deleted.errors):
+        output.warn(f"not deleted: {error_line}")
     for damage in result.damaged:
         output.warn(damage)
     if result.fuse is not None:
@@ -135,7 +134,7 @@ def show(found: LocationResult, output: Output) -> None:
 
 def _lines(found: LocationResult) -> Iterator[str]:
     result = found.result
-    if (deleted := result.deleted) is not None:
+    for deleted in result.finished:
         others = ", ".join(
             f"{count:,} {outcome}" for outcome, count in sorted(deleted.objects.items()) if outcome != Outcome.REMOVED
         )
@@ -162,17 +161,11 @@ def _lines(found: LocationResult) -> Iterator[str]:
 
 def _fields(found: LocationResult) -> dict[str, object]:
     result = found.result
-    deleted, planned = result.deleted, result.planned
+    planned, finished = result.planned, [_deleted_fields(deleted) for deleted in result.finished]
     plan = None if planned is None else planned.plan
     return {
-        "deleted": None
-        if deleted is None
-        else {
-            "run": deleted.run,
-            "undone": deleted.undone,
-            "objects": {str(outcome): count for outcome, count in sorted(deleted.objects.items())},
-            "bytes": deleted.bytes,
-        },
+        "deleted": finished[-1] if finished else None,
+        "deleted_earlier": finished[:-1],
         "waits_until": iso(result.waits_until),
         "planned": None
         if plan is None
@@ -186,4 +179,13 @@ def _fields(found: LocationResult) -> dict[str, object]:
         "fuse": result.fuse,
         "damaged_plans": result.damaged,
         "old_objects": found.old,
+    }
+
+
+def _deleted_fields(deleted: Deleted) -> dict[str, object]:
+    return {
+        "run": deleted.run,
+        "undone": deleted.undone,
+        "objects": {str(outcome): count for outcome, count in sorted(deleted.objects.items())},
+        "bytes": deleted.bytes,
     }

@@ -46,7 +46,7 @@ class RunResult:
     """What one run did in one store.
 
     Attributes:
-        deleted: of the plan whose grace was over; None without one.
+        finished: of each plan whose grace was over; two collectors at once can have left several.
         waits_until: when the grace of the plan ends, ms since the epoch; None if no plan waits.
         planned_at: seconds since the epoch: the time of the plan that waits or was made; None without one.
         survey: what is due; None while a plan waits.
@@ -56,7 +56,7 @@ class RunResult:
         skipped: topics that were left out.
     """
 
-    deleted: Deleted | None = None
+    finished: list[Deleted] = field(default_factory=list)
     waits_until: int | None = None
     planned_at: float | None = None
     survey: Survey | None = None
@@ -66,10 +66,15 @@ class RunResult:
     skipped: list[Skipped] = field(default_factory=list)
 
     @property
+    def deleted(self) -> Deleted | None:
+        """What became of the last of these plans; None without one."""
+        return self.finished[-1] if self.finished else None
+
+    @property
     def left_out(self) -> tuple[Skipped, ...]:
         """Everything that was left out."""
         found = list(self.skipped)
-        for phase in (self.deleted, self.survey, self.planned):
+        for phase in (*self.finished, self.survey, self.planned):
             found += [] if phase is None else phase.skipped
         return tuple(found)
 
@@ -84,6 +89,7 @@ def run_once(
     *,
     locked: Locked = lambda _: {},
     advance: Callable[[], None] = lambda: None,
+    result: RunResult | None = None,
 ) -> RunResult:
     """Run both phases on one store.
 
@@ -96,13 +102,14 @@ def run_once(
         now: milliseconds since the epoch, as `store_time`.
         locked: as in `delete_planned`.
         advance: is called after each partition of each phase.
+        result: an empty one, which has what was done also if an error ends the run; None for a new one.
 
     Raises:
         NewerFormat: a later release wrote a plan.
         CorruptData: what a reader of the policy wrote is damaged.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
-    result = RunResult()
+    result = RunResult() if result is None else result
     pending = [run for run in list_runs(store, cluster) if run.is_pending]
     undone = {run.run for run in pending if _is_undone(store, cluster, run)}
     # Undos first, as `tsctl gc undo` orders them: an undo claims the other plans too.
@@ -151,11 +158,15 @@ def _finish_plan(
                 return False
     except CorruptData as error:
         return _void(store, cluster, run, now, error, result)
+    found = Deleted(run.run)
     try:
-        result.deleted = delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance)
+        delete_planned(store, cluster, run, retention, now, locked=locked, advance=advance, found=found)
     except DamagedPlan as error:
         return _void(store, cluster, run, now, error, result)
-    return result.deleted.is_done
+    finally:
+        if found.is_done or found.undone or found.objects:  # an error can end it after some were deleted
+            result.finished.append(found)
+    return found.is_done
 
 
 def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> bool:

@@ -11,7 +11,9 @@ from tests.spark.archives import Archive
 from tests.tsctl.gc.archives import GRACE, bases, later, ship, start_of
 from tests.tsctl.running import Run
 from ts_common.archive.table_claims import TableClaims, claims_key
+from ts_common.errors import AccessDenied
 from tsctl.commands import gc
+from tsctl.gc import archive_run
 
 POLICY = """
 grace: 1h
@@ -207,6 +209,28 @@ def test_a_run_writes_metrics(shipped: Archive, named: tuple[str, ...], policy: 
         if info.key.endswith("plan.json"):
             shipped.store.put(info.key, b'{"version":9}')
     assert run("gc", "run", "--policy", policy, *named, "--metrics-file", path).code == 2
+    assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 1\.0$', path.read_text(), re.MULTILINE)
+
+
+def test_a_run_that_an_error_ends_counts_what_it_deleted(
+    shipped: Archive,
+    named: tuple[str, ...],
+    policy: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No later run counts these objects."""
+    path = tmp_path / "gc.prom"
+    run("gc", "run", "--policy", policy, *named)
+    later(shipped, GRACE)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AccessDenied("own objects")
+
+    monkeypatch.setattr(archive_run, "delete_old", fail)
+    assert run("gc", "run", "--policy", policy, *named, "--metrics-file", path).code != 0
+    assert re.search(r'^ts_gc_deleted_objects\{cluster="prod"\} 9\.0$', path.read_text(), re.MULTILINE)
     assert re.search(r'^ts_gc_last_run_failed\{cluster="prod"\} 1\.0$', path.read_text(), re.MULTILINE)
 
 

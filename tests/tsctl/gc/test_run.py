@@ -49,20 +49,25 @@ def states(archive: MadeArchive) -> list[str]:
 
 
 def delete_at_most(
-    archive: MadeArchive, retention: FixedRetention, directory: str, now: int | None = None
+    archive: MadeArchive,
+    retention: FixedRetention,
+    part: str,
+    *,
+    now: int | None = None,
+    result: RunResult | None = None,
 ) -> RunResult:
-    """Run after the grace with a store that denies deletes outside one directory."""
+    """Run after the grace with a store that denies deletes of keys without this part."""
 
     class Denying(WrappedStore):
         def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
-            if any(directory not in key for key in etags):
+            if any(part not in key for key in etags):
                 raise AccessDenied("denied")
             return self._inner.delete_matching(etags)
 
     later(archive, GRACE)
     store = Denying(archive.store, threads=1)
     now = store_time(store, archive.keys) if now is None else now
-    return run_once(store, archive.keys, lambda _: True, retention, SETTINGS, now)
+    return run_once(store, archive.keys, lambda _: True, retention, SETTINGS, now, result=result)
 
 
 def test_g03_log_start_moves_first_and_objects_follow_after_the_grace(archive: MadeArchive) -> None:
@@ -243,6 +248,19 @@ def test_two_attempts_of_a_deletion_in_one_second_have_a_log_each(archive: MadeA
     (planned,) = list_runs(archive.store, archive.keys)
     removed = [line["partition"] for line in read_log(archive.store, planned) if line["outcome"] == Outcome.REMOVED]
     assert sorted(removed) == ["t-0"] * 21 + ["t-1"] * 21
+
+
+def test_a_run_that_an_error_ends_has_what_it_deleted(archive: MadeArchive) -> None:
+    """The second request of the first partition fails, after its `.log` objects were deleted."""
+    size = ship(archive, "t", 0, 100)
+    run(archive, keep_last(3, size))
+    result = RunResult()
+    with pytest.raises(AccessDenied):
+        delete_at_most(archive, keep_last(3, size), ".log", result=result)
+    assert result.deleted is not None
+    assert result.deleted.objects == {Outcome.REMOVED: 7}
+    (planned,) = list_runs(archive.store, archive.keys)
+    assert len([line for line in read_log(archive.store, planned) if line.get("outcome") == Outcome.REMOVED]) == 7
 
 
 @pytest.mark.parametrize("name", ["offset.wm", "log.start"])

@@ -81,6 +81,14 @@ def delete_by(archive: MadeArchive, number: int) -> dict[Outcome, int]:
     return delete_planned(archive.store, archive.keys, run, keep_last(3, 51), int(time.time() * 1000)).objects
 
 
+def test_a_run_reports_both_of_two_plans(archive: MadeArchive) -> None:
+    """The second one finds its objects missing; what the first one deleted counts."""
+    plan_twice(archive)
+    later(archive, GRACE)
+    found = collect(archive)
+    assert [each.objects for each in found.finished] == [{Outcome.REMOVED: 42}, {Outcome.MISSING: 42}]
+
+
 def test_g03_an_undo_after_another_collectors_deletion_opens_no_hole(archive: MadeArchive) -> None:
     """G03: log.start stays above what was deleted by the plan of another collector."""
     plan_twice(archive)
