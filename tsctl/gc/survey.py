@@ -175,7 +175,7 @@ def _over(store: ObjectStore, keys: PartitionKeys) -> _Result:
     if not found.objects:
         return _Result(keys)
     size = sum(each.size for each in found.objects)
-    start = 0 if found.log_start is None else found.log_start.offset
+    start = found.start
     end, nonce, lineage = start, "", None
     if found.commit is not None:
         end, nonce, lineage = found.commit.next_offset, found.commit.nonce, found.commit.lineage

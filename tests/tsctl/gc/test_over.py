@@ -10,9 +10,11 @@ import pytest
 
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship, start_of
+from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
+from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import COMMIT_NAME, PartitionKeys, SegmentName
 from ts_common.errors import QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
@@ -20,9 +22,11 @@ from ts_common.store.contract import DeleteOutcome
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.deletion import Outcome
+from tsctl.gc.over import hide, read_over
 from tsctl.gc.own_objects import delete_old
 from tsctl.gc.policy import OwnObjects
 from tsctl.gc.policy_retention import read_absent
+from tsctl.gc.retention import LeftOut, Why
 from tsctl.gc.run import RunResult, run_once, store_time
 from tsctl.gc.undo import choose_undone, undo
 from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic
@@ -119,6 +123,49 @@ def test_log_start_stays_as_long_as_the_commit(archive: MadeArchive) -> None:
     archive.store = store
     collect(archive, over())
     assert left(archive, keys) == ["foreign"]
+
+
+BACK = Commit(20, 30, 2, EpochHistory(((0, 0), (2, 30))), None, OLD, 1, 0, "back", lineage=Lineage(2, 30, 50))
+
+
+@pytest.mark.parametrize(
+    "start", [LogStart(0), LogStart(40), LogStart(0, Lineage(3, 0, 50))], ids=["lower", "above the end", "later"]
+)
+def test_an_incarnation_with_two_lineages_is_deleted_too(archive: MadeArchive, start: LogStart) -> None:
+    """Its last agent ended before it wrote log.start, or it was a late one; an undo shows what readers saw."""
+    keys = archive.partition("t")
+    archive.store.put(keys.commit, BACK.encode())
+    archive.store.put(keys.log_start, start.encode())
+    collect(archive, over())
+    hidden = read_snapshot(archive.store, keys)
+    assert hidden.log_start == 30 or not hidden.settled
+    runs = list_runs(archive.store, archive.keys)
+    undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, None), 0)
+    assert read_snapshot(archive.store, keys).log_start == start.shown_from(BACK.lineage)
+    for _ in range(2):
+        assert collect(archive, over()).left_out == ()
+    assert left(archive, keys) == ["foreign"]
+
+
+def test_an_agent_that_is_not_over_writes_log_start_itself(archive: MadeArchive) -> None:
+    """It writes log.start at the moment when the collector does: the partition is left out of this run."""
+    keys = archive.partition("t")
+    archive.store.put(keys.commit, BACK.encode())
+    found = read_over(archive.store, keys)
+    archive.store.put(keys.log_start, LogStart(0, BACK.lineage).encode())
+    with pytest.raises(LeftOut, match="meanwhile"):
+        hide(archive.store, keys, found)
+    assert archive.store.get(keys.log_start)[0] == LogStart(0, BACK.lineage).encode()
+
+
+def test_an_incarnation_with_a_commit_of_the_java_uploader_stays(archive: MadeArchive) -> None:
+    """It has no incarnations: its commit can be of a later topic of that name. The operator reads what to do."""
+    keys = archive.partition("t")
+    archive.store.put(keys.commit, b"00000000000000000040")
+    (found,) = collect(archive, over()).left_out
+    assert found.why is Why.DOUBT
+    assert "by hand" in found.reason
+    assert len(left(archive, keys)) == 5 * 3 + 4
 
 
 def test_the_collection_of_an_incarnation_that_is_over_is_undone_too(archive: MadeArchive) -> None:
