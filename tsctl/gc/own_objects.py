@@ -1,13 +1,26 @@
 """Objects that retention, repair and agents' checks write themselves: they are deleted by their own ages."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from ts_common.archive.gc_runs import RunObjects, Use, list_runs, read_claim
+from ts_common.archive.gc_runs import (
+    CLAIM_NAME,
+    DONE_NAME,
+    PLAN_NAME,
+    VOID_NAME,
+    RunObjects,
+    Use,
+    list_runs,
+    read_claim,
+)
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from tsctl.gc.deletion import LOG, Locked
 from tsctl.gc.policy import OwnObjects
+
+_LAST: Final = frozenset({CLAIM_NAME, DONE_NAME, VOID_NAME})
+_ORDERED: Final = _LAST | {PLAN_NAME}
 
 
 def old_objects(store: ObjectStore, keys: ClusterKeys, own: OwnObjects, now: int) -> Iterator[ObjectInfo]:
@@ -39,6 +52,9 @@ def delete_old(
 ) -> DeleteOutcome:
     """Delete these objects, except those that the store keeps; raise as `old_objects`.
 
+    A run's `plan.json` is deleted first, and what shows that it is not pending last: a killed run leaves no undone plan
+    that would be deleted by.
+
     Args:
         store: of the cluster.
         keys: its keys.
@@ -48,7 +64,24 @@ def delete_old(
     """
     etags = {info.key: info.etag for info in old_objects(store, keys, own, now)}
     held = locked(list(etags)) if etags else {}
-    return store.delete_matching({key: etag for key, etag in etags.items() if key not in held})
+    etags = {key: etag for key, etag in etags.items() if key not in held}
+    found = store.delete_matching({key: etag for key, etag in etags.items() if _name(key) == PLAN_NAME})
+    found = _both(
+        found, store.delete_matching({key: etag for key, etag in etags.items() if _name(key) not in _ORDERED})
+    )
+    if last := {key: etag for key, etag in etags.items() if _name(key) in _LAST}:
+        planned = {run.directory for run in list_runs(store, keys) if run.planned is not None}
+        last = {key: etag for key, etag in last.items() if key.removesuffix(_name(key)) not in planned}
+        found = _both(found, store.delete_matching(last))
+    return found
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _both(one: DeleteOutcome, other: DeleteOutcome) -> DeleteOutcome:
+    return DeleteOutcome((*one.removed, *other.removed), (*one.kept, *other.kept), {**one.failed, **other.failed})
 
 
 def _is_undone(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> bool:

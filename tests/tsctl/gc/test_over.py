@@ -1,6 +1,8 @@
 """An incarnation that is over is deleted as a whole, its commit and log.start last; and old objects of gc itself."""
 
 import os
+import shutil
+import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +229,43 @@ def test_own_objects_are_deleted_by_their_ages(tmp_path: Path) -> None:
     logs = [info.key for run in before for info in run.objects if "/log-" in info.key]
     assert len(logs) == 3
     assert {info.key for run in after for info in run.objects if "/log-" in info.key} == set(logs)
+
+
+def test_own_objects_of_an_undone_run_leave_no_plan_behind_that_is_pending(tmp_path: Path) -> None:
+    """The deletion is killed in each of its requests, or the store keeps `plan.json` and nothing else."""
+    made = MadeArchive(tmp_path / "bucket")
+    size = ship(made, "t", 0, 100)
+    collect(made, keep_last(3, size))
+    undo(made.store, made.keys, list_runs(made.store, made.keys)[0], 0)
+    bucket, now = tmp_path / "bucket", int(time.time() * 1000) + 100 * DAY
+    own = OwnObjects.model_validate({})
+
+    class Killed(BaseException):
+        pass
+
+    class Killing(WrappedStore):
+        left = 0
+
+        def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+            if self.left == 0:
+                self._inner.delete_matching(dict(list(etags.items())[: (len(etags) + 1) // 2]))
+                raise Killed
+            self.left -= 1
+            return self._inner.delete_matching(etags)
+
+    def pending(copy: MadeArchive) -> list[str]:
+        return [run.run for run in list_runs(copy.store, copy.keys) if run.is_pending]
+
+    for requests in range(3):
+        copy = MadeArchive(shutil.copytree(bucket, tmp_path / str(requests)))
+        store = Killing(copy.store, threads=1)
+        store.left = requests
+        with pytest.raises(Killed):
+            delete_old(store, copy.keys, own, now)
+        assert not pending(copy), requests
+    keep = {f"{list_runs(made.store, made.keys)[0].directory}plan.json": "legal hold"}
+    delete_old(made.store, made.keys, own, now, locked=lambda _: keep)
+    assert not pending(made)
 
 
 def test_topics_that_were_deleted_wholly_do_not_make_the_cluster_another_one(tmp_path: Path) -> None:
