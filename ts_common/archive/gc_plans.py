@@ -268,9 +268,8 @@ def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: Cluster
             continue  # an earlier plan can have deleted objects
         is_newest = False
         began = int(min(info.modified for info in run.objects) * 1000)
-        for each in _hidden(store, cluster, run):
-            if each.keys(cluster) == keys:
-                found.append(PlannedLogStart(began, LogStart(each.after, each.lineage)))
+        hidden = (each for each in _hidden(store, cluster, run) if each.keys(cluster) == keys)
+        found += [PlannedLogStart(began, LogStart(each.after, each.lineage)) for each in hidden]
     return found
 
 

@@ -156,7 +156,7 @@ def test_an_agent_that_is_not_over_writes_log_start_itself(archive: MadeArchive)
     found = read_over(archive.store, keys)
     archive.store.put(keys.log_start, LogStart(0, BACK.lineage).encode())
     with pytest.raises(LeftOut, match="meanwhile"):
-        hide(archive.store, keys, found)
+        hide(archive.store, keys, found, "run")
     assert archive.store.get(keys.log_start)[0] == LogStart(0, BACK.lineage).encode()
 
 

@@ -13,7 +13,7 @@ from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, ship, start_of
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.gc_plans import planned_log_start
+from ts_common.archive.gc_plans import planned_log_starts
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
@@ -213,7 +213,8 @@ def test_a_void_plan_hides_until_it_is_undone(archive: MadeArchive) -> None:
     archive.store.delete([f"{planned.directory}part-00000.jsonl"])
     run(archive, keep_last(100, size), after=GRACE)
     assert states(archive) == ["void"]
-    assert planned_log_start(archive.store, archive.partition("t"), archive.keys, None) == 70
+    plans = planned_log_starts(archive.store, archive.partition("t"), archive.keys)
+    assert [each.content.offset for each in plans] == [70]
     chosen = choose_undone(archive.store, archive.keys, list_runs(archive.store, archive.keys), None)
     assert undo(archive.store, archive.keys, chosen, 0).lowered == 1
     assert (start_of(archive), states(archive)) == (0, ["undone"])
