@@ -38,14 +38,20 @@ def describe_segment(
     if metadata is not None and metadata.epochs is not None:
         return metadata
     if metadata is not None:
-        epochs = scan_object(store, key, size).epochs
-        last = metadata.last_epoch
-        # Compaction can have removed all batches of the last epoch, whose offsets belong to the coverage all the same.
-        if last is not None and (not epochs or (last[0] > epochs[-1][0] and last[1] > epochs[-1][1])):
-            epochs = (*epochs, last)
-        return replace(metadata, epochs=epochs)
+        return replace(metadata, epochs=all_epochs(metadata, scan_object(store, key, size)))
     quick = _inspect_both_ends(store, keys, name, size) if has_index else None
     return quick or metadata_of(scan_object(store, key, size), name.base, key)
+
+
+def all_epochs(metadata: SegmentMetadata, scan: SegmentScan) -> tuple[tuple[int, int], ...]:
+    """Return the (leader epoch, first offset) pairs of a segment, also if they are too many for its metadata."""
+    if metadata.epochs is not None:
+        return metadata.epochs
+    last, epochs = metadata.last_epoch, scan.epochs
+    # Compaction can have removed all batches of the last epoch, whose offsets belong to the coverage all the same.
+    if last is not None and (not epochs or (last[0] > epochs[-1][0] and last[1] > epochs[-1][1])):
+        return *epochs, last
+    return epochs
 
 
 def scan_object(store: ObjectStore, key: str, size: int) -> SegmentScan:

@@ -1,7 +1,7 @@
 """Repairs from earlier versions in the bucket: a deleted object is put again, a damaged one gets a good copy.
 
-A version counts only if it has an agent's metadata, and all its bytes have the CRC-32C in there. It is put where no
-object is, with its metadata, so that it keeps the time when it was shipped. The rules for names are those of an agent
+A version counts only if it has an agent's metadata, and a scan of its bytes confirms that. It is put where no object
+is, with its metadata, so that it keeps the time when it was shipped. The rules for names are those of an agent
 (protocol rule 13), with the leader epoch of the commit: no agent that leads has a lower one.
 """
 
@@ -120,7 +120,7 @@ class PartitionVersions:
     def _restored(self, key: str, version: ObjectVersion, left: Sequence[tuple[int, int]]) -> PutBack | None:
         """Put a deleted segment again if the version is good, and has offsets that are still missing."""
         with self._versions.good(version) as good:
-            live = None if good is None else self._live(key, good.metadata)
+            live = None if good is None else self._live(key, good)
             if good is None or live is None or not any(live[0] < high and low < live[1] for low, high in left):
                 return None
             if self._contradicted(good, live):
@@ -173,7 +173,7 @@ class PartitionVersions:
             if version.is_latest:
                 continue
             with self._versions.good(version) as good:
-                live = None if good is None else self._live(key, good.metadata)
+                live = None if good is None else self._live(key, good)
                 if good is None or live is None or good.metadata.corruptions or self._contradicted(good, live, key):
                     continue
                 if self._is_whole(need, damaged, good.metadata, live):
@@ -183,7 +183,7 @@ class PartitionVersions:
         if best is None or best[0] <= need.start:
             return []
         with self._versions.good(best[1]) as good:  # a shorter one; the rest is requested
-            live = None if good is None else self._live(key, good.metadata)
+            live = None if good is None else self._live(key, good)
             if good is None or live is None:
                 return []
             return self._replacement(need, parsed[0], good, live, is_whole=False)
@@ -328,10 +328,10 @@ class PartitionVersions:
                 f"{self._keys.partition}: commit or log.start changed meanwhile; run tsctl repair again"
             )
 
-    def _live(self, key: str, metadata: SegmentMetadata) -> tuple[int, int] | None:
+    def _live(self, key: str, good: Good) -> tuple[int, int] | None:
         """Return the offsets that readers get from a segment; None without any above `log.start`."""
         base = _base(self._keys, key)
-        end = self._commit.epochs.live_end(metadata.epochs or (), base, metadata.end)
+        end = self._commit.epochs.live_end(good.epochs, base, good.metadata.end)
         return (max(base, self._start), end) if end > max(base, self._start) else None
 
 

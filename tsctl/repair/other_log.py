@@ -1,7 +1,8 @@
 """Compares an earlier version with the live copies of its offsets: with other records, it is of another log."""
 
 from collections.abc import Iterator
-from typing import IO, Final
+from io import FileIO
+from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
@@ -88,7 +89,7 @@ def _at_equal_offsets(
         one, other = next(first, None) if lower else one, next(second, None) if upper else other
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+def _chunks(file: FileIO) -> Iterator[bytes]:
     file.seek(0)
     while chunk := file.read(_CHUNK):
         yield chunk

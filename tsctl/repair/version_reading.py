@@ -4,14 +4,16 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Final
+from io import FileIO
+from typing import Final
 
-from awscrt.checksums import crc32c
-
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.metadata_check import metadata_differences
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.segment_inspection import all_epochs
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES
-from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound, OperatorError
+from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore, ObjectStream, ObjectVersion
 from tsctl.repair.archive_beginning import find_beginning
 
@@ -27,16 +29,18 @@ class Good:
     """A version whose bytes were compared with its metadata.
 
     Attributes:
-        file: its bytes.
+        file: its bytes; empty in a dry run.
         size: their number.
         fields: its metadata, as stored.
         metadata: the same, decoded.
+        epochs: (leader epoch, first offset) pairs, also if they are too many for metadata; empty in a dry run then.
     """
 
-    file: IO[bytes]
+    file: FileIO
     size: int
     fields: Mapping[str, str]
     metadata: SegmentMetadata
+    epochs: tuple[tuple[int, int], ...]
 
 
 class VersionReader:
@@ -80,7 +84,12 @@ class VersionReader:
     @contextmanager
     def good(self, version: ObjectVersion) -> Iterator[Good | None]:
         """Yield a version whose bytes are those of its metadata; None for any other version."""
-        with tempfile.TemporaryFile() as file:
+        with ExitStack() as opened:
+            try:
+                # Without a buffer, all errors of a full disk are raised by `write`.
+                file = opened.enter_context(tempfile.TemporaryFile(buffering=0))
+            except OSError as error:
+                raise _no_room(version, error) from error
             try:
                 good = self._read(version, file)
             except (ObjectNotFound, ObjectFrozen, CorruptData, NewerFormat):
@@ -121,17 +130,41 @@ class VersionReader:
                 raise VersionsDenied(str(error)) from error
             yield stream
 
-    def _read(self, version: ObjectVersion, file: IO[bytes]) -> Good | None:
-        """Copy a version to a file; in a dry run, read its metadata only."""
+    def _read(self, version: ObjectVersion, file: FileIO) -> Good | None:
+        """Copy a version to a file and scan it; in a dry run, read its metadata only."""
+        key = version.info.key
+        parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
         with self._open(version) as stream:
             fields = dict(stream.info.metadata)
-            metadata = decode_metadata(fields, version.info.key)
-            if metadata is None:
+            metadata = decode_metadata(fields, key)
+            if metadata is None or parsed is None:
                 return None
-            crc = size = 0
-            while not self._dry_run and (piece := stream.read(_CHUNK)):
-                crc = crc32c(piece, crc)
+            if self._dry_run:
+                return Good(file, version.info.size, fields, metadata, metadata.epochs or ())
+            size = 0
+            while piece := stream.read(_CHUNK):
                 size += len(piece)
-                file.write(piece)
-        whole = self._dry_run or (size == version.info.size and crc == metadata.crc32c)
-        return Good(file, size, fields, metadata) if whole else None
+                _write(file, piece, version)
+        file.seek(0)
+        scan = scan_segment(file, size)
+        if size != version.info.size or scan.crc32c != metadata.crc32c or metadata_differences(scan, metadata):
+            return None
+        if scan.base_offset is not None and scan.base_offset < parsed[0].base:
+            return None
+        return Good(file, size, fields, metadata, all_epochs(metadata, scan))
+
+
+def _write(file: FileIO, piece: bytes, version: ObjectVersion) -> None:
+    rest = memoryview(piece)
+    while rest:
+        try:
+            rest = rest[file.write(rest) :]
+        except OSError as error:
+            raise _no_room(version, error) from error
+
+
+def _no_room(version: ObjectVersion, error: OSError) -> OperatorError:
+    return OperatorError(
+        f"{version.info.key}: no temporary file for the {version.info.size} bytes of an earlier version: {error}; set "
+        "TMPDIR to a directory with that much free space, or add --no-versions"
+    )

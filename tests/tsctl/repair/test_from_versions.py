@@ -1,6 +1,7 @@
 """Which earlier versions count as good, and that nothing is put twice."""
 
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 
 import pytest
 
@@ -10,6 +11,7 @@ from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.repair_requests import Damage
+from ts_common.errors import OperatorError
 from tsctl.repair.needs import Need
 
 HOLE = Need(100, 200, Damage.MISSING, None)
@@ -95,3 +97,40 @@ def test_repairs_at_the_same_time_put_one_object_each(versioned: Versioned) -> N
     assert [[(each.start, each.end) for put in run for each in put] for run in found] == [[(100, 200), (200, 300)]] * 3
     assert len(versioned.logs()) == 4
     versioned.assert_whole()
+
+
+@pytest.mark.parametrize("wrong", [{"ts-time-max": "5"}, {"ts-end": "130", "ts-records": "30", "ts-time-max": "1129"}])
+def test_a_version_with_another_ones_metadata_is_not_put(versioned: Versioned, wrong: dict[str, str]) -> None:
+    """Its CRC-32C is right. Queries by time or offset would lose records; the version before it is whole."""
+    key = versioned.key(100)
+    versioned.store.put(key, versioned.store.get(key)[0], metadata={**versioned.metadata(key), **wrong})
+    versioned.store.delete([key])
+    assert [(put.start, put.end) for put in versioned.versions().restore(HOLE)] == [(100, 200)]
+    versioned.assert_whole()
+
+
+def test_the_dead_tail_of_a_segment_with_many_epochs_is_no_repair(versioned: Versioned) -> None:
+    """They are too many for metadata, so its batches have them."""
+    pairs = [(EPOCH + number, 100 + number * 5) for number in range(20)]
+    log = b"".join(batches((start, start + 5), epoch=epoch) for epoch, start in pairs)
+    versioned.made.put_segment("t", 100, log, index=b"", timeindex=b"")
+    versioned.store.delete([versioned.key(100)])
+    live = ((EPOCH, 0), *(pair for pair in pairs[1:] if pair[1] < 150), (40, 150))
+    versioned.made.commit("t", 300, epochs=live, highest_base=200)
+    assert [(put.start, put.end) for put in versioned.versions().restore(HOLE)] == [(100, 150)]
+
+
+def test_a_disk_without_room_is_one_message(versioned: Versioned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the size and the way out, and nothing is put."""
+    size = versioned.store.head(versioned.key(100)).size
+    versioned.store.delete([versioned.key(100)])
+    versions = versioned.versions()
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.tempdir", "/nonexistent")
+        with pytest.raises(OperatorError, match=rf"100\.log: no temporary file for the {size} bytes.*set TMPDIR"):
+            versions.restore(HOLE)
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.TemporaryFile", lambda **_: FileIO("/dev/full", "r+"))
+        with pytest.raises(OperatorError, match="No space left on device; set TMPDIR"):
+            versions.restore(HOLE)
+    assert versioned.logs() == ["000.log", "200.log"]
