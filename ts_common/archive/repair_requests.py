@@ -28,6 +28,8 @@ from ts_common.json_objects import MAX_INT32, decoding, optional_number, parse_f
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectInfo, ObjectStore
 
+# Unanswered requests of one store that are read: any identity that can write to the bucket can put millions.
+MOST_REQUESTS: Final = 5_000
 REQUEST_BYTES: Final = 64 << 10
 ANSWER_BYTES: Final = 1 << 20
 _KEY_CHARACTERS: Final = 4096

@@ -14,7 +14,7 @@ from itertools import islice
 import structlog
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.repair_requests import REQUEST_BYTES, RepairRequest, decode_request, unanswered
+from ts_common.archive.repair_requests import MOST_REQUESTS, REQUEST_BYTES, RepairRequest, decode_request, unanswered
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.model import TopicPartition
@@ -29,8 +29,6 @@ log = structlog.get_logger()
 _EVERY_SECONDS = 60.0  # a request is answered within two minutes
 _JITTER = 0.1
 _READ_AT_ONCE = 100  # new requests of one store in one round
-# Requests of one store in memory, and in one round: any identity that can write to the bucket can put millions.
-_MOST = 5_000
 
 
 class RepairWatcher:
@@ -122,7 +120,7 @@ class RepairWatcher:
     ) -> Iterable[RepairRequest]:
         """Yield the requests of a store without an answer, and note in `found` what was read of them."""
         left = _READ_AT_ONCE
-        for id_, info in islice(unanswered(store, self._keys), _MOST):
+        for id_, info in islice(unanswered(store, self._keys), MOST_REQUESTS):
             place = store.location, info.key
             known = self._read.get(place)
             if known is None or known[0] != info.etag:

@@ -6,11 +6,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.repair_requests import (
     ANSWER_BYTES,
+    MOST_REQUESTS,
     REQUEST_BYTES,
     RepairAnswer,
     RepairRequest,
@@ -88,10 +90,13 @@ class Requests:
             now,
             _who(),
         )
-        known = self.waiting.setdefault(store.location, list(_unanswered(store, self.keys)))
+        if store.location not in self.waiting:
+            self.waiting[store.location] = list(_unanswered(store, self.keys))
+        known = self.waiting[store.location]
         same = next((other for other in known if other.is_same_as(request)), None)
         if same is None:
             store.put(request_key(self.keys, request.id), request.encode(), condition=IfAbsent())
+            known.append(request)
         return Sent(keys, need, same or request, store, is_new=same is None)
 
     def answers(
@@ -131,7 +136,7 @@ class Requests:
 
 def _unanswered(store: ObjectStore, keys: ClusterKeys) -> Iterator[RepairRequest]:
     """Yield the requests of a store that agents still see; unusable objects are left out."""
-    for id_, info in unanswered(store, keys):
+    for id_, info in islice(unanswered(store, keys), MOST_REQUESTS):
         try:
             yield decode_request(get_small(store, info.key, REQUEST_BYTES)[0], info.key, id_)
         except (ObjectNotFound, CorruptData, NewerFormat):

@@ -86,7 +86,7 @@ def test_hostile_bytes_are_logged_once_and_delay_no_other_request(watched: Watch
 def test_of_very_many_requests_a_part_is_in_memory(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest ones; the others follow once these have an answer."""
     fill = 7
-    monkeypatch.setattr(repair_watcher, "_MOST", fill)
+    monkeypatch.setattr(repair_watcher, "MOST_REQUESTS", fill)
     for number in range(2 * fill):
         watched.store.put(request_key(CLUSTER, request(number).id), request(number).encode())
     watched.watcher.look()
