@@ -6,6 +6,7 @@ is, with its metadata, so that it keeps the time when it was shipped. The rules 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,7 +28,8 @@ from ts_common.errors import (
     PreconditionFailed,
     SegmentChanged,
 )
-from ts_common.store.contract import IfAbsent, ObjectStore, ObjectVersion
+from ts_common.store.contract import ByteRange, IfAbsent, ObjectStore, ObjectVersion
+from tsctl.repair.index_form import Indexed, fits
 from tsctl.repair.needs import Need, rest_of
 from tsctl.repair.other_log import LiveCopies
 from tsctl.repair.version_reading import Good, VersionReader
@@ -154,7 +156,7 @@ class PartitionVersions:
             return self._put_variant(name, good, good.fields)
         if self._dry_run:
             return key, True
-        self._put_indexes(name, name)
+        self._put_indexes(name, name, good)
         if self._put(key, good, good.fields):
             return key, True
         return (key, False) if self._has(key, good, good.fields) else None
@@ -222,7 +224,7 @@ class PartitionVersions:
             if self._is_free(key):
                 if self._dry_run:
                     return key, True
-                self._put_indexes(name, variant)
+                self._put_indexes(name, variant, good)
                 if self._put(key, good, fields):
                     return key, True
             if self._has(key, good, fields):
@@ -266,33 +268,48 @@ class PartitionVersions:
 
     def _index(self, key: str, need: Need) -> list[PutBack]:
         parsed = SegmentName.parse(key.removeprefix(self._keys.prefix))
-        found = bool(self._versions.of(key)) if self._dry_run else self._put_index(key, key)
-        if parsed is None or not found:
+        if parsed is None:
             return []
-        return [PutBack(key, need.start, need.start + 1 if need.end is None else need.end)]
+        log = self._keys.segment(parsed[0])
+        try:
+            size = self._store.head(log).size
+        except ObjectNotFound:
+            return []
+        segment = Indexed(
+            parsed[0].base,
+            size,
+            self._metadata(log),
+            lambda position, count: self._store.get(log, ByteRange(position, position + count))[0],
+        )
+        found = self._versions.of(key) if self._dry_run else self._put_index(key, key, parsed[1], segment)
+        return [PutBack(key, need.start, need.start + 1 if need.end is None else need.end)] if found else []
 
-    def _put_indexes(self, source: SegmentName, target: SegmentName) -> None:
+    def _put_indexes(self, source: SegmentName, target: SegmentName, good: Good) -> None:
         """Put the indexes of a segment; readers work without one that has no version either."""
-        for suffix in INDEX_SUFFIXES:
-            self._put_index(self._keys.segment(source, suffix), self._keys.segment(target, suffix))
 
-    def _put_index(self, source: str, target: str) -> bool:
-        """Put an index from its object, or from its newest version; return whether the object exists now."""
-        data = None
-        if source != target:
-            try:
-                data = get_small(self._store, source, INDEX_BYTES)[0]
-            except (ObjectNotFound, CorruptData):
-                data = None
-        if data is None:
-            data = self._versions.small(source)
+        def read(position: int, count: int) -> bytes:
+            good.file.seek(position)
+            return good.file.read(count)
+
+        segment = Indexed(target.base, good.size, good.metadata, read)
+        for suffix in INDEX_SUFFIXES:
+            self._put_index(self._keys.segment(source, suffix), self._keys.segment(target, suffix), suffix, segment)
+
+    def _put_index(self, source: str, target: str, suffix: str, segment: Indexed) -> bool:
+        """Put an index from its object or the newest version that fits; return whether the object exists now."""
+        data = next((each for each in self._indexes(source, target) if fits(suffix, each, segment)), None)
         if data is None:
             return False
-        try:
+        with suppress(PreconditionFailed):
             self._store.put(target, data, condition=IfAbsent(), archived=True)
-        except PreconditionFailed:
-            return True
         return True
+
+    def _indexes(self, source: str, target: str) -> Iterator[bytes]:
+        """Yield what an index can be put from: its object, unless that is missing, then each version."""
+        if source != target:
+            with suppress(ObjectNotFound, ObjectFrozen, CorruptData):
+                yield get_small(self._store, source, INDEX_BYTES)[0]
+        yield from self._versions.small(source)
 
     def _put(self, key: str, good: Good, fields: Mapping[str, str]) -> bool:
         self._check_unchanged()

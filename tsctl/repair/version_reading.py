@@ -96,13 +96,14 @@ class VersionReader:
                 good = None
             yield good
 
-    def small(self, key: str) -> bytes | None:
-        """Return the bytes of the newest version of an index; None without one."""
+    def small(self, key: str) -> Iterator[bytes]:
+        """Yield the bytes of each version of an index, the newest first, without those that cannot be read."""
         for version in self.of(key):
             if version.info.size <= INDEX_BYTES:
-                with suppress(ObjectNotFound), self._open(version) as stream:
-                    return stream.read(INDEX_BYTES)
-        return None
+                with suppress(ObjectNotFound, ObjectFrozen):
+                    with self._open(version) as stream:
+                        data = stream.read(INDEX_BYTES)
+                    yield data
 
     def _usable(self, versions: Iterator[ObjectVersion] | list[ObjectVersion]) -> list[ObjectVersion]:
         """Return the versions that were written since the present archive began."""

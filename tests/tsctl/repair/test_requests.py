@@ -6,8 +6,8 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from ts_common.archive.repair_requests import Damage, unanswered
+from ts_common.archive.small_objects import get_small
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from tsctl.repair import requests
 from tsctl.repair.needs import Need
 from tsctl.repair.requests import Requests
 
@@ -16,13 +16,12 @@ def test_the_requests_of_a_store_are_read_once(tmp_path: Path, monkeypatch: pyte
     """Each of them needs a get, and each request of this run is compared with all. Two equal needs send one request."""
     made = MadeArchive(tmp_path / "store")
     read: list[str] = []
-    real = requests.get_small
 
     def counted(store: ObjectStore, key: str, most: int) -> tuple[bytes, ObjectInfo]:
         read.append(key)
-        return real(store, key, most)
+        return get_small(store, key, most)
 
-    monkeypatch.setattr(requests, "get_small", counted)
+    monkeypatch.setattr("tsctl.repair.requests.get_small", counted)
     for _ in range(2):
         sender = Requests(made.keys)
         sent = [
