@@ -248,7 +248,7 @@ def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: Cluster
     """Return where pending plans, and the newest that was not undone, moved the `log.start` of a partition.
 
     A lost `log.start` gets the greatest of its lineage at least, so that no reader sees what a policy hid. A plan of
-    another lineage is void.
+    another lineage is void. Of a partition that a hold showed again, the offset before the plan counts.
 
     Args:
         store: of the partition.
@@ -267,9 +267,11 @@ def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: Cluster
         if run.claimed and read_claim(store, cluster, run.run) is Use.UNDO:
             continue  # an earlier plan can have deleted objects
         is_newest = False
-        began = int(min(info.modified for info in run.objects) * 1000)
+        began, shown = int(min(info.modified for info in run.objects) * 1000), run.shows(keys.directory)
         hidden = (each for each in _hidden(store, cluster, run) if each.keys(cluster) == keys)
-        found += [PlannedLogStart(began, LogStart(each.after, each.lineage)) for each in hidden]
+        found += [
+            PlannedLogStart(began, LogStart(each.before if shown else each.after, each.lineage)) for each in hidden
+        ]
     return found
 
 

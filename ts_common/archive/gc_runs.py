@@ -8,6 +8,7 @@
         plan.json                written last: without it there is no plan
         claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
         log-<time>-<token>-00000.jsonl   what was deleted, one line for each object of the plan, by each attempt
+        shown-<directory>        a partition of the plan that a hold shows again: nothing of it is deleted by this plan
         void.json                why a damaged plan was discarded; a later run deletes nothing of it
         done.json                the counts, once nothing of the plan is left to do
 
@@ -34,6 +35,7 @@ DONE_NAME: Final = "done.json"
 VOID_NAME: Final = "void.json"
 PART: Final = "part"
 MOVES: Final = "moves"
+SHOWN: Final = "shown"
 _RUN: Final = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
 _CLAIM_BYTES: Final = 16 << 10
 _ATTEMPTS: Final = 5
@@ -72,6 +74,16 @@ class RunObjects:
     def is_pending(self) -> bool:
         """Whether the run has a plan that is not done; a void plan is pending while its undo is."""
         return self.planned is not None and not self.done and (self.claimed or not self.void)
+
+    def shows(self, directory: str) -> bool:
+        """Whether a hold shows a partition again, by its directory; it was noted before `log.start` was moved back."""
+        key = shown_key(self, directory)
+        return any(info.key == key for info in self.objects)
+
+
+def shown_key(run: RunObjects, directory: str) -> str:
+    """Return the key of the note that a hold shows a partition again."""
+    return f"{run.directory}{SHOWN}-{directory}"
 
 
 def run_directory(keys: ClusterKeys, run: str) -> str:

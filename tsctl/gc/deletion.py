@@ -16,7 +16,17 @@ from itertools import islice
 from typing import Any, Final
 
 from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartition, read_parts, read_plan
-from ts_common.archive.gc_runs import RunObjects, Use, claim, claim_of, mark_done, mark_void, numbered_key
+from ts_common.archive.gc_runs import (
+    RunObjects,
+    Use,
+    claim,
+    claim_of,
+    mark_done,
+    mark_void,
+    numbered_key,
+    shown_key,
+    write_once,
+)
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, PermanentError
@@ -89,6 +99,7 @@ class _Work:
     locked: Locked
     found: Deleted
     log: NumberedLines
+    run: RunObjects
 
 
 def delete_planned(
@@ -140,7 +151,7 @@ def delete_planned(
     # Two attempts or hosts can begin in one second, and a key that exists is not written again.
     attempt = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now / 1000))}-{secrets.token_hex(4)}"
     log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{attempt}", number))
-    work = _Work(store, cluster, retention, now, locked, found, log)
+    work = _Work(store, cluster, retention, now, locked, found, log, run)
     try:
         for partition, objects in read_parts(store, cluster, plan):
             _delete_partition(work, partition, objects)
@@ -156,6 +167,8 @@ def delete_planned(
 def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequence[PlannedObject]) -> None:
     keys, found = partition.keys(work.cluster), work.found
     try:
+        if work.run.shows(keys.directory):
+            raise LeftOut("a hold showed it again: the plan is void for this partition", Why.HELD)
         due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, objects, keys)
     except LeftOut as left:
         if left.why is Why.HELD and _show_again(work, partition, objects, keys):
@@ -187,10 +200,13 @@ def _show_again(
     """Move `log.start` of a held partition back, so that its records are not hidden; return whether it moved.
 
     It stays if anything of the plan is no longer there, because an earlier run deleted it: readers would find a hole.
+    A note is written first. From then on nothing of the partition is deleted by this plan, and an agent that writes a
+    lost `log.start` does not hide the records again.
     """
     listed = {info.key.removeprefix(keys.prefix) for info in work.store.list(keys.prefix)}
     if partition.before >= partition.after or any(each.name not in listed for each in objects):
         return False
+    write_once(work.store, shown_key(work.run, keys.directory), f"{partition.encode()}\n".encode())
     try:
         run, lineage = work.found.run, partition.lineage
         return lower_log_start(work.store, keys, run, lineage, partition.before, "held")

@@ -18,7 +18,7 @@ from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError
-from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectStore, ObjectStream
+from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.deletion import Outcome, delete_planned, read_log
 from tsctl.gc.due import Rule
@@ -155,6 +155,41 @@ def test_a_hold_stops_both_phases(archive: MadeArchive, between: str) -> None:
     assert {skipped.why for skipped in found.left_out} == {Why.HELD}
     assert bases(archive) == list(range(0, 100, 10))
     assert start_of(archive) == 0
+
+
+def test_records_that_a_hold_showed_again_stay_shown_if_log_start_is_lost(archive: MadeArchive) -> None:
+    """The plan is done and the newest one, but it hides nothing of the partition any more."""
+    keys, size = archive.partition("t"), ship(archive, "t", 0, 100)
+    retention = keep_last(3, size)
+    run(archive, retention)
+    assert [each.content.offset for each in planned_log_starts(archive.store, keys, archive.keys)] == [70]
+    retention.held.add("t")
+    run(archive, retention, after=GRACE)
+    assert [each.content.offset for each in planned_log_starts(archive.store, keys, archive.keys)] == [0]
+
+
+def test_a_run_that_is_killed_while_a_hold_shows_records_again_deletes_nothing_of_them(archive: MadeArchive) -> None:
+    """The hold is removed before the next run: a lost `log.start` must not show what that run would delete."""
+    size = ship(archive, "t", 0, 100)
+    retention = keep_last(3, size)
+    run(archive, retention)
+    retention.held.add("t")
+
+    class Denying(WrappedStore):
+        def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+            if key.endswith("log.start"):
+                raise AccessDenied("denied")
+            return self._inner.put(key, *arguments, **named)
+
+    later(archive, GRACE)
+    store = Denying(archive.store, threads=1)
+    with pytest.raises(AccessDenied):
+        run_once(store, archive.keys, lambda _: True, retention, SETTINGS, store_time(store, archive.keys))
+    retention.held.clear()
+    found = run(archive, retention)
+    assert found.deleted is not None
+    assert found.deleted.objects == {Outcome.LEFT: 21}
+    assert bases(archive) == list(range(0, 100, 10))
 
 
 def test_a_hold_shows_nothing_again_where_a_deletion_began(archive: MadeArchive) -> None:
