@@ -145,8 +145,7 @@ def delete_planned(
         raise DamagedPlan(str(error)) from error
     if use is Use.UNDO:  # an undo that did not end, or another collector's
         found.undone, found.skipped = True, undo(store, cluster, run, now).skipped
-        if not found.skipped:
-            _finish(store, run, found, now)
+        found.is_done = not found.skipped
         return found
     # Two attempts or hosts can begin in one second, and a key that exists is not written again.
     attempt = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now / 1000))}-{secrets.token_hex(4)}"

@@ -17,14 +17,13 @@ from ts_common.archive.gc_runs import (
     PART,
     PLAN_NAME,
     Use,
+    claim_of,
     list_runs,
     numbered_key,
-    read_claim,
     run_directory,
     write_once,
 )
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines
@@ -93,7 +92,7 @@ def make_plan(
     moves.flush()
     parts = _Parts(store, cluster, run)
     for candidate in chosen:
-        if _is_undone(store, cluster, run):
+        if claim_of(store, cluster, run) is Use.UNDO:
             break  # a run that is killed later would leave what it moves after the undo
         try:
             partition, objects, is_moved = _move(store, candidate, retention, now, run)
@@ -104,7 +103,7 @@ def make_plan(
             parts.add(partition, objects)
         advance()
     parts.flush()
-    if _is_undone(store, cluster, run):  # this run can have moved a partition after the undo
+    if claim_of(store, cluster, run) is Use.UNDO:  # this run can have moved a partition after the undo
         undo(store, cluster, next(each for each in list_runs(store, cluster) if each.run == run), now)
     elif parts.partitions:
         plan = Plan(run, now, now + grace, parts.count, parts.partitions, parts.objects, parts.bytes, policy)
@@ -161,10 +160,3 @@ def _move(
     objects = examined.removable(after.offset, now)
     planned = candidate.move(after.offset, examined.commit.nonce, after.written_by)
     return planned, objects, after.offset > candidate.start
-
-
-def _is_undone(store: ObjectStore, cluster: ClusterKeys, run: str) -> bool:
-    try:
-        return read_claim(store, cluster, run) is Use.UNDO
-    except ObjectNotFound:
-        return False

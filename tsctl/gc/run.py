@@ -111,11 +111,9 @@ def run_once(
     """
     result = RunResult() if result is None else result
     pending = [run for run in list_runs(store, cluster) if run.is_pending]
-    undone = {run.run for run in pending if _is_undone(store, cluster, run)}
     # Undos first, as `tsctl gc undo` orders them: an undo claims the other plans too.
-    for run in [run for run in reversed(pending) if run.run in undone] + [
-        run for run in pending if run.run not in undone
-    ]:
+    undone = [run for run in reversed(pending) if _is_undone(store, cluster, run)]
+    for run in (*undone, *(run for run in pending if run not in undone)):
         if not _finish_plan(store, cluster, run, retention, now, locked, advance, result):
             return result
     incarnations = read_topic_incarnations(store, cluster, wants, result.skipped.append)

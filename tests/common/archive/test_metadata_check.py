@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_metadata_of_the_bytes_has_no_difference() -> None:
         ("epochs", ((3, 0), (1, 10)), ""),
     ],
 )
-def test_each_value_that_hides_records_is_a_difference(field: str, value: object, named: str) -> None:
+def test_each_value_that_hides_records_is_a_difference(field: str, value: Any, named: str) -> None:
     """One difference for one wrong value, with both values."""
-    (found,) = metadata_differences(scanned(), replace(metadata_of(scanned(), 0, "k"), **{field: value}))  # type: ignore[arg-type]
+    (found,) = metadata_differences(scanned(), replace(metadata_of(scanned(), 0, "k"), **{field: value}))
     assert named in found

@@ -15,7 +15,7 @@ from ts_common.archive.view import open_view
 from tsctl.gc.due import Rule
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import LeftOut, NeededFrom, TopicIncarnation, Why
-from tsctl.gc.run import Settings
+from tsctl.gc.run import RunResult, Settings, run_once, store_time
 
 GRACE = 3_600_000
 NO_FUSE = Fuse.model_validate({"share": "100%"})
@@ -90,3 +90,10 @@ def start_of(archive: MadeArchive, topic: str = "t", partition: int = 0) -> int:
     view = open_view(archive.store, read_catalog(archive.store, archive.partition(topic, partition)))
     assert not [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
     return view.start
+
+
+def run(archive: MadeArchive, retention: FixedRetention, *, after: int = 0, settings: Settings = SETTINGS) -> RunResult:
+    """Run at the present time, or so many milliseconds later by both clocks."""
+    later(archive, after)
+    now = store_time(archive.store, archive.keys)
+    return run_once(archive.store, archive.keys, lambda _: True, retention, settings, now)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,8 +85,8 @@ def test_a_lost_response_of_a_renewal_ends_no_run(archive: MadeArchive) -> None:
     lost: list[str] = []
 
     class Losing(WrappedStore):
-        def put(self, key: str, *arguments: object, **named: object) -> ObjectInfo:
-            found = self._inner.put(key, *arguments, **named)  # type: ignore[arg-type]
+        def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+            found = self._inner.put(key, *arguments, **named)
             if key.endswith("lease.json") and len(lost) < 2:
                 lost.append(key)
                 raise OutcomeUnknown("no response")
