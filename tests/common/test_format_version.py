@@ -99,6 +99,15 @@ def test_a_lineage_is_read_and_written_as_version_2() -> None:
     assert BEGINS.encode() == LOG_START_OF_A_LINEAGE
 
 
+def test_a_log_start_of_retention_names_its_writer() -> None:
+    """It is read with and without a lineage; a second line with neither, or with another kind of writer, is damage."""
+    for start in (LogStart(50, None, "run-1"), LogStart(50, LINEAGE, "run-1")):
+        assert decode_log_start(start.encode(), KEY) == start
+    for second in (b'{"version":2}', b'{"version":2,"writtenBy":null}', b'{"version":2,"writtenBy":7}'):
+        with pytest.raises(CorruptData, match="the/key"):
+            decode_log_start(LOG_START + second + b"\n", KEY)
+
+
 @pytest.mark.parametrize(
     "lineage", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, -3], [1, 2, True], {"epoch": 1}]
 )

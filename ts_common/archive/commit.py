@@ -184,7 +184,7 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
     """Parse the content of `log.start`; unknown fields are ignored.
 
     Raises:
-        CorruptData: the first line is not 20 digits, or the second contains a malformed value.
+        CorruptData: the first line is not 20 digits, or the second contains a malformed value or neither field.
         NewerFormat: a later release wrote the second line.
     """
     first, _, second = data.strip().partition(b"\n")
@@ -193,10 +193,12 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
         if not second.strip():
             return LogStart(offset)
         fields = parse_fields(second, key, "a log start", LOG_START_BYTES, known=LINEAGE_VERSION)
+        if "lineage" not in fields and "writtenBy" not in fields:
+            raise ValueError("the second line has neither a lineage nor a writer")
         return LogStart(
             offset,
-            None if fields.get("lineage") is None else Lineage.decode(fields["lineage"]),
-            None if fields.get("writtenBy") is None else text(fields["writtenBy"]),
+            Lineage.decode(fields["lineage"]) if "lineage" in fields else None,
+            text(fields["writtenBy"]) if "writtenBy" in fields else None,
         )
 
 
