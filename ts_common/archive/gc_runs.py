@@ -15,8 +15,10 @@
 `ts_common.archive.gc_plans` has the content of moves, parts and plans.
 """
 
+import calendar
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,7 +38,8 @@ VOID_NAME: Final = "void.json"
 PART: Final = "part"
 MOVES: Final = "moves"
 SHOWN: Final = "shown"
-_RUN: Final = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
+_RUN: Final = re.compile(r"([0-9]{8}T[0-9]{6})([0-9]{3})Z-[0-9a-f]{8}")
+_SECONDS: Final = "%Y%m%dT%H%M%S"
 _CLAIM_BYTES: Final = 16 << 10
 _ATTEMPTS: Final = 5
 
@@ -84,6 +87,27 @@ class RunObjects:
 def shown_key(run: RunObjects, directory: str) -> str:
     """Return the key of the note that a hold shows a partition again."""
     return f"{run.directory}{SHOWN}-{directory}"
+
+
+def run_name(at: int, token: str) -> str:
+    """Return the name of a run; names sort by time.
+
+    Args:
+        at: milliseconds since the epoch.
+        token: 8 hexadecimal digits.
+    """
+    return f"{time.strftime(_SECONDS, time.gmtime(at // 1000))}{at % 1000:03d}Z-{token}"
+
+
+def time_of(run: str) -> int | None:
+    """Return the time in the name of a run, milliseconds since the epoch; None if it has no such time."""
+    match = _RUN.fullmatch(run)
+    if match is None:
+        return None
+    try:
+        return calendar.timegm(time.strptime(match[1], _SECONDS)) * 1000 + int(match[2])
+    except ValueError:  # no such day
+        return None
 
 
 def run_directory(keys: ClusterKeys, run: str) -> str:

@@ -11,7 +11,7 @@ view of a commit without segments is a hole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
@@ -60,6 +60,17 @@ class PartitionView:
     def replaced(self) -> frozenset[str]:
         """Stems of damaged objects. One can reach above the view's start though its good copy does not."""
         return replaced_by((*self.copies, *self.retired))
+
+    def with_hidden(self, start: int) -> "PartitionView":
+        """Return the view as it is if `log.start` is `start`, or as it is now if that is lower."""
+        copies = tuple(sorted((*self.retired, *self.copies), key=lambda copy: copy.base))
+        start = min(start, self.start)
+        return replace(
+            self,
+            start=start,
+            copies=tuple(copy for copy in copies if copy.end > start),
+            retired=tuple(copy for copy in copies if copy.end <= start),
+        )
 
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
         """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""

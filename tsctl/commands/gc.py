@@ -255,6 +255,7 @@ def _run(
     *,
     ignore_fuse: bool,
 ) -> ExitCode:
+    _check_cluster(archive)
     for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse, begun=summary.results.append):
         show(found, output)
     return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
@@ -264,6 +265,7 @@ def _dry_run(
     archive: Archive, policy: Policy, kafka: "KafkaCluster | None", output: Output, *, with_objects: bool
 ) -> ExitCode:
     """Print what is due, with the same objects that a plan would have."""
+    _check_cluster(archive)
     rows: list[tuple[str, int, int, int, int, str]] = []
 
     def show_one(candidate: Candidate, objects: Sequence[PlannedObject]) -> None:

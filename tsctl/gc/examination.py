@@ -4,7 +4,7 @@ All phases use it: the survey, the plan after `log.start` was moved, and the del
 works out again what is due, and a plan cannot delete more (retention rule 2).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ts_common.archive.catalog import StoredLogStart, read_snapshot
 from ts_common.archive.commit import Commit
@@ -95,9 +95,7 @@ def examine(
         raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
         raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
-    copies = tuple(sorted((*view.retired, *view.copies), key=lambda copy: copy.base))
-    lowest = min((copy.base for copy in copies), default=view.start)
-    whole = replace(view, start=min(lowest, view.start), copies=copies, retired=())
+    whole = view.with_hidden(min((copy.base for copy in (*view.retired, *view.copies)), default=view.start))
     try:
         found = due(whole, commit, rule, now, None if needed is None else needed.offset)
     except CorruptData as error:
@@ -106,4 +104,4 @@ def examine(
         raise LeftOut(
             f"{needed.reader} still needs offset {needed.offset}, and has not moved for longest_wait", Why.OVERDUE
         )
-    return Examined(keys, commit, log_start, found, copies, tuple(listed))
+    return Examined(keys, commit, log_start, found, whole.copies, tuple(listed))

@@ -1,10 +1,12 @@
 """Phase 1 of retention: move `log.start` up, before any object is deleted (retention rule 1)."""
 
-from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit, LogStart, decode_log_start
-from ts_common.archive.lineage import Lineage
+from ts_common.archive.catalog import read_commit, read_snapshot
+from ts_common.archive.commit import Commit, ForeignCommit, LogStart, decode_log_start
+from ts_common.archive.lineage import Lineage, epoch_of
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed
 from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
 from tsctl.gc.retention import UNREADABLE, LeftOut, Why
@@ -68,7 +70,10 @@ def move_log_start(
 def lower_log_start(
     store: ObjectStore, keys: PartitionKeys, run: str, lineage: Lineage | None, offset: int, reason: str
 ) -> bool:
-    """Move `log.start` back down, and return whether a run had moved it in this lineage; otherwise it stays.
+    """Move `log.start` back down, and return whether it moved.
+
+    In the plan's lineage it moves if this run wrote it last. If the commit went back since, the plan is void, and an
+    agent has written `log.start` again: then it moves as far as the segments below have no hole.
 
     Args:
         store: of the partition.
@@ -79,14 +84,34 @@ def lower_log_start(
         reason: one word; the run writes it for this reason once.
 
     Raises:
-        LeftOut: `log.start` is unreadable, or another process wrote it meanwhile.
+        LeftOut: an object of the partition is unreadable, or another process wrote it meanwhile.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     found, info = read_log_start(store, keys)
-    if (found.written_by, found.lineage) != (run, lineage) or found.offset <= offset:
+    if epoch_of(found.lineage) > epoch_of(lineage):
+        offset = _without_hole(store, keys, found, offset)
+    elif (found.written_by, found.lineage) != (run, lineage):
+        return False
+    if found.offset <= offset:
         return False
     _write(store, keys, LogStart(offset, found.lineage, f"{run}-{reason}"), info.etag)
     return True
+
+
+def _without_hole(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, offset: int) -> int:
+    """Return the lowest offset, `offset` or above, that `log.start` can have without a new hole for readers."""
+    if log_start.offset <= offset:
+        return offset
+    try:
+        catalog = read_snapshot(store, keys)
+        _check_lineage(catalog.commit, log_start)
+        view = open_view(store, catalog)
+    except UNREADABLE as error:
+        raise LeftOut(str(error)) from error
+    except ObjectNotFound as error:
+        raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
+    plan = view.with_hidden(offset).plan(offset, log_start.offset)
+    return max((step.end for step in plan if isinstance(step, Hole) and not step.recorded), default=offset)
 
 
 def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target: int, *, is_over: bool) -> None:
@@ -94,12 +119,17 @@ def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target:
         commit, _ = read_commit(store, keys)
     except UNREADABLE as error:
         raise LeftOut(str(error)) from error
-    if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
-        raise LeftOut("the commit has another lineage than log.start; the leader's agent writes log.start next")
+    commit = _check_lineage(commit, log_start)
     stable = None if is_over else commit.last_stable_offset
     stable = commit.next_offset if stable is None else stable
     if target > min(commit.next_offset, stable):
         raise LeftOut(f"the commit went back: the archive ends at {commit.next_offset}, below {target}")
+
+
+def _check_lineage(commit: Commit | ForeignCommit | None, log_start: LogStart) -> Commit:
+    if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
+        raise LeftOut("the commit has another lineage than log.start; the leader's agent writes log.start next")
+    return commit
 
 
 def _write(store: ObjectStore, keys: PartitionKeys, content: LogStart, etag: str) -> str:

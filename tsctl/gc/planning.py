@@ -6,21 +6,23 @@ the next run's plan includes its objects.
 """
 
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ts_common.archive.gc_plans import Plan, PlannedObject, PlannedPartition
 from ts_common.archive.gc_runs import (
     MOVES,
     PART,
     PLAN_NAME,
+    RunObjects,
     Use,
     claim_of,
     list_runs,
     numbered_key,
     run_directory,
+    run_name,
+    time_of,
     write_once,
 )
 from ts_common.archive.object_keys import ClusterKeys
@@ -32,6 +34,8 @@ from tsctl.gc.over import hide, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import undo
+
+_AHEAD_MS: Final = 30 * 60_000  # twice what clocks can differ by in a run
 
 
 @dataclass(slots=True)
@@ -49,10 +53,15 @@ class Planned:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def new_run(now: int) -> str:
-    """Return a name for a run that begins now, in milliseconds since the epoch; names sort by time."""
-    seconds = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 1000))
-    return f"{seconds}{now % 1000:03d}Z-{secrets.token_hex(4)}"
+def new_run(now: int, runs: Iterable[RunObjects] = ()) -> str:
+    """Return a name for a run that begins now; names sort in the order of the runs.
+
+    Args:
+        now: milliseconds since the epoch, by a clock that can be behind that of an earlier run.
+        runs: the earlier runs. A name that is far ahead of `now` is not of a collector, and does not count.
+    """
+    times = (at for run in runs if (at := time_of(run.run)) is not None and at < now + _AHEAD_MS)
+    return run_name(max(now, max(times, default=0) + 1), secrets.token_hex(4))
 
 
 def make_plan(

@@ -110,7 +110,8 @@ def run_once(
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; the next run continues.
     """
     result = RunResult() if result is None else result
-    pending = [run for run in list_runs(store, cluster) if run.is_pending]
+    runs = list_runs(store, cluster)
+    pending = [run for run in runs if run.is_pending]
     # Undos first, as `tsctl gc undo` orders them: an undo claims the other plans too.
     undone = [run for run in reversed(pending) if _is_undone(store, cluster, run)]
     for run in (*undone, *(run for run in pending if run not in undone)):
@@ -124,7 +125,7 @@ def run_once(
         result.planned = make_plan(
             store,
             cluster,
-            new_run(now),
+            new_run(now, runs),
             found.candidates,
             retention,
             now,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ts_common.archive.gc_plans import read_moves, read_parts, read_plan
 from ts_common.archive.gc_runs import CLAIM_NAME, RunObjects, Use, claim, list_runs, mark_done, read_claim
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import QueryError
 from ts_common.store.contract import ObjectStore
@@ -25,7 +24,7 @@ class Undone:
 
     Attributes:
         lowered: number of partitions whose `log.start` went back.
-        unchanged: number of partitions that the run had not moved, or whose `log.start` moved since.
+        unchanged: number of partitions that the run had not moved, or whose `log.start` another process wrote since.
         skipped: partitions that could not be undone.
     """
 
@@ -90,7 +89,7 @@ def undo(
     found, deleted = Undone(), _deleted_below(store, cluster, run)
     for move in read_moves(store, run):
         keys = move.keys(cluster)
-        offset = max(move.before, deleted.get((keys, move.lineage), 0))
+        offset = max(move.before, deleted.get(keys, 0))
         try:
             is_lowered = lower_log_start(store, keys, run.run, move.lineage, offset, "undone")
         except LeftOut as left:
@@ -104,15 +103,13 @@ def undo(
     return found
 
 
-def _deleted_below(
-    store: ObjectStore, cluster: ClusterKeys, run: RunObjects
-) -> dict[tuple[PartitionKeys, Lineage | None], int]:
+def _deleted_below(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> dict[PartitionKeys, int]:
     """Return where plans moved `log.start` whose deletion began after a run did; no other deletion begins from now on.
 
     Only two collectors at once leave such plans: one collector deletes what a plan has before it plans again.
     """
     began = min(info.modified for info in run.objects)
-    found: dict[tuple[PartitionKeys, Lineage | None], int] = {}
+    found: dict[PartitionKeys, int] = {}
     for other in list_runs(store, cluster):
         if other.run == run.run or not (other.claimed or other.is_pending):
             continue
@@ -120,8 +117,8 @@ def _deleted_below(
             continue
         if claim(store, cluster, other.run, Use.UNDO) is Use.DELETE:
             for planned, _ in read_parts(store, cluster, read_plan(store, cluster, other.run)):
-                where = planned.keys(cluster), planned.lineage
-                found[where] = max(found.get(where, 0), planned.after)
+                keys = planned.keys(cluster)
+                found[keys] = max(found.get(keys, 0), planned.after)
     return found
 
 

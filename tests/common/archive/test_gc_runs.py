@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.made_archive import MadeArchive
-from ts_common.archive.gc_runs import PLAN_NAME, Use, claim, list_runs, mark_done, run_directory
+from ts_common.archive.gc_runs import PLAN_NAME, Use, claim, list_runs, mark_done, run_directory, run_name, time_of
 
 RUN = "20261127T020000000Z-1f2e3d4c"
 
@@ -14,6 +14,18 @@ RUN = "20261127T020000000Z-1f2e3d4c"
 @pytest.fixture
 def archive(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path)
+
+
+@pytest.mark.parametrize("at", [0, 1_700_000_000_001, 1_795_744_800_999])
+def test_the_name_of_a_run_contains_its_time(at: int) -> None:
+    """Milliseconds are kept."""
+    assert time_of(run_name(at, "1f2e3d4c")) == at
+
+
+@pytest.mark.parametrize("name", ["20261127T020000000Z", "20261332T020000000Z-1f2e3d4c", "x", ""])
+def test_other_names_contain_no_time(name: str) -> None:
+    """Neither a day that does not exist, nor a name that no run gives."""
+    assert time_of(name) is None
 
 
 def test_the_first_claim_of_a_plan_decides(archive: MadeArchive) -> None:

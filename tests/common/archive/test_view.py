@@ -47,6 +47,16 @@ def test_a_view_reaches_from_log_start_to_the_next_offset(archive: MadeArchive) 
     assert (view.last_stable_offset, view.warning) == (27, None)
 
 
+@pytest.mark.parametrize("start", [0, 15, 20, 40])
+def test_what_is_below_log_start_can_be_part_of_a_view(archive: MadeArchive, start: int) -> None:
+    """It is the view that a lower `log.start` has; it never begins higher."""
+    put(archive, 0, 10, 20, 30)
+    archive.commit("t", 40, log_start=20, highest_base=30)
+    found = view_of(archive).with_hidden(start)
+    archive.commit("t", 40, log_start=min(start, 20), highest_base=30)
+    assert found == view_of(archive)
+
+
 def test_a_damaged_object_stays_replaced_by_a_good_copy_below_log_start(archive: MadeArchive) -> None:
     """The leader's segments end elsewhere than the damaged `[0, 30)`, so the copy that names it is retired first."""
     archive.put_segment("t", 0, batches((0, 30)))

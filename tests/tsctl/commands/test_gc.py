@@ -175,14 +175,31 @@ def test_a_loop_that_never_succeeded_ends_with_the_code_of_its_last_run(
     assert "later release" in ended.err
 
 
-@pytest.mark.parametrize("command", [("ls",), ("undo",), ("log", "r")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ls",),
+        ("undo",),
+        ("log", "r"),
+        ("run", "--policy", "retention.yaml"),
+        ("run", "--policy", "retention.yaml", "--dry-run"),
+    ],
+    ids=" ".join,
+)
 def test_a_cluster_that_the_store_lacks_is_refused(
-    shipped: Archive, named: tuple[str, ...], run: Run, command: tuple[str, ...]
+    shipped: Archive,
+    named: tuple[str, ...],
+    policy: Path,
+    run: Run,
+    command: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wrong cluster id is no archive without runs; one whose topics were all collected still has its runs."""
+    monkeypatch.chdir(policy.parent)
     ended = run("gc", *command, *named, "--cluster", "porod")
     assert (ended.code, ended.out) == (2, "")
     assert "has no objects of cluster porod" in ended.err
+    assert not [info.key for info in shipped.store.list() if "porod" in info.key]
     assert (run("gc", "ls", *named).code, run("gc", "ls", *named).out) == (0, "no runs\n")
     shipped.store.delete([info.key for info in shipped.store.list()])
     shipped.store.put(shipped.keys.layout, b'{"version":1,"entropyBits":0,"cluster":"prod","time":0}')

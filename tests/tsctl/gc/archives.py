@@ -8,7 +8,10 @@ from pathlib import Path
 
 from tests.made_archive import MadeArchive, batches
 from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
+from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
@@ -59,6 +62,16 @@ def ship(archive: MadeArchive, topic: str, start: int, end: int, *, partition: i
         archive.put_segment(topic, base, log, partition=partition, index=b"i", timeindex=b"t")
     archive.commit(topic, end, partition=partition, highest_base=end - 10, log_start=log_start)
     return size
+
+
+def go_back(archive: MadeArchive, begin: int, *, partition: int = 0) -> None:
+    """Let the next leader's agent move the commit of topic t back to `begin`, and then write `log.start`."""
+    keys, lineage = archive.partition("t", partition), Lineage(2, begin, 100)
+    found = decode_log_start(archive.store.get(keys.log_start)[0], keys.log_start)
+    epochs = EpochHistory(((0, 0), (2, begin)))
+    commit = Commit(begin - 10, begin, 2, epochs, None, None, 2, 0, "back", lineage=lineage)
+    archive.store.put(keys.commit, commit.encode())
+    archive.store.put(keys.log_start, LogStart(found.shown_from(lineage), lineage).encode())
 
 
 def later(archive: MadeArchive, milliseconds: int) -> None:

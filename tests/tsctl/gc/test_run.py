@@ -10,10 +10,22 @@ from typing import Any
 import pytest
 
 from tests.made_archive import MadeArchive, batches
-from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, run, ship, start_of
+from tests.tsctl.gc.archives import (
+    GRACE,
+    SETTINGS,
+    FixedRetention,
+    bases,
+    go_back,
+    keep_last,
+    later,
+    names,
+    run,
+    ship,
+    start_of,
+)
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.gc_plans import planned_log_starts
+from ts_common.archive.gc_plans import planned_log_starts, read_moves
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
@@ -119,6 +131,18 @@ def test_a_hold_stops_both_phases(archive: MadeArchive, between: str) -> None:
     found = run(archive, retention, after=GRACE)
     assert {skipped.why for skipped in found.left_out} == {Why.HELD}
     assert bases(archive) == list(range(0, 100, 10))
+    assert start_of(archive) == 0
+
+
+@pytest.mark.parametrize("begin", [80, 50])
+def test_a_hold_after_an_election_that_went_back_shows_what_the_run_hid(archive: MadeArchive, begin: int) -> None:
+    """The agent has written `log.start` again in the later lineage; the plan's objects are all there."""
+    retention = keep_last(3, ship(archive, "t", 0, 100))
+    run(archive, retention)
+    go_back(archive, begin)
+    retention.held.add("t")
+    found = run(archive, retention, after=GRACE)
+    assert "log.start is back" in found.left_out[0].reason
     assert start_of(archive) == 0
 
 
@@ -338,3 +362,16 @@ def test_a_frozen_object_leaves_only_its_partition_out(archive: MadeArchive, nam
     found = run_once(store, archive.keys, lambda _: True, keep_last(3, size), SETTINGS, now)
     assert [(each.where, each.why) for each in found.left_out] == [("t-0", Why.DOUBT)]
     assert start_of(archive, partition=1) == 70
+
+
+def test_a_run_by_a_clock_that_is_behind_is_the_newest(archive: MadeArchive) -> None:
+    """`tsctl gc undo` undoes the newest run by its name; the host of the run before had a clock that is ahead."""
+    keys, size = archive.keys, ship(archive, "t", 0, 100)
+    now = store_time(archive.store, keys)
+    archive.store.put(f"{keys.gc_runs}99991231T235959999Z-00000000/moves-00000.jsonl", b"")
+    for keep, at in ((8, now + 600_000), (5, now), (3, now + 300_000)):
+        run_once(archive.store, keys, lambda _: True, keep_last(keep, size), SETTINGS, at)
+        later(archive, 2 * GRACE)
+    *runs, _ = list_runs(archive.store, keys)
+    moved = [move.after for run in runs for move in read_moves(archive.store, run)]
+    assert moved == [20, 50, 70]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.made_archive import MadeArchive
-from tests.tsctl.gc.archives import GRACE, SETTINGS, bases, keep_last, later, ship, start_of
+from tests.tsctl.gc.archives import GRACE, SETTINGS, bases, go_back, keep_last, later, ship, start_of
 from ts_common.archive.gc_runs import list_runs
+from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.deletion import Outcome, delete_planned
@@ -59,6 +60,12 @@ def collect(archive: MadeArchive, store: ObjectStore | None = None, *, keep: int
 def undo_newest(archive: MadeArchive) -> Undone:
     run = choose_undone(archive.store, archive.keys, list_runs(archive.store, archive.keys), None)
     return undo(archive.store, archive.keys, run, 0)
+
+
+def undo_newest_again(archive: MadeArchive) -> Undone:
+    """Repeat an undo that is complete, by the name of its run."""
+    (run,) = list_runs(archive.store, archive.keys)
+    return undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, [run], run.run), 0)
 
 
 def plan_twice(archive: MadeArchive) -> None:
@@ -144,6 +151,48 @@ def test_an_undo_that_left_a_partition_out_stays_open_until_it_is_complete(archi
     collect(archive, keep=100)
     assert start_of(archive) == start_of(archive, partition=1) == 0
     assert [run.done for run in list_runs(archive.store, archive.keys)] == [True]
+
+
+@pytest.mark.parametrize("begin", [80, 50])
+def test_an_undo_after_an_election_that_went_back_shows_what_the_run_hid(archive: MadeArchive, begin: int) -> None:
+    """The agent has written `log.start` again, so the plan is void for the partition; what it hid stays hidden."""
+    collect(archive)
+    go_back(archive, begin)
+    assert start_of(archive) == min(70, begin)
+    assert undo_newest(archive) == Undone(lowered=2)
+    assert start_of(archive) == start_of(archive, partition=1) == 0
+    assert undo_newest_again(archive) == Undone(unchanged=2)
+
+
+def test_g03_an_undo_after_an_election_that_went_back_opens_no_hole(archive: MadeArchive) -> None:
+    """G03: below `log.start` an object is missing, so that records appear only above it."""
+    collect(archive)
+    go_back(archive, 80)
+    archive.store.delete([archive.partition("t").segment(SegmentName(20))])
+    assert undo_newest(archive) == Undone(lowered=2)
+    assert start_of(archive) == 30
+    assert undo_newest_again(archive) == Undone(unchanged=2)
+
+
+def test_an_undo_waits_for_an_agent_that_went_back_and_has_not_written_log_start(archive: MadeArchive) -> None:
+    """`log.start` of the former lineage goes back; the agent then writes it with the lineage of the commit."""
+    collect(archive)
+    keys = archive.partition("t")
+    before, _ = archive.store.get(keys.log_start)
+    go_back(archive, 80)
+    archive.store.put(keys.log_start, before)
+    assert undo_newest(archive) == Undone(lowered=2)
+    assert start_of(archive) == 0
+
+
+def test_an_undo_leaves_a_partition_out_whose_commit_is_behind_log_start(archive: MadeArchive) -> None:
+    """A commit of another lineage than a later `log.start` is a doubt; the undo stays open."""
+    collect(archive)
+    keys = archive.partition("t")
+    before, _ = archive.store.get(keys.commit)
+    go_back(archive, 80)
+    archive.store.put(keys.commit, before)
+    assert [each.where for each in undo_newest(archive).skipped] == ["t-0"]
 
 
 def test_a_run_moves_nothing_more_after_its_undo(archive: MadeArchive) -> None:
