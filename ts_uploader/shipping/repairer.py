@@ -145,7 +145,7 @@ class Repairer:
             )
         log_start = catalog.log_start
         if log_start is None:  # below it, retention released the offsets
-            raise SegmentChanged(f"{keys.log_start} is missing; the repair waits until an agent wrote it again")
+            raise SegmentChanged(f"{keys.log_start} is missing; the repair waits until this agent wrote it again")
         start, end = max(request.start, log_start), min(request.end, position.next_offset)
         if request.end <= log_start:
             return _Found(Outcome.NOTHING_TO_DO, f"log.start is {log_start}: retention released these offsets")

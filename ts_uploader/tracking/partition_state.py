@@ -268,9 +268,12 @@ class PartitionState:
         self.repair, self.repairing = request, bases
 
     def fail_repair(self) -> None:
-        """Drop the request that failed: the store has it, and it is sent again within a minute, after the others."""
+        """Drop the request that failed: the store has it, and it is sent again within a minute, after the others.
+
+        The agent reads the position again: only that writes a lost `log.start` or commit, without which no repair is.
+        """
         self.repairs = tuple(other for other in self.repairs if other != self.repair)
-        self.repair = self.repairing = None
+        self.repair = self.repairing = self.position = None
 
     def take_repaired(self, request: RepairRequest, *, changed: bool) -> None:
         """Drop a request that has its answer.

@@ -56,8 +56,15 @@ class Repaired:
             "the requests",
             PATIENCE,
         )
+        wait_for(lambda: self._are_answered(but=hostile), "the answers", PATIENCE, every=1.0)
+
+    def _are_answered(self, but: int) -> bool:
+        """Have the agents look, and return whether all requests had an answer before."""
+        if len(list(unanswered(self.archive.store, self.archive.keys))) == but:
+            return True
         for agent in self.agents:
             os.kill(agent.pid, signal.SIGHUP)
+        return False
 
     def logs(self) -> dict[int, ObjectInfo]:
         """The plain `.log` objects by base."""
@@ -114,7 +121,9 @@ def flipped(data: bytes) -> bytes:
 
 
 def test_u43_what_was_deleted_damaged_or_cut_short_is_whole_again(cluster: LocalCluster, repaired: Repaired) -> None:
-    """Then a repair is damaged itself, and the leadership moves to a broker whose segments have other bounds."""
+    """Then a repair is damaged itself. Then the leadership moves to a broker whose segments have other bounds, and the
+    idle agent there writes the lost `log.start` too.
+    """
     archive, store = repaired.archive, repaired.archive.store
     logs = list(repaired.logs().values())
     assert len(logs) >= 10
@@ -141,10 +150,12 @@ def test_u43_what_was_deleted_damaged_or_cut_short_is_whole_again(cluster: Local
     with zookeeper_of(cluster).client() as client:
         move_leader(client, archive.topic, 2, 1)
     wait_for(lambda: (commit := archive.commit()) is not None and commit.broker == 2, "broker 2's commit", PATIENCE)
-    store.delete([logs[0].key])
+    start = store.get(repaired.keys.log_start)[0]
+    store.delete([logs[3].key, repaired.keys.log_start])
     repaired.change(logs[1], flipped)
     found = repaired.repair(2)
     assert {str(each["detail"])[:8] for each in found} == {"broker 2"}
+    assert store.get(repaired.keys.log_start)[0] == start
     repaired.assert_whole()
 
 

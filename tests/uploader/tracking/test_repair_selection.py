@@ -95,12 +95,14 @@ def test_a_request_is_of_the_leader_only() -> None:
 
 
 def test_after_a_failure_the_request_is_handled_when_it_is_sent_again() -> None:
-    """The position stays: what failed is no commit."""
+    """The agent reads the position again before: that writes a lost `log.start`, which the repair waits for."""
     led = LedPartition(0, 100, 200)
     led.at(200)
     (repair,) = repairs(led.tracker.observe(wanted(0, 50)))
-    assert led.tracker.conclude(failed(repair)) == []
-    assert len(repairs(led.tracker.observe(wanted(0, 50)))) == 1
+    (read,) = led.tracker.conclude(failed(repair))
+    assert isinstance(read, ReadPosition)
+    assert led.tracker.observe(wanted(0, 50)) == []
+    assert len(repairs(led.tracker.conclude(position_read(read, 200)))) == 1
 
 
 def test_a_request_that_fails_each_time_delays_no_other_one() -> None:
@@ -109,7 +111,9 @@ def test_a_request_that_fails_each_time_delays_no_other_one() -> None:
     led.at(200)
     (first,) = repairs(led.tracker.observe(wanted(0, 50)))
     led.tracker.observe(wanted(100, 150, 1))
-    (second,) = repairs(led.tracker.conclude(failed(first)))
+    (read,) = led.tracker.conclude(failed(first))
+    assert isinstance(read, ReadPosition)
+    (second,) = repairs(led.tracker.conclude(position_read(read, 200)))
     assert second.request == wanted(100, 150, 1).request
     led.tracker.observe(wanted(0, 50))
     assert [task.request for task in repairs(led.tracker.conclude(answered(second)))] == [first.request]
