@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.docs.conftest import BUCKET, Beside, produce
+from tests.docs.conftest import Beside, produce
+from tests.uploader.beside import BUCKET
 from ts_common.archive.object_keys import CACHE_DIRECTORY
 from ts_local.kafka.cluster import wait_for
 from ts_local.proxy.journal import Request
@@ -48,13 +49,18 @@ def by_operation(beside: Beside) -> Counter[str]:
     return Counter({found[1]: int(value) for found, value in samples if found and value})
 
 
+def start_agent(beside: Beside) -> None:
+    """Start the agent, and wait until it has read where to continue."""
+    beside.agent.start()
+    wait_for(lambda: "ts_uploader_partition_next_offset" in str(beside.agent.metrics()), "the position to be read")
+
+
 def test_a_segment_costs_the_requests_of_the_page(beside: Beside) -> None:
     """For segments that close one by one: objects and commits exactly, other requests at most."""
     page = told("Requests of a segment")
     beside.agent.stop()  # its metrics count from its start, and a request that is under way now has no place in them
     start = len(beside.proxy.requests())
-    beside.agent.start()
-    beside.archive.wait_until_shipped()
+    start_agent(beside)
     before = len(beside.proxy.requests())
     for _ in range(_SEGMENTS):
         produce(beside.archive, 1)
@@ -84,8 +90,7 @@ def test_a_start_costs_the_requests_of_the_page(beside: Beside) -> None:
     page = told("Requests of a start")
     beside.agent.stop()
     before = len(beside.proxy.requests())
-    beside.agent.start()
-    wait_for(lambda: "ts_uploader_partition_next_offset" in str(beside.agent.metrics()), "the position to be read")
+    start_agent(beside)
     prefix = beside.archive.partition_keys().prefix
     asked = [r for r in beside.proxy.requests()[before:] if prefix in r.path or quote(prefix, safe="") in r.query]
     assert counted(asked) == page
