@@ -2,7 +2,7 @@
 
 Stand-ins: `journalctl` prints the agent's own log and rejects a priority, because no line of an agent has one;
 `systemctl` does nothing; Kafka's tools are its classes. Commands that need an operator's host (`dmesg`, `nc`, the
-controller's log) are excluded by name. tests/deploy/test_policies.py runs the `aws` commands,
+controller's log) are excluded by name. tests/deploy/test_maintenance_policies.py runs the `aws` commands,
 tests/docs/test_hidden_records.py the writes by hand.
 """
 

@@ -1,0 +1,98 @@
+"""A server that checks permissions, with a user of each policy."""
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+import pytest
+
+from tests.deploy.identities import (
+    BUCKET,
+    DEPLOY,
+    ENDED,
+    LOCATION,
+    POLICIES,
+    As,
+    document,
+)
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.ports import LOOPBACK
+from ts_local.stores.moto import MotoServer
+
+# AWS requires s3:ListBucket for it, and has no such action.
+_HEAD_BUCKET = json.dumps(
+    {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
+)
+
+
+@pytest.fixture(scope="package")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
+    """Start a server that checks permissions, with the bucket and a user for each policy."""
+    directory = tmp_path_factory.mktemp("aws")
+    server = MotoServer(directory, directory)
+    server.start()
+    try:
+        with closing(server.client()) as s3:
+            s3.create_bucket(Bucket=BUCKET)
+            set_up(s3)
+        yield server
+    finally:
+        server.kill()
+
+
+def set_up(s3: object) -> None:
+    """Configure the bucket as docs/deploy.md does by the AWS command line, with the same files."""
+    given = {path.stem: path.read_text() for path in (DEPLOY / "bucket").glob("*.json")}
+    calls: Mapping[str, tuple[str, str]] = {
+        "versioning": ("put_bucket_versioning", "VersioningConfiguration"),
+        "encryption": ("put_bucket_encryption", "ServerSideEncryptionConfiguration"),
+        "public-access-block": ("put_public_access_block", "PublicAccessBlockConfiguration"),
+        "lifecycle": ("put_bucket_lifecycle_configuration", "LifecycleConfiguration"),
+    }
+    assert given.keys() == calls.keys() | {"policy"}
+    for name, (call, argument) in calls.items():
+        getattr(s3, call)(Bucket=BUCKET, **{argument: json.loads(given[name])})
+
+
+@pytest.fixture(scope="package")
+def users(aws: MotoServer) -> dict[str, dict[str, str]]:
+    """Return the environment of a user of each policy."""
+    found = {}
+    with closing(aws.client("iam")) as iam:
+        for name in POLICIES:
+            iam.create_user(UserName=name)
+            # moto reads a resource as a regular expression whose `*` is `.*`; it has no `?`.
+            allowed = document(f"iam/{name}.json").replace("?", ".")
+            iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=allowed)
+            iam.put_user_policy(UserName=name, PolicyName="moto", PolicyDocument=_HEAD_BUCKET)
+            if name == ENDED:  # it is added to the other one
+                iam.put_user_policy(UserName=name, PolicyName="q", PolicyDocument=document("iam/collector.json"))
+            key = iam.create_access_key(UserName=name)["AccessKey"]
+            found[name] = {
+                **aws.environment(),
+                "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+                "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+            }
+    connection = http.client.HTTPConnection(LOOPBACK, aws.port, timeout=20)
+    with closing(connection):
+        connection.request("POST", "/moto-api/reset-auth", b"0")
+        assert connection.getresponse().status == http.client.OK
+    return found
+
+
+@pytest.fixture
+def store_as(users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[As]:
+    """Return a function that opens the store as one of the users, and sets the environment to that user."""
+    opened: list[ObjectStore] = []
+
+    def store_of(name: str, location: str = LOCATION) -> ObjectStore:
+        for variable, value in users[name].items():
+            monkeypatch.setenv(variable, value)
+        opened.append(open_store(location, timeout_seconds=20))
+        return opened[-1]
+
+    yield store_of
+    for store in opened:
+        store.close()

@@ -1,0 +1,274 @@
+"""The policies of deploy/iam for retention, holds, repairs and thaws, with moto, which checks permissions."""
+
+import json
+import re
+import shlex
+from contextlib import closing
+from string import Template
+from typing import Any
+
+import boto3
+import pytest
+from botocore import xform_name
+from botocore.exceptions import ClientError
+
+from tests.deploy.identities import BUCKET, DEPLOY, ENDED, KEYS, LOCATION, As, archive_of_one_topic, document, removed
+from tests.docs.commands import blocks, commands
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
+from ts_common.archive.object_keys import FORMER_CACHE_DIRECTORY, PROBE_NAME, PartitionKeys, SegmentName
+from ts_common.archive.small_objects import (
+    COMMIT_BYTES,
+    GAP_BYTES,
+    INCARNATIONS_BYTES,
+    INDEX_BYTES,
+    LOG_START_BYTES,
+)
+from ts_common.errors import AccessDenied
+from ts_common.model import TopicPartition
+from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch
+from ts_common.store.lifecycle import parse_rules
+from ts_common.store.protection import Protection
+from ts_local.stores.moto import MotoServer
+from tsctl.cli import run as run_tsctl
+from tsctl.exit_codes import ExitCode
+from tsctl.gc.checks import PROBE_PREFIX, Verdict, run_checks
+
+
+def test_a_thawer_may_thaw_segments_and_change_nothing_else(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
+    """`tsctl thaw` sends its requests; a reader's identity may look, and gets the missing right by name."""
+    store_as("uploader")
+    archive = archive_of_one_topic("frozen")
+    log = archive.partition("frozen").segment(SegmentName(0))
+    archive.store.close()
+    with closing(boto3.Session().client("s3")) as s3:
+        key = f"base/prefix/{log}"
+        found = s3.get_object(Bucket=BUCKET, Key=key)
+        body, metadata = found["Body"].read(), found["Metadata"]
+        s3.put_object(Bucket=BUCKET, Key=key, Body=body, Metadata=metadata, StorageClass="GLACIER")
+    command = ["thaw", "frozen", "--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5"]
+    store_as("reader")
+    assert run_tsctl(command) == ExitCode.REFUSED
+    assert "allow this identity s3:RestoreObject on the key" in capfd.readouterr().err
+    store = store_as("thawer")
+    assert run_tsctl(command) == ExitCode.FINE, capfd.readouterr()
+    assert store.get(log)[0]
+    with pytest.raises(AccessDenied):
+        store.put("new", b"x")
+    assert not removed(log)
+
+
+def test_a_cold_rule_moves_segments_alone() -> None:
+    """No other object of an archive is as large, indexes included; a rule cannot select by a suffix."""
+    (rule,) = parse_rules(json.loads(document("bucket/cold/glacier.json")), "base/prefix/")
+    most = (INDEX_BYTES, COMMIT_BYTES, INCARNATIONS_BYTES, GAP_BYTES, LOG_START_BYTES, CACHE_OBJECT_BYTES)
+    assert rule.above >= max(most)
+    assert rule.applies_to("prod", 5, frozenset())
+    assert rule.archives is not None
+
+
+def collected_archive(store_as: As, topic: str) -> PartitionKeys:
+    """Write an archive with every kind of object that a run deletes or keeps, as an uploader; return its keys."""
+    store_as("uploader")
+    archive = archive_of_one_topic(topic)
+    archive.put_incarnations(topic, "an-id")
+    keys = archive.partition(topic)
+    with closing(archive.store) as store:
+        for key in (keys.gap(1, 2), keys.cache_object(0), f"{keys.prefix}{FORMER_CACHE_DIRECTORY}0.json"):
+            store.put(key, b"{}")
+    return keys
+
+
+def test_a_collector_may_do_each_request_of_a_run_and_no_other(store_as: As) -> None:
+    """Listing, reads, log.start, plan and log, conditional deletes; no commit, no segment, no list of incarnations."""
+    keys = collected_archive(store_as, "collected")
+    incarnations, plan = KEYS.incarnations("collected"), f"{KEYS.gc_runs}20260101T000000Z/plan.json"
+    store = store_as("collector")
+    listed = {info.key: info.etag for info in store.list(keys.prefix)}
+    assert store.get(keys.commit)[0]
+    assert store.protection() == Protection(versioned=True, locks=False, default_retention=None)
+    assert store.lifecycle_rules()
+    store.put(keys.log_start, b"1\n", condition=IfMatch(store.head(keys.log_start).etag))
+    etag = store.put(plan, b"{}", condition=IfAbsent()).etag
+    kept = {keys.commit, keys.log_start}
+    etags = {key: etag for key, etag in listed.items() if key not in kept}
+    assert len(etags) == 9
+    assert store.delete_matching(etags) == DeleteOutcome(tuple(etags), (), {})
+    assert store.delete_matching({plan: etag}) == DeleteOutcome((plan,), (), {})
+    assert all(removed(key) for key in (f"{KEYS.repairs}old.json", PROBE_NAME))
+    assert [info.key for info in store.list(keys.prefix)] == sorted(kept)
+    for key in (keys.commit, keys.log_start, incarnations):
+        outcome = store.delete_matching({key: store.head(key).etag})
+        assert isinstance(outcome.failed[key], AccessDenied)
+        assert not removed(key)
+    hold, layout = f"{KEYS.cluster_prefix}holds/legal.json", KEYS.layout
+    for key in (keys.commit, keys.segment(SegmentName(9)), keys.gap(7, 9), incarnations, hold, layout):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+    with pytest.raises(AccessDenied):
+        store.hidden_bytes()
+
+
+def test_a_collector_may_remove_no_version_and_no_lock(store_as: As) -> None:
+    """Not even one that it deleted: an operator can put everything back."""
+    keys = collected_archive(store_as, "versions")
+    segment = keys.segment(SegmentName(0))
+    store = store_as("restorer")
+    with closing(boto3.Session().client("s3")) as s3:
+        (version,) = s3.list_object_versions(Bucket=BUCKET, Prefix=f"base/prefix/{segment}")["Versions"]
+    store = store_as("collector")
+    assert store.delete_matching({segment: store.head(segment).etag}).removed == (segment,)
+    with closing(boto3.Session().client("s3")) as s3, pytest.raises(ClientError, match="AccessDenied"):
+        s3.delete_object(Bucket=BUCKET, Key=f"base/prefix/{segment}", VersionId=version["VersionId"])
+
+
+def test_the_checks_of_a_collector_find_nothing(store_as: As) -> None:
+    """`tsctl gc check` proves each right, and that commits and segments are out of reach; others' lack rights."""
+    checks = run_checks(store_as("collector"), KEYS)
+    assert [each for each in checks if each.verdict is not Verdict.OK] == []
+    assert len([each for each in checks if each.name == "rights"]) == 2
+    assert list(store_as("collector").list(PROBE_PREFIX)) == []
+    texts = {each.text for each in run_checks(store_as("uploader"), KEYS) if each.name == "conditional delete"}
+    assert [f"not tried: this identity may not delete {PROBE_PREFIX}" in text for text in texts] == [True]
+
+
+def test_marks_of_an_incarnation_that_ended_need_a_policy_that_names_it(store_as: As) -> None:
+    """With collector-ended-incarnations.json the collector deletes those marks, and no marks of living topics."""
+    over, later = (f"example-topic{end}" for end in ("", "~AAAAAAAAAAAAAAAAAAAAAA"))
+    living = ("example-topic-eu", "example-topic~BBBBBBBBBBBBBBBBBBBBBB", "clicks")
+    partition = TopicPartition("example-topic", 0)
+    marks = {
+        directory: [f"1/prod/{directory}-{partition.partition}/{name}" for name in ("offset.wm", "log.start")]
+        for directory in (over, later, *living)
+    }
+    for user, may in (("collector", set[str]()), (ENDED, {over, later})):
+        store_as(user)
+        for directory, keys in marks.items():
+            assert [removed(key) for key in keys] == [directory in may] * 2
+
+
+class Aws:
+    """The AWS command line as docs/repair.md uses it: `aws s3api OPERATION --MEMBER VALUE`, by the SDK's names."""
+
+    def __init__(self, **variables: str) -> None:
+        self._variables = variables
+        self.client = boto3.Session().client("s3")
+
+    def run(self, command: str) -> Any:
+        """Return the answer to a command of the page, with these values of its variables.
+
+        Raises:
+            KeyError: the operation has no such option, or a variable has no value.
+            ClientError: it was denied.
+        """
+        _aws, _s3api, operation, *options = shlex.split(Template(command).substitute(self._variables))
+        model: Any = self.client.meta.service_model
+        name = next(each for each in model.operation_names if xform_name(each, "-") == operation)
+        members = {f"--{xform_name(each, '-')}": each for each in model.operation_model(name).input_shape.members}
+        given = {members[option]: value for option, value in zip(options[::2], options[1::2], strict=True)}
+        return getattr(self.client, xform_name(name))(**given)
+
+
+def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
+    store_as: As, aws: MotoServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The commands of docs/repair.md remove the marker and copy the right version; `tsctl verify` finds nothing."""
+    listed, unmark, copy = (
+        command
+        for block in blocks(DEPLOY.parent / "docs" / "repair.md", "Putting an object back", language="sh")
+        for command in commands(block)
+        if command.startswith("aws ")
+    )
+    store_as("uploader")
+    archive = archive_of_one_topic("restored")
+    keys = archive.partition("restored")
+    deleted, overwritten = f"base/prefix/{keys.segment(SegmentName(0))}", f"base/prefix/{keys.segment(SegmentName(1))}"
+    archive.store.close()
+    verify = ["verify", "--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--depth", "full", "restored"]
+    store_as("reader")
+    assert run_tsctl(verify) == ExitCode.FINE, capfd.readouterr()
+    store_as("collector")
+    assert removed(keys.segment(SegmentName(0)))
+    right = store_as("uploader").head(keys.segment(SegmentName(1))).metadata
+    store_as("uploader").put(keys.segment(SegmentName(1)), b"not what was shipped")
+    store_as("reader")
+    assert run_tsctl(verify) == ExitCode.FOUND, capfd.readouterr()
+    store_as("restorer")
+    (marker,) = (each for each in Aws(BUCKET=BUCKET, KEY=deleted).run(listed)["DeleteMarkers"] if each["IsLatest"])
+    Aws(BUCKET=BUCKET, KEY=deleted, MARKER=marker["VersionId"]).run(unmark)
+    (version,) = (each for each in Aws(BUCKET=BUCKET, KEY=overwritten).run(listed)["Versions"] if not each["IsLatest"])
+    Aws(BUCKET=BUCKET, KEY=overwritten, VERSION=version["VersionId"]).run(copy)
+    assert not removed(keys.commit)  # it may remove a version, but delete no object
+    store = store_as("reader")
+    assert store.head(keys.segment(SegmentName(1))).metadata == right != {}
+    assert run_tsctl(verify) == ExitCode.FINE, capfd.readouterr()
+
+
+def test_one_person_sets_a_hold_and_another_one_removes_it(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither can do the other's part, and no policy with wider rights touches holds and traces."""
+    store_as("uploader")
+    archive_of_one_topic("held").store.close()
+    named = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--reason", "audit"]
+    key, trace = KEYS.hold("case"), KEYS.removed_hold("case", 5)
+    holder = store_as("holder")
+    assert run_tsctl(["hold", "add", "case", "--topic", "held", "--two-people", *named]) == ExitCode.FINE
+    assert not removed(key)
+    for other in (trace, KEYS.layout, "holds/a.json"):
+        with pytest.raises(AccessDenied):
+            holder.put(other, b"x", condition=IfAbsent())
+    data = holder.get(key)[0]
+    for user in ("collector", "restorer", "uploader"):
+        store = store_as(user)
+        assert not removed(key)
+        for each in (key, trace):
+            with pytest.raises(AccessDenied):
+                store.put(each, b"x")
+    remover = store_as("hold-remover")
+    for other in (key, KEYS.hold("mine"), KEYS.layout):
+        with pytest.raises(AccessDenied):
+            remover.put(other, b"x", condition=IfAbsent())
+    assert remover.get(key)[0] == data
+    assert run_tsctl(["hold", "rm", "case", *named]) == ExitCode.FINE, capfd.readouterr()
+    (left,) = (info.key for info in remover.list(KEYS.holds))
+    assert left.startswith(KEYS.removed_holds + "case-")
+    assert not removed(left)
+    assert not removed(KEYS.partition(TopicPartition("held", 0)).commit)
+
+
+def test_a_repairer_puts_back_versions_requests_the_rest_and_deletes_nothing(
+    store_as: As, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a deleted segment and a damaged one; without versions it sends a request. It writes no commit."""
+    store_as("uploader")
+    archive = archive_of_one_topic("mended")
+    keys = archive.partition("mended")
+    archive.store.close()
+    first, second = (keys.segment(SegmentName(base)) for base in (0, 1))
+    place = ["--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--depth", "full", "mended"]
+    store_as("collector")
+    assert removed(first)
+    right = store_as("uploader").head(second).metadata
+    store_as("uploader").put(second, b"not what was shipped", metadata=right)
+    store = store_as("repairer")
+    assert run_tsctl(["repair", *place]) == ExitCode.FINE, capfd.readouterr()
+    assert run_tsctl(["verify", *place]) == ExitCode.FINE, capfd.readouterr()
+    store_as("collector")
+    assert removed(first)
+    store = store_as("repairer")
+    assert run_tsctl(["repair", *place, "--no-versions", "--wait", "0s"]) == ExitCode.TRY_AGAIN, capfd.readouterr()
+    assert [info.key.count("/repairs/") for info in store.list(KEYS.repairs)] == [1]
+    for key in (keys.commit, keys.log_start, KEYS.layout, KEYS.offsets_of("g")):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+    assert not any(removed(key) for key in (second, keys.commit))
+    store_as("reader")
+    assert run_tsctl(["repair", *place, "--wait", "0s"]) == ExitCode.TRY_AGAIN  # the request is there already
+    said = capfd.readouterr().err
+    assert "earlier versions are not used" in said
+    assert re.search(r"allow this identity s3:(ListBucketVersions|GetObjectVersion)", said)
+
+
+def test_holds_are_put_only_if_absent() -> None:
+    """An overwritten hold is a removed one; moto lacks the condition."""
+    for name, sid in (("holder", "SetHolds"), ("hold-remover", "LeaveTraces")):
+        (found,) = (each for each in json.loads(document(f"iam/{name}.json"))["Statement"] if each["Sid"] == sid)
+        assert found["Condition"] == {"Null": {"s3:if-none-match": "false"}}
