@@ -268,10 +268,7 @@ class PartitionState:
         self.repair, self.repairing = request, bases
 
     def fail_repair(self) -> None:
-        """Drop the request that failed: the store has it, and it is sent again within a minute, after the others.
-
-        The agent reads the position again: only that writes a lost `log.start` or commit, without which no repair is.
-        """
+        """Drop the request that failed, which is sent again, and the position: reading it writes a lost `log.start`."""
         self.repairs = tuple(other for other in self.repairs if other != self.repair)
         self.repair = self.repairing = self.position = None
 
