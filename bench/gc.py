@@ -39,7 +39,8 @@ from ts_common.store.contract import NO_METADATA, ByteRange, DeleteOutcome, Obje
 from ts_common.store.directory.objects import etag_of
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.deletion import Outcome, delete_planned
+from tsctl.gc.deletion import delete_planned
+from tsctl.gc.deletion_log import Outcome
 from tsctl.gc.due import Rule
 from tsctl.gc.planning import make_plan, new_run
 from tsctl.gc.retention import NeededFrom, TopicIncarnation

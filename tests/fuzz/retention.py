@@ -13,7 +13,7 @@ from ts_common.following.checkpoint import read_checkpoint
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from tsctl.gc.absence import ArchivedTopic, note_absent
-from tsctl.gc.deletion import LOG, read_log
+from tsctl.gc.deletion_log import LOG, read_log
 
 CLUSTER = ClusterKeys("c")
 _RUN = "20261127T020000000Z-1f2e3d4c"

@@ -23,6 +23,7 @@ from ts_common.archive.gc_runs import (
     RunObjects,
     Use,
     list_runs,
+    numbered,
     numbered_key,
     read_claim,
     run_directory,
@@ -222,13 +223,26 @@ def read_moves(store: ObjectStore, run: RunObjects) -> Iterator[PlannedPartition
     """Yield the partitions whose `log.start` a run moves, also of a run that ended before it had a plan.
 
     Raises:
-        CorruptData: the moves are damaged.
+        CorruptData: the moves are damaged, or one of their objects is missing.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    for key in sorted(info.key for info in run.objects if info.key.startswith(f"{run.directory}{MOVES}-")):
+    found = sorted(info.key for info in run.objects if info.key.startswith(f"{run.directory}{MOVES}-"))
+    for number, key in enumerate(found):
+        if key != (expected := f"{run.directory}{numbered(MOVES, number)}"):
+            raise CorruptData(f"{expected}: these moves of a plan are missing")
         for line in get_small(store, key, _LARGEST_PART)[0].splitlines():
             with decoding(key, "moves of a plan", line):
                 yield _partition(_fields(parse_json(line, key, _LINE)))
+
+
+def decode_planned(data: bytes, key: str) -> PlannedPartition:
+    """Parse the line of a partition, in an object of its own.
+
+    Raises:
+        CorruptData: it is damaged.
+    """
+    with decoding(key, "a partition of a plan", data):
+        return _partition(_fields(parse_json(data, key, _LINE)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
         claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
         log-<time>-<token>-00000.jsonl   what was deleted, one line for each object of the plan, by each attempt
         shown-<directory>        a partition of the plan that a hold shows again: nothing of it is deleted by this plan
+        back-<directory>         its log.start is back
         void.json                why a damaged plan was discarded; a later run deletes nothing of it
         done.json                the counts, once nothing of the plan is left to do
 
@@ -38,10 +39,12 @@ VOID_NAME: Final = "void.json"
 PART: Final = "part"
 MOVES: Final = "moves"
 SHOWN: Final = "shown"
+BACK: Final = "back"
 _RUN: Final = re.compile(r"([0-9]{8}T[0-9]{6})([0-9]{3})Z-[0-9a-f]{8}")
 _SECONDS: Final = "%Y%m%dT%H%M%S"
 _CLAIM_BYTES: Final = 16 << 10
 _ATTEMPTS: Final = 5
+_AHEAD_MS: Final = 30 * 60_000  # twice what the clocks of a collector and its store can differ by
 
 
 class Use(StrEnum):
@@ -57,6 +60,8 @@ class RunObjects:
 
     Attributes:
         run: name of the run.
+        time: when it began, milliseconds since the epoch: by its name. If that is far ahead of the store's time of its
+            last object, no collector gave it, and the store's time counts.
         directory: common prefix of its keys, which ends with a slash.
         planned: when `plan.json` was written, seconds since the epoch by the store's clock; None without it.
         claimed: whether `claim.json` exists.
@@ -66,6 +71,7 @@ class RunObjects:
     """
 
     run: str
+    time: int
     directory: str
     planned: float | None
     claimed: bool
@@ -75,18 +81,31 @@ class RunObjects:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the run has a plan that is not done; a void plan is pending while its undo is."""
-        return self.planned is not None and not self.done and (self.claimed or not self.void)
+        """Whether the run has a plan that is not done. Without a plan, or with a void one, it is while its undo is."""
+        return not self.done and (self.claimed or (self.planned is not None and not self.void))
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether the run may have moved a `log.start`."""
+        return self.planned is not None or any(self._named(MOVES))
 
     def shows(self, directory: str) -> bool:
         """Whether a hold shows a partition again, by its directory; it was noted before `log.start` was moved back."""
-        key = shown_key(self, directory)
-        return any(info.key == key for info in self.objects)
+        return directory in self._named(SHOWN)
+
+    def half_shown(self) -> list[str]:
+        """Return the directories of partitions that a hold shows again, and whose `log.start` is not back yet."""
+        back = set(self._named(BACK))
+        return [directory for directory in self._named(SHOWN) if directory not in back]
+
+    def _named(self, kind: str) -> list[str]:
+        start = f"{self.directory}{kind}-"
+        return [info.key.removeprefix(start) for info in self.objects if info.key.startswith(start)]
 
 
-def shown_key(run: RunObjects, directory: str) -> str:
-    """Return the key of the note that a hold shows a partition again."""
-    return f"{run.directory}{SHOWN}-{directory}"
+def note_key(run: RunObjects, kind: str, directory: str) -> str:
+    """Return the key of a note about a partition: `SHOWN` or `BACK`."""
+    return f"{run.directory}{kind}-{directory}"
 
 
 def run_name(at: int, token: str) -> str:
@@ -123,7 +142,12 @@ def run_directory(keys: ClusterKeys, run: str) -> str:
 
 def numbered_key(keys: ClusterKeys, run: str, kind: str, number: int) -> str:
     """Return the key of a part or of one of the moves; they are numbered from 0."""
-    return f"{run_directory(keys, run)}{kind}-{number:05d}.jsonl"
+    return run_directory(keys, run) + numbered(kind, number)
+
+
+def numbered(kind: str, number: int) -> str:
+    """Return the name of a part or of one of the moves in the directory of its run."""
+    return f"{kind}-{number:05d}.jsonl"
 
 
 def list_runs(store: ObjectStore, keys: ClusterKeys) -> list[RunObjects]:
@@ -137,15 +161,17 @@ def list_runs(store: ObjectStore, keys: ClusterKeys) -> list[RunObjects]:
         run, slash, _ = info.key.removeprefix(keys.gc_runs).partition("/")
         if slash and _RUN.fullmatch(run):
             found.setdefault(run, []).append(info)
-    return [_run(keys, run, infos) for run, infos in sorted(found.items())]
+    return sorted((_run(keys, run, infos) for run, infos in found.items()), key=lambda run: (run.time, run.run))
 
 
 def _run(keys: ClusterKeys, run: str, infos: Iterable[ObjectInfo]) -> RunObjects:
     directory = run_directory(keys, run)
     by_name = {info.key.removeprefix(directory): info for info in infos}
     plan = by_name.get(PLAN_NAME)
+    named, last = time_of(run), int(max(info.modified for info in by_name.values()) * 1000)
     return RunObjects(
         run,
+        last if named is None or named > last + _AHEAD_MS else named,
         directory,
         None if plan is None else plan.modified,
         CLAIM_NAME in by_name,
@@ -163,10 +189,18 @@ def claim(store: ObjectStore, keys: ClusterKeys, run: str, use: Use) -> Use:
         OutcomeUnknown: the store did not answer.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
+    return use if claim_first(store, keys, run, use) else read_claim(store, keys, run)
+
+
+def claim_first(store: ObjectStore, keys: ClusterKeys, run: str, use: Use) -> bool:
+    """Decide what a plan is used for, and return whether nothing was decided before.
+
+    Raises:
+        OutcomeUnknown: the store did not answer.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
     data = (json.dumps({"version": VERSION, "use": use}, separators=(",", ":")) + "\n").encode()
-    if put_once(store, run_directory(keys, run) + CLAIM_NAME, data):
-        return use
-    return read_claim(store, keys, run)
+    return put_once(store, run_directory(keys, run) + CLAIM_NAME, data)
 
 
 def claim_of(store: ObjectStore, keys: ClusterKeys, run: str) -> Use | None:

@@ -105,6 +105,12 @@ class DeleteOutcome:
     kept: tuple[str, ...]
     failed: Mapping[str, TieredStorageError]
 
+    def joined(self, other: "DeleteOutcome") -> "DeleteOutcome":
+        """Return the outcome of both deletes."""
+        return DeleteOutcome(
+            (*self.removed, *other.removed), (*self.kept, *other.kept), {**self.failed, **other.failed}
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:

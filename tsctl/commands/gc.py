@@ -32,7 +32,7 @@ from tsctl.archive import (
 from tsctl.exit_codes import ExitCode, code_of
 from tsctl.gc.archive_run import run_archive, survey_archive
 from tsctl.gc.checks import Verdict, run_checks
-from tsctl.gc.deletion import read_log
+from tsctl.gc.deletion_log import read_log
 from tsctl.gc.java_policy import policy_of_java
 from tsctl.gc.lease import leased
 from tsctl.gc.listing import COLUMNS, cell, listed

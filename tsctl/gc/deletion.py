@@ -11,50 +11,34 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
-from ts_common.archive.gc_plans import PART_BYTES, PlannedObject, PlannedPartition, read_parts, read_plan
+from ts_common.archive.gc_plans import PlannedObject, PlannedPartition, read_parts, read_plan
 from ts_common.archive.gc_runs import (
     RunObjects,
     Use,
-    claim,
+    claim_first,
     claim_of,
     mark_done,
     mark_void,
     numbered_key,
-    shown_key,
-    write_once,
+    read_claim,
 )
 from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, ClusterKeys, PartitionKeys
-from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, PermanentError
-from ts_common.json_objects import decoding, parse_json, shown
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.wording import counted
+from tsctl.gc.deletion_log import LOG, Outcome, read_log
 from tsctl.gc.examination import examine
 from tsctl.gc.lines import NumberedLines
-from tsctl.gc.moving import lower_log_start
 from tsctl.gc.over import MARKS, has_before, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
+from tsctl.gc.showing import show_again
 from tsctl.gc.topic_incarnations import find_incarnation
 from tsctl.gc.undo import undo
 
-LOG: Final = "log-"
-_LINE_BYTES: Final = 16 << 10
 _AT_ONCE: Final = 3000  # objects of a partition, about a thousand segments
-
-
-class Outcome(StrEnum):
-    """What became of an object of a plan."""
-
-    REMOVED = "removed"
-    MISSING = "missing"  # it is no longer listed: an earlier run that was killed, or another process, deleted it
-    KEPT = "kept"  # it has another ETag than the plan
-    LOCKED = "locked"  # the store keeps it until a time
-    LEFT = "left"  # the partition is void in this plan, or the object is not due any more
-    FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -100,6 +84,7 @@ class _Work:
     found: Deleted
     log: NumberedLines
     run: RunObjects
+    is_first: bool  # nothing of the plan was deleted before, and no other process deletes it
 
 
 def delete_planned(
@@ -140,17 +125,18 @@ def delete_planned(
                 raise ValueError(f"the grace of {run.run} is not over")
             for _ in read_parts(store, cluster, plan):  # damage is found before anything is decided
                 pass
-            use = claim(store, cluster, run.run, Use.DELETE)
+            is_first = claim_first(store, cluster, run.run, Use.DELETE)
+            use = Use.DELETE if is_first else read_claim(store, cluster, run.run)
+        if use is Use.UNDO:  # an undo that did not end, or another collector's
+            found.undone, found.skipped = True, undo(store, cluster, run, now).skipped
+            found.is_done = not found.skipped
+            return found
     except CorruptData as error:
         raise DamagedPlan(str(error)) from error
-    if use is Use.UNDO:  # an undo that did not end, or another collector's
-        found.undone, found.skipped = True, undo(store, cluster, run, now).skipped
-        found.is_done = not found.skipped
-        return found
     # Two attempts or hosts can begin in one second, and a key that exists is not written again.
     attempt = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now / 1000))}-{secrets.token_hex(4)}"
     log = NumberedLines(store, lambda number: numbered_key(cluster, run.run, f"{LOG}{attempt}", number))
-    work = _Work(store, cluster, retention, now, locked, found, log, run)
+    work = _Work(store, cluster, retention, now, locked, found, log, run, is_first)
     try:
         for partition, objects in read_parts(store, cluster, plan):
             _delete_partition(work, partition, objects)
@@ -166,12 +152,13 @@ def delete_planned(
 def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequence[PlannedObject]) -> None:
     keys, found = partition.keys(work.cluster), work.found
     try:
+        work.retention.check_holds(keys.partition.topic)
         if work.run.shows(keys.directory):
-            raise LeftOut("a hold showed it again: the plan is void for this partition", Why.HELD)
+            raise LeftOut("a hold showed it again: the plan is void for this partition", Why.CHANGED)
         due = _over_still(work, partition, keys) if partition.over else _still_due(work, partition, objects, keys)
     except LeftOut as left:
-        if left.why is Why.HELD and _show_again(work, partition, objects, keys):
-            left.reason += "; log.start is back at what it was before the plan"
+        if left.why is Why.HELD:
+            left = _shown_again(work, partition, objects, left)
         found.skipped.append(Skipped.of(keys.directory, left))
         found.objects[Outcome.LEFT] += len(objects)
         work.log.add(json.dumps({"partition": keys.directory, "outcome": Outcome.LEFT, "reason": left.reason}))
@@ -193,24 +180,15 @@ def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequenc
                     rest.discard(each.name)
 
 
-def _show_again(
-    work: _Work, partition: PlannedPartition, objects: Iterable[PlannedObject], keys: PartitionKeys
-) -> bool:
-    """Move `log.start` of a held partition back, so that its records are not hidden; return whether it moved.
-
-    It stays if anything of the plan is no longer there, because an earlier run deleted it: readers would find a hole.
-    A note is written first. From then on nothing of the partition is deleted by this plan, and an agent that writes a
-    lost `log.start` does not hide the records again.
-    """
-    listed = {info.key.removeprefix(keys.prefix) for info in work.store.list(keys.prefix)}
-    if partition.before >= partition.after or any(each.name not in listed for each in objects):
-        return False
-    write_once(work.store, shown_key(work.run, keys.directory), f"{partition.encode()}\n".encode())
+def _shown_again(work: _Work, partition: PlannedPartition, objects: Iterable[PlannedObject], left: LeftOut) -> LeftOut:
+    """Show a held partition again, if no deletion of the plan can have begun there; return what is reported."""
+    if not (work.is_first or work.run.shows(partition.keys(work.cluster).directory)):
+        return left
     try:
-        run, lineage = work.found.run, partition.lineage
-        return lower_log_start(work.store, keys, run, lineage, partition.before, "held")
-    except LeftOut:
-        return False
+        is_shown = show_again(work.store, work.cluster, work.run, partition, objects)
+    except LeftOut as error:  # each run tries it again
+        return error
+    return LeftOut(f"{left.reason}; log.start is back at what it was before the plan", left.why) if is_shown else left
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +203,8 @@ def _still_due(work: _Work, partition: PlannedPartition, objects: Iterable[Plann
     """Return what is still due of a partition.
 
     Raises:
-        LeftOut: the partition is void in this plan, or it is held.
+        LeftOut: the partition is void in this plan.
     """
-    work.retention.check_holds(keys.partition.topic)
     rule = work.retention.rule(keys.partition.topic)
     if rule is None:
         raise LeftOut("the policy has no rule for this topic any more", Why.CHANGED)
@@ -261,9 +238,8 @@ def _over_still(work: _Work, partition: PlannedPartition, keys: PartitionKeys) -
     """Return what is still there of a partition in an incarnation that is over.
 
     Raises:
-        LeftOut: the incarnation is not over any more, an agent wrote its commit, or it is held.
+        LeftOut: the incarnation is not over any more, or an agent wrote its commit.
     """
-    work.retention.check_holds(keys.partition.topic)
     incarnation = find_incarnation(work.store, work.cluster, keys.partition.topic, partition.directory)
     if incarnation is None or not work.retention.is_over(incarnation):
         raise LeftOut("the incarnation of the topic is not over any more", Why.CHANGED)
@@ -348,27 +324,3 @@ def _finish(store: ObjectStore, run: RunObjects, found: Deleted, now: int) -> No
     counts = {str(outcome): count for outcome, count in found.objects.items()}
     mark_done(store, run, now, undone=found.undone, objects=counts, size=found.bytes)
     found.is_done = True
-
-
-def read_log(store: ObjectStore, run: RunObjects) -> Iterator[dict[str, Any]]:
-    """Yield each line of what a run deleted, with the partition that it belongs to.
-
-    Raises:
-        CorruptData: the log is damaged.
-        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
-    """
-    for info in run.objects:
-        if not info.key.removeprefix(run.directory).startswith(LOG):
-            continue
-        partition: str | None = None
-        for line in get_small(store, info.key, 2 * PART_BYTES)[0].splitlines():
-            with decoding(info.key, "a log of deletions", line):
-                match parse_json(line, info.key, _LINE_BYTES):
-                    case {"partition": str(partition), "outcome": str(outcome), "reason": str(reason)}:
-                        yield {"partition": partition, "outcome": outcome, "reason": reason}
-                    case {"partition": str(partition)}:
-                        pass
-                    case [str(name), int(size), str(etag), str(outcome)]:
-                        yield {"partition": partition, "name": name, "bytes": size, "etag": etag, "outcome": outcome}
-                    case other:
-                        raise ValueError(f"{shown(other)} is no line of such a log")

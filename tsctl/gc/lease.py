@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, Final
 
 from ts_common.archive.object_keys import ClusterKeys
@@ -37,6 +38,12 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 LEASE_SECONDS: Final = 600.0
 _RENEWED_EVERY_SECONDS: Final = 60.0
 _BYTES: Final = 4 << 10
+_DELETES: Final = 32  # four rounds of the requests that a store sends at once
+
+
+def _since_boot() -> float:
+    """Return seconds since the boot. It counts while the host is suspended; other clocks stop then."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @contextmanager
@@ -45,7 +52,7 @@ def leased(
     keys: ClusterKeys,
     *,
     seconds: float = LEASE_SECONDS,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = _since_boot,
 ) -> Iterator[ObjectStore]:
     """Hold the lease for a block, and yield a store that renews it before writes; the block ends with its release.
 
@@ -83,7 +90,7 @@ class _Lease:
         """Put the lease if nothing holds it."""
         condition: Condition = IfAbsent()
         with suppress(ObjectNotFound):
-            data, info = get_small(self._store, self._key, _BYTES)
+            data, info = self._read()
             condition = IfMatch(info.etag)
             self._check_free(data, info)
         self._put(condition)
@@ -98,6 +105,13 @@ class _Lease:
         with suppress(TieredStorageError):
             self._put(IfMatch(self._etag), seconds=0)
 
+    def _read(self) -> tuple[bytes, ObjectInfo]:
+        """Return the content and its info; no content if it is too large, which is damage too."""
+        try:
+            return get_small(self._store, self._key, _BYTES)
+        except CorruptData:
+            return b"", self._store.head(self._key)
+
     def _check_free(self, data: bytes, info: ObjectInfo) -> None:
         """Raise if the lease is held, by the clock of the store."""
         try:
@@ -106,7 +120,7 @@ class _Lease:
                 holder, lasts = text(fields["holder"]), whole_number(fields["milliseconds"])
         except (CorruptData, NewerFormat):
             holder, lasts = "unknown", int(self._seconds * 1000)
-        until = int(info.modified * 1000) + lasts
+        until = int(info.modified * 1000) + min(lasts, int(max(self._seconds, LEASE_SECONDS) * 1000))
         if lasts and self._store_now() < until:
             raise StaleStateError(
                 f"{holder} runs tsctl gc on {self._store.location} now; its lease ends at {time_text(until)} at the "
@@ -156,6 +170,10 @@ class _LeasedStore(WrappedStore):
         self._inner.delete(keys)
 
     def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
-        """Renew the lease, and delete."""
-        self._lease.keep()
-        return self._inner.delete_matching(etags)
+        """Renew the lease before each few deletes: another collector can have it once this process was suspended."""
+        found = DeleteOutcome((), (), {})
+        rest = iter(etags.items())
+        while some := dict(islice(rest, _DELETES)):
+            self._lease.keep()
+            found = found.joined(self._inner.delete_matching(some))
+        return found

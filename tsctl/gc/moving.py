@@ -1,9 +1,12 @@
 """Phase 1 of retention: move `log.start` up, before any object is deleted (retention rule 1)."""
 
+import secrets
+from typing import Final
+
 from ts_common.archive.catalog import read_commit, read_snapshot
-from ts_common.archive.commit import Commit, ForeignCommit, LogStart, decode_log_start
-from ts_common.archive.lineage import Lineage, epoch_of
-from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from ts_common.archive.gc_plans import PlannedPartition
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
 from ts_common.archive.view import open_view
@@ -11,7 +14,8 @@ from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed
 from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
 from tsctl.gc.retention import UNREADABLE, LeftOut, Why
 
-_CHANGED = "log.start was written meanwhile, by an agent or another collector"
+_CHANGED: Final = "log.start was written meanwhile, by an agent or another collector"
+_OTHER_LINEAGE: Final = "the commit has another lineage than log.start; the leader's agent writes log.start next"
 
 
 def read_log_start(store: ObjectStore, keys: PartitionKeys) -> tuple[LogStart, ObjectInfo]:
@@ -68,50 +72,63 @@ def move_log_start(
 
 
 def lower_log_start(
-    store: ObjectStore, keys: PartitionKeys, run: str, lineage: Lineage | None, offset: int, reason: str
+    store: ObjectStore, cluster: ClusterKeys, moved: PlannedPartition, run: str, reason: str, *, least: int = 0
 ) -> bool:
-    """Move `log.start` back down, and return whether it moved.
+    """Move `log.start` back to where it was before a run, and return whether it moved.
 
-    In the plan's lineage it moves if this run wrote it last. If the commit went back since, the plan is void, and an
-    agent has written `log.start` again: then it moves as far as the segments below have no hole.
+    It goes back as far as readers then find no hole. Another run can have written it last, or an agent after an
+    election or after the object was lost. Plans name the writer, so nothing is deleted by them afterwards. The
+    caller has the lease of the store and has decided about all pending plans: no deletion is in progress.
 
     Args:
         store: of the partition.
-        keys: of the partition.
+        cluster: its keys.
+        moved: the move; `moved.before` is where it goes back to.
         run: name of the run.
-        lineage: of the run's plan.
-        offset: where it goes back to.
-        reason: one word; the run writes it for this reason once.
+        reason: one word.
+        least: it stays at this offset or above.
 
     Raises:
         LeftOut: an object of the partition is unreadable, or another process wrote it meanwhile.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    found, info = read_log_start(store, keys)
-    if epoch_of(found.lineage) > epoch_of(lineage):
-        offset = _without_hole(store, keys, found, offset)
-    elif (found.written_by, found.lineage) != (run, lineage):
+    keys, target = moved.keys(cluster), max(moved.before, least)
+    try:
+        found, info = read_log_start(store, keys)
+    except LeftOut:
+        if moved.over or not any(True for _ in store.list(keys.prefix)):  # nothing reads it, or it was removed by hand
+            return False
+        raise
+    if found.offset <= target or (offset := _without_hole(store, moved, keys, found, target)) >= found.offset:
         return False
-    if found.offset <= offset:
-        return False
-    _write(store, keys, LogStart(offset, found.lineage, f"{run}-{reason}"), info.etag)
+    # Each write has an ETag of its own: a late one cannot succeed after another one of the same content.
+    writer = f"{run}-{reason}-{secrets.token_hex(4)}"
+    _write(store, keys, LogStart(offset, found.lineage, writer), info.etag)
     return True
 
 
-def _without_hole(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, offset: int) -> int:
+def _without_hole(
+    store: ObjectStore, moved: PlannedPartition, keys: PartitionKeys, log_start: LogStart, offset: int
+) -> int:
     """Return the lowest offset, `offset` or above, that `log.start` can have without a new hole for readers."""
-    if log_start.offset <= offset:
-        return offset
     try:
         catalog = read_snapshot(store, keys)
-        _check_lineage(catalog.commit, log_start)
+        commit = catalog.commit
+        if not isinstance(commit, Commit) or not log_start.fits(commit.lineage):
+            if moved.over:  # no run moves it there, and no agent writes it again
+                return log_start.offset
+            raise LeftOut(_OTHER_LINEAGE)
         view = open_view(store, catalog)
     except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
         raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
-    plan = view.with_hidden(offset).plan(offset, log_start.offset)
-    return max((step.end for step in plan if isinstance(step, Hole) and not step.recorded), default=offset)
+    shown = log_start.shown_from(commit.lineage)
+    if shown <= offset:
+        return log_start.offset
+    plan = view.with_hidden(offset).plan(offset, shown)
+    lowest = max((step.end for step in plan if isinstance(step, Hole) and not step.recorded), default=offset)
+    return lowest if lowest < shown else log_start.offset
 
 
 def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target: int, *, is_over: bool) -> None:
@@ -119,17 +136,12 @@ def _check(store: ObjectStore, keys: PartitionKeys, log_start: LogStart, target:
         commit, _ = read_commit(store, keys)
     except UNREADABLE as error:
         raise LeftOut(str(error)) from error
-    commit = _check_lineage(commit, log_start)
+    if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
+        raise LeftOut(_OTHER_LINEAGE)
     stable = None if is_over else commit.last_stable_offset
     stable = commit.next_offset if stable is None else stable
     if target > min(commit.next_offset, stable):
         raise LeftOut(f"the commit went back: the archive ends at {commit.next_offset}, below {target}")
-
-
-def _check_lineage(commit: Commit | ForeignCommit | None, log_start: LogStart) -> Commit:
-    if not isinstance(commit, Commit) or commit.lineage != log_start.lineage:
-        raise LeftOut("the commit has another lineage than log.start; the leader's agent writes log.start next")
-    return commit
 
 
 def _write(store: ObjectStore, keys: PartitionKeys, content: LogStart, etag: str) -> str:

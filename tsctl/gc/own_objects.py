@@ -16,7 +16,8 @@ from ts_common.archive.gc_runs import (
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
-from tsctl.gc.deletion import LOG, Locked
+from tsctl.gc.deletion import Locked
+from tsctl.gc.deletion_log import LOG
 from tsctl.gc.policy import OwnObjects
 
 _LAST: Final = frozenset({CLAIM_NAME, DONE_NAME, VOID_NAME})
@@ -66,22 +67,19 @@ def delete_old(
     held = locked(list(etags)) if etags else {}
     etags = {key: etag for key, etag in etags.items() if key not in held}
     found = store.delete_matching({key: etag for key, etag in etags.items() if _name(key) == PLAN_NAME})
-    found = _both(
-        found, store.delete_matching({key: etag for key, etag in etags.items() if _name(key) not in _ORDERED})
+    found = found.joined(
+        store.delete_matching({key: etag for key, etag in etags.items() if _name(key) not in _ORDERED})
     )
     if last := {key: etag for key, etag in etags.items() if _name(key) in _LAST}:
         planned = {run.directory for run in list_runs(store, keys) if run.planned is not None}
         last = {key: etag for key, etag in last.items() if key.removesuffix(_name(key)) not in planned}
-        found = _both(found, store.delete_matching(last))
+        for names in ({CLAIM_NAME}, _LAST - {CLAIM_NAME}):  # a claim alone would be an undo that is not complete
+            found = found.joined(store.delete_matching({key: last[key] for key in last if _name(key) in names}))
     return found
 
 
 def _name(key: str) -> str:
     return key.rpartition("/")[2]
-
-
-def _both(one: DeleteOutcome, other: DeleteOutcome) -> DeleteOutcome:
-    return DeleteOutcome((*one.removed, *other.removed), (*one.kept, *other.kept), {**one.failed, **other.failed})
 
 
 def _is_undone(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> bool:

@@ -7,8 +7,8 @@ the next run's plan includes its objects.
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ts_common.archive.gc_plans import Plan, PlannedObject, PlannedPartition
 from ts_common.archive.gc_runs import (
@@ -22,7 +22,6 @@ from ts_common.archive.gc_runs import (
     numbered_key,
     run_directory,
     run_name,
-    time_of,
     write_once,
 )
 from ts_common.archive.object_keys import ClusterKeys
@@ -32,10 +31,9 @@ from tsctl.gc.lines import NumberedLines
 from tsctl.gc.moving import move_log_start
 from tsctl.gc.over import hide, read_over
 from tsctl.gc.retention import LeftOut, Retention, Skipped, Why
+from tsctl.gc.still_hidden import still_hidden
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import undo
-
-_AHEAD_MS: Final = 30 * 60_000  # twice what clocks can differ by in a run
 
 
 @dataclass(slots=True)
@@ -58,10 +56,9 @@ def new_run(now: int, runs: Iterable[RunObjects] = ()) -> str:
 
     Args:
         now: milliseconds since the epoch, by a clock that can be behind that of an earlier run.
-        runs: the earlier runs. A name that is far ahead of `now` is not of a collector, and does not count.
+        runs: the earlier runs.
     """
-    times = (at for run in runs if (at := time_of(run.run)) is not None and at < now + _AHEAD_MS)
-    return run_name(max(now, max(times, default=0) + 1), secrets.token_hex(4))
+    return run_name(max(now, max((run.time for run in runs), default=0) + 1), secrets.token_hex(4))
 
 
 def make_plan(
@@ -95,6 +92,8 @@ def make_plan(
     found, chosen = Planned(), list(candidates)
     if not chosen:
         return found
+    hidden = still_hidden(store, cluster, [each for each in list_runs(store, cluster) if not each.is_pending])
+    chosen = [replace(each, former=min(each.start, hidden.get(each.keys, each.start))) for each in chosen]
     moves = NumberedLines(store, lambda number: numbered_key(cluster, run, MOVES, number))
     for candidate in chosen:
         moves.add(candidate.move(candidate.target, candidate.nonce, run).encode())
@@ -113,7 +112,8 @@ def make_plan(
         advance()
     parts.flush()
     if claim_of(store, cluster, run) is Use.UNDO:  # this run can have moved a partition after the undo
-        undo(store, cluster, next(each for each in list_runs(store, cluster) if each.run == run), now)
+        undone = undo(store, cluster, next(each for each in list_runs(store, cluster) if each.run == run), now)
+        found.skipped += undone.skipped
     elif parts.partitions:
         plan = Plan(run, now, now + grace, parts.count, parts.partitions, parts.objects, parts.bytes, policy)
         write_once(store, run_directory(cluster, run) + PLAN_NAME, plan.encode())

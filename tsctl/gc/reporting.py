@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ts_common.wording import counted
 from tsctl.gc.archive_run import LocationResult
-from tsctl.gc.deletion import Deleted, Outcome
+from tsctl.gc.deletion import Deleted
+from tsctl.gc.deletion_log import Outcome
 from tsctl.gc.metrics import DAY_SECONDS, GcMetrics, check_path, push_metrics, write_metrics
 from tsctl.gc.retention import Skipped, Why
 from tsctl.output import Output, iso, size

@@ -20,6 +20,7 @@ from tsctl.gc.deletion import DamagedPlan, Deleted, Locked, delete_planned, void
 from tsctl.gc.planning import Planned, make_plan, new_run
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import Retention, Skipped
+from tsctl.gc.showing import show_half_shown
 from tsctl.gc.survey import Survey, survey
 from tsctl.gc.topic_incarnations import read_topic_incarnations
 
@@ -111,6 +112,7 @@ def run_once(
     """
     result = RunResult() if result is None else result
     runs = list_runs(store, cluster)
+    result.skipped += show_half_shown(store, cluster, runs, retention)
     pending = [run for run in runs if run.is_pending]
     # Undos first, as `tsctl gc undo` orders them: an undo claims the other plans too.
     undone = [run for run in reversed(pending) if _is_undone(store, cluster, run)]
@@ -150,7 +152,10 @@ def _finish_plan(
 ) -> bool:
     """Delete what a plan names, if its grace is over, or complete its undo; return whether the run can plan again."""
     try:
-        if claim_of(store, cluster, run.run) is not Use.UNDO:  # an undo has no grace
+        use = claim_of(store, cluster, run.run)
+        if run.planned is None and use is not Use.UNDO:  # what is left of a plan that was deleted by its age
+            return True
+        if use is not Use.UNDO:  # an undo has no grace
             plan = read_plan(store, cluster, run.run)
             if now < plan.due:
                 result.waits_until, result.planned_at = plan.due, plan.time / 1000

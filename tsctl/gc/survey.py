@@ -32,6 +32,7 @@ class Candidate:
         objects: number of objects that can then be deleted.
         bytes: of these objects.
         over: whether the incarnation is over, so that everything of it is due.
+        former: its `log.start` before earlier runs that deleted nothing of it; None for `start`.
     """
 
     keys: PartitionKeys
@@ -43,6 +44,7 @@ class Candidate:
     objects: int
     bytes: int
     over: bool = False
+    former: int | None = None
 
     def move(self, after: int, nonce: str, written_by: str | None) -> PlannedPartition:
         """Return the line of a plan for a move of `log.start` to `after`, with commit and writer that were read last.
@@ -50,8 +52,9 @@ class Candidate:
         A plan never moves it down. `log.start` of an incarnation that is over can be above the commit's next offset.
         """
         directory, after = self.keys.incarnation, max(self.start, after)
+        before = self.start if self.former is None else self.former
         return PlannedPartition(
-            self.keys.partition, directory, self.start, after, nonce, self.lineage, written_by, self.over
+            self.keys.partition, directory, before, after, nonce, self.lineage, written_by, self.over
         )
 
 

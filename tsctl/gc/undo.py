@@ -9,10 +9,10 @@ readers would find a hole below.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ts_common.archive.gc_plans import read_moves, read_parts, read_plan
+from ts_common.archive.gc_plans import PlannedPartition, read_moves, read_parts, read_plan
 from ts_common.archive.gc_runs import CLAIM_NAME, RunObjects, Use, claim, list_runs, mark_done, read_claim
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
-from ts_common.errors import QueryError
+from ts_common.errors import CorruptData, QueryError
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.moving import lower_log_start
 from tsctl.gc.retention import LeftOut, Skipped
@@ -61,9 +61,10 @@ def choose_undone(store: ObjectStore, cluster: ClusterKeys, runs: Sequence[RunOb
             raise QueryError(
                 f"{run.run}: its deletion has begun or is over, so neither it nor an earlier run can be undone"
             )
-        if name not in {None, run.run}:
+        if name not in {None, run.run} and run.has_moves:
             raise QueryError(f"{name}: undo {run.run} first; it is newer")
-        return run
+        if name == run.run or run.has_moves:
+            return run
     raise QueryError("there is no run to undo")
 
 
@@ -81,17 +82,17 @@ def undo(
 
     Raises:
         QueryError: the deletion of its objects has begun.
-        CorruptData: the moves of the run are damaged, or another plan whose deletion began.
+        CorruptData: what the run moved is damaged; nothing was decided now. Or a plan whose deletion began is.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; repeat the command.
     """
+    moves = _moves(store, cluster, run)
     if claim(store, cluster, run.run, Use.UNDO) is Use.DELETE:
         raise QueryError(f"{run.run}: the deletion of its objects has begun, so it cannot be undone")
     found, deleted = Undone(), _deleted_below(store, cluster, run)
-    for move in read_moves(store, run):
+    for move in moves:
         keys = move.keys(cluster)
-        offset = max(move.before, deleted.get(keys, 0))
         try:
-            is_lowered = lower_log_start(store, keys, run.run, move.lineage, offset, "undone")
+            is_lowered = lower_log_start(store, cluster, move, run.run, "undone", least=deleted.get(keys, 0))
         except LeftOut as left:
             found.skipped.append(Skipped.of(keys.directory, left))
         else:
@@ -101,6 +102,22 @@ def undo(
     if not found.skipped:
         mark_done(store, run, now, undone=True, objects={}, size=0)
     return found
+
+
+def _moves(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> list[PlannedPartition]:
+    """Return what a run moved; a plan has it too, should the moves be lost or damaged.
+
+    Raises:
+        CorruptData: both are.
+    """
+    try:
+        moves = list(read_moves(store, run))
+        if moves or run.planned is None:
+            return moves
+    except CorruptData:
+        if run.planned is None:
+            raise
+    return [planned for planned, _ in read_parts(store, cluster, read_plan(store, cluster, run.run))]
 
 
 def _deleted_below(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> dict[PartitionKeys, int]:

@@ -1,10 +1,12 @@
 """Archives for tests of `tsctl gc`: partitions of made segments, and a retention without a policy file."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.made_archive import MadeArchive, batches
 from ts_common.archive.catalog import read_catalog
@@ -15,6 +17,8 @@ from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
+from ts_common.store.contract import ObjectInfo
+from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.due import Rule
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import LeftOut, NeededFrom, TopicIncarnation, Why
@@ -72,6 +76,24 @@ def go_back(archive: MadeArchive, begin: int, *, partition: int = 0) -> None:
     commit = Commit(begin - 10, begin, 2, epochs, None, None, 2, 0, "back", lineage=lineage)
     archive.store.put(keys.commit, commit.encode())
     archive.store.put(keys.log_start, LogStart(found.shown_from(lineage), lineage).encode())
+
+
+def run_killed_after_its_move(archive: MadeArchive, retention: FixedRetention, *, partition: int = 0) -> None:
+    """Kill a run after it has moved `log.start` of a partition, before it has a plan."""
+
+    class Killed(BaseException):
+        pass
+
+    class Killing(WrappedStore):
+        def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+            found = self._inner.put(key, *arguments, **named)
+            if key == archive.partition("t", partition).log_start:
+                raise Killed
+            return found
+
+    store, keys = Killing(archive.store, threads=1), archive.keys
+    with contextlib.suppress(Killed):
+        run_once(store, keys, lambda _: True, retention, SETTINGS, store_time(store, keys))
 
 
 def later(archive: MadeArchive, milliseconds: int) -> None:

@@ -12,7 +12,8 @@ from ts_common.archive.gc_runs import list_runs
 from ts_common.errors import AccessDenied, QueryError
 from ts_common.store.contract import DeleteOutcome
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.deletion import Outcome, delete_planned, read_log
+from tsctl.gc.deletion import delete_planned
+from tsctl.gc.deletion_log import Outcome, read_log
 from tsctl.gc.listing import listed
 from tsctl.gc.run import RunResult, run_once, store_time
 from tsctl.gc.undo import choose_undone, undo

@@ -1,6 +1,7 @@
 """The lease: one collector at a time writes to a store."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.made_archive import MadeArchive
 from ts_common.errors import OutcomeUnknown, StaleStateError
-from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.lease import LEASE_SECONDS, leased
 
@@ -66,6 +67,47 @@ def test_a_suspended_collector_writes_nothing_more(archive: MadeArchive, tmp_pat
                 with pytest.raises(StaleStateError, match="another process runs tsctl gc now"):
                     write()
     assert [info.key for info in archive.store.list() if len(info.key) == 1] == ["a", "b"]
+
+
+def test_a_collector_that_is_suspended_within_a_batch_deletes_only_a_few_more(
+    archive: MadeArchive, tmp_path: Path
+) -> None:
+    """The rest of its batch fails before it is sent, once another one has the lease."""
+    now, keys = 0.0, [f"{number:03d}" for number in range(100)]
+    for key in keys:
+        archive.store.put(key, b"1")
+
+    class Suspended(WrappedStore):
+        def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+            nonlocal now
+            if not now:
+                now = LEASE_SECONDS
+                age(archive, tmp_path, LEASE_SECONDS)
+                leased(archive.store, archive.keys).__enter__()
+            return self._inner.delete_matching(etags)
+
+    etags = {key: archive.store.head(key).etag for key in keys}
+    with (
+        leased(Suspended(archive.store, threads=1), archive.keys, clock=lambda: now) as store,
+        pytest.raises(StaleStateError, match="another process runs tsctl gc now"),
+    ):
+        store.delete_matching(etags)
+    assert [info.key for info in archive.store.list() if info.key in etags] == keys[32:]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"x" * 10_000, b'{"version":1,"holder":"h","milliseconds":9223372036854775807,"nonce":""}'],
+    ids=["too large", "for ever"],
+)
+def test_a_damaged_lease_ends_as_any_other(archive: MadeArchive, tmp_path: Path, content: bytes) -> None:
+    """Until then the message has its key."""
+    archive.store.put(f"{archive.keys.gc_runs}lease.json", content)
+    with pytest.raises(StaleStateError, match=r"delete .*lease.json"), leased(archive.store, archive.keys):
+        pass
+    age(archive, tmp_path, LEASE_SECONDS)
+    with leased(archive.store, archive.keys):
+        pass
 
 
 def test_a_lease_is_renewed_while_it_is_used(archive: MadeArchive) -> None:

@@ -17,7 +17,7 @@ from ts_common.archive.gc_runs import list_runs
 from ts_common.store.protection import HiddenBytes
 from ts_local.stores.moto import MotoServer
 from tsctl.gc.archive_run import locked_by
-from tsctl.gc.deletion import Outcome, read_log
+from tsctl.gc.deletion_log import Outcome, read_log
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
 
 PAST, FUTURE = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.absence import ArchivedTopic, note_absent
-from tsctl.gc.deletion import Outcome
+from tsctl.gc.deletion_log import Outcome
 from tsctl.gc.over import hide, read_over
 from tsctl.gc.own_objects import delete_old
 from tsctl.gc.policy import OwnObjects

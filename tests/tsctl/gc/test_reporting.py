@@ -8,7 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ts_common.errors import StoreUnavailable
 from tsctl.gc.archive_run import LocationResult
-from tsctl.gc.deletion import Deleted, Outcome
+from tsctl.gc.deletion import Deleted
+from tsctl.gc.deletion_log import Outcome
 from tsctl.gc.reporting import Recording, show
 from tsctl.gc.run import RunResult
 from tsctl.output import Output

@@ -32,7 +32,8 @@ from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError
 from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.deletion import Outcome, delete_planned
+from tsctl.gc.deletion import delete_planned
+from tsctl.gc.deletion_log import Outcome
 from tsctl.gc.due import Rule
 from tsctl.gc.policy import Fuse
 from tsctl.gc.retention import NeededFrom, Why
@@ -372,6 +373,6 @@ def test_a_run_by_a_clock_that_is_behind_is_the_newest(archive: MadeArchive) -> 
     for keep, at in ((8, now + 600_000), (5, now), (3, now + 300_000)):
         run_once(archive.store, keys, lambda _: True, keep_last(keep, size), SETTINGS, at)
         later(archive, 2 * GRACE)
-    *runs, _ = list_runs(archive.store, keys)
+    _, *runs = list_runs(archive.store, keys)
     moved = [move.after for run in runs for move in read_moves(archive.store, run)]
     assert moved == [20, 50, 70]

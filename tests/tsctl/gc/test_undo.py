@@ -8,12 +8,25 @@ from typing import Any
 import pytest
 
 from tests.made_archive import MadeArchive
-from tests.tsctl.gc.archives import GRACE, SETTINGS, bases, go_back, keep_last, later, ship, start_of
+from tests.tsctl.gc.archives import (
+    GRACE,
+    SETTINGS,
+    bases,
+    go_back,
+    keep_last,
+    later,
+    run_killed_after_its_move,
+    ship,
+    start_of,
+)
+from ts_common.archive.commit import encode_log_start
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import SegmentName
+from ts_common.errors import CorruptData
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.gc.deletion import Outcome, delete_planned
+from tsctl.gc.deletion import delete_planned
+from tsctl.gc.deletion_log import Outcome
 from tsctl.gc.run import RunResult, run_once, store_time
 from tsctl.gc.undo import Undone, choose_undone, undo
 
@@ -110,7 +123,7 @@ def test_g03_an_undo_after_another_collectors_deletion_opens_no_hole(archive: Ma
 def test_g03_an_undo_stops_the_plan_of_another_collector_too(archive: MadeArchive) -> None:
     """G03: no deletion begins below the log.start that an undo lowered; the next run undoes the other plan as well."""
     plan_twice(archive)
-    assert undo_newest(archive).lowered == 1
+    assert undo_newest(archive).lowered == 2
     assert not delete_by(archive, 0)
     assert bases(archive) == bases(archive, partition=1) == list(range(0, 100, 10))
     assert start_of(archive) == start_of(archive, partition=1) == 0
@@ -275,3 +288,90 @@ def test_a_move_after_an_undo_is_undone_by_the_runs_name(archive: MadeArchive) -
         undo(archive.store, archive.keys, choose_undone(archive.store, archive.keys, runs, runs[0].run), 0).lowered == 1
     )
     assert start_of(archive) == start_of(archive, partition=1) == 0
+
+
+def test_an_undo_shows_what_an_agent_hid_again_after_log_start_was_lost(archive: MadeArchive) -> None:
+    """The agent wrote the number of the plan, without the name of the run."""
+    collect(archive)
+    keys = archive.partition("t")
+    archive.store.put(keys.log_start, encode_log_start(70))
+    assert undo_newest(archive) == Undone(lowered=2)
+    assert start_of(archive) == 0
+
+
+@pytest.mark.parametrize("second", [3, 2])
+@pytest.mark.parametrize("first", ["killed", "void"])
+def test_undos_show_again_what_a_run_without_a_plan_hid(archive: MadeArchive, first: str, second: int) -> None:
+    """The next run moved `log.start` further, or left it: its plan has the start before both."""
+    if first == "killed":
+        run_killed_after_its_move(archive, keep_last(3, 51))
+    else:
+        collect(archive)
+        archive.store.delete([list_runs(archive.store, archive.keys)[0].directory + "part-00000.jsonl"])
+    later(archive, GRACE)
+    collect(archive, keep=second)
+    assert undo_newest(archive).skipped == []
+    assert start_of(archive) == start_of(archive, partition=1) == 0
+
+
+def test_a_run_completes_the_undo_of_a_run_without_a_plan(archive: MadeArchive) -> None:
+    """The undo was killed after its claim. Otherwise the next plan would delete what was to be shown."""
+    run_killed_after_its_move(archive, keep_last(3, 51))
+
+    def act(key: str) -> None:
+        if key.endswith("claim.json"):
+            raise Killed
+
+    (run,) = list_runs(archive.store, archive.keys)
+    with pytest.raises(Killed):
+        undo(Watched(archive.store, act), archive.keys, run, 0)
+    found = collect(archive, keep=100)
+    assert found.deleted is not None
+    assert found.deleted.undone
+    assert start_of(archive) == 0
+
+
+@pytest.mark.parametrize("content", [None, b"garbage\n"], ids=["lost", "damaged"])
+def test_an_undo_without_its_moves_has_those_of_the_plan(archive: MadeArchive, content: bytes | None) -> None:
+    """Without them, an undo would move nothing and report success."""
+    collect(archive)
+    break_object(archive, "moves-00000.jsonl", content)
+    assert undo_newest(archive) == Undone(lowered=2)
+    assert start_of(archive) == start_of(archive, partition=1) == 0
+
+
+def test_an_undo_without_moves_and_plan_changes_nothing(archive: MadeArchive) -> None:
+    """It fails before it decides; the next run discards the plan."""
+    collect(archive)
+    break_object(archive, "moves-00000.jsonl", b"garbage\n")
+    break_object(archive, "part-00000.jsonl", None)
+    with pytest.raises(CorruptData, match=r"part-00000\.jsonl"):
+        undo_newest(archive)
+    later(archive, GRACE)
+    assert len(collect(archive, keep=100).damaged) == 1
+
+
+def test_a_partition_that_was_removed_keeps_no_undo_open(archive: MadeArchive) -> None:
+    """Its directory was deleted by hand; no agent writes its `log.start` again."""
+    collect(archive)
+    archive.store.delete([info.key for info in archive.store.list(archive.partition("t").prefix)])
+    assert undo_newest(archive) == Undone(lowered=1, unchanged=1)
+    assert [run.done for run in list_runs(archive.store, archive.keys)] == [True]
+
+
+@pytest.mark.parametrize("name", ["claim.json", "junk"])
+def test_a_run_that_is_named_far_ahead_is_not_the_newest(archive: MadeArchive, name: str) -> None:
+    """A host and a store had a wrong clock once, or another process wrote the object."""
+    archive.store.put(f"{archive.keys.gc_runs}99991231T235959999Z-0badc10c/{name}", b'{"version":1,"use":"delete"}')
+    archive.store.put(f"{archive.keys.gc_runs}99991231T235959999Z-0badc10c/done.json", b"{}")
+    collect(archive)
+    assert undo_newest(archive) == Undone(lowered=2)
+
+
+def break_object(archive: MadeArchive, name: str, content: bytes | None) -> None:
+    """Overwrite an object of the only run, or delete it."""
+    (run,) = list_runs(archive.store, archive.keys)
+    if content is None:
+        archive.store.delete([run.directory + name])
+    else:
+        archive.store.put(run.directory + name, content)
