@@ -24,7 +24,7 @@ class Undone:
 
     Attributes:
         lowered: number of partitions whose `log.start` went back.
-        unchanged: number of partitions that the run had not moved, or whose `log.start` another process wrote since.
+        unchanged: number of partitions where it is there already, or where readers would find a hole below it.
         skipped: partitions that could not be undone.
     """
 
