@@ -1,27 +1,50 @@
 """Compares a segment's metadata with what a scan of its bytes proves. Pure.
 
-Readers rely on metadata: they skip segments by timestamps, and cut dead tails by epochs. Metadata that differs from the
-bytes hides records in silence, so it is damage as much as other bytes are.
+Readers rely on metadata: they skip segments by timestamps, cut dead tails by epochs, and use the indexes that it names.
+Metadata that differs from the bytes hides records in silence, or shows aborted ones: it is damage as other bytes are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from awscrt.checksums import crc32c
 
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
-from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
+from ts_common.log_format.index_files import read_transaction_index, txnindex_is_complete, txnindex_is_strange
 from ts_common.log_format.scan import SegmentScan
 from ts_common.wording import counted
 
 
-def metadata_differences(scan: SegmentScan, metadata: SegmentMetadata) -> list[str]:
+def named_indexes(metadata: SegmentMetadata) -> dict[str, int]:
+    """Return the CRC-32C of each index that readers use by a segment's metadata, by suffix; none that has no bytes."""
+    named = {}
+    if metadata.timeindex is not None:
+        named[".timeindex"] = metadata.timeindex
+    if metadata.txnindex is not None and metadata.txnindex[0] and metadata.txnindex[1] is not TxnIndexState.CORRUPT:
+        named[".txnindex"] = metadata.txnindex[0]
+    return named
+
+
+def metadata_differences(scan: SegmentScan, metadata: SegmentMetadata, indexes: Mapping[str, bytes]) -> list[str]:
     """Return what the metadata has otherwise than the bytes, each as a part of a sentence; the CRC-32C is not compared.
 
     Coverage can end above the last batch, and epochs can have no batch any more: compaction removes batches.
 
     Args:
-        scan: of the whole object.
+        scan: of the whole object, with the `.timeindex` among `indexes`.
         metadata: as stored with it. It has no epochs if they were too many; then they are not compared.
+        indexes: bytes by suffix. An index with another CRC-32C than the metadata names is not compared: readers ignore
+            it, as one that is missing.
     """
-    return [*_values(scan, metadata), *_ends(scan, metadata), *_epochs(scan, metadata), *_aborts(scan, metadata)]
+    named = named_indexes(metadata)
+    used = {suffix: data for suffix, data in indexes.items() if named.get(suffix) == crc32c(data)}
+    return [
+        *_values(scan, metadata),
+        *_ends(scan, metadata),
+        *_epochs(scan, metadata),
+        *_times(scan, used),
+        *_aborts(scan, metadata, used),
+    ]
 
 
 def _values(scan: SegmentScan, metadata: SegmentMetadata) -> Iterator[str]:
@@ -56,6 +79,20 @@ def _epochs(scan: SegmentScan, metadata: SegmentMetadata) -> Iterator[str]:
         yield f"its batches have the epochs {scan.epochs}; the metadata has {metadata.epochs}"
 
 
-def _aborts(scan: SegmentScan, metadata: SegmentMetadata) -> Iterator[str]:
-    if scan.abort_markers and metadata.txnindex is None:  # readers of committed records would return them
-        yield f"it aborts {counted(len(scan.abort_markers), 'transaction')}; the metadata names no .txnindex"
+def _times(scan: SegmentScan, used: Mapping[str, bytes]) -> Iterator[str]:
+    if ".timeindex" in used and scan.timeindex_crc32c is None:  # readers would skip records by it
+        yield "its batches do not confirm the .timeindex; the metadata has it as confirmed"
+
+
+def _aborts(scan: SegmentScan, metadata: SegmentMetadata, used: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield what makes readers of committed records return aborted ones, or omit committed ones."""
+    crc, state = metadata.txnindex or (0, None)
+    if scan.abort_markers and not crc and state is not TxnIndexState.CORRUPT:
+        aborts = counted(len(scan.abort_markers), "transaction")
+        yield f"it aborts {aborts}; the metadata names no .txnindex that has entries"
+    if ".txnindex" in used:
+        entries = read_transaction_index(used[".txnindex"])
+        if not txnindex_is_complete(entries, scan.abort_markers):
+            yield f"its .txnindex has no entry for an abort marker; the metadata has it as {state}"
+        elif not scan.corrupt_batches and txnindex_is_strange(entries, scan.abort_markers):
+            yield f"its .txnindex has an entry without an abort marker; the metadata has it as {state}"

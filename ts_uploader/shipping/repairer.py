@@ -1,9 +1,10 @@
 """Answers requests to repair: puts good copies from the broker's files into the store (protocol rule 13).
 
-Nothing is trusted but bytes. Every byte of an object that a request calls damaged is read, and its metadata compared
-with what the bytes prove. Every byte of an object that would make the repair unnecessary is compared with the broker's
-file. Objects are only put where no object is. The commit and `log.start` are read before and after: if the lineage
-changed meanwhile, a name may no longer be allowed, so the request gets no answer and is handled again.
+Nothing is trusted but bytes. Every byte of an object that a request calls damaged is read. Its metadata, and the
+indexes that this names, are compared with what the bytes prove. Every byte of an object that would make the repair
+unnecessary is compared with the broker's file. Objects are only put where no object is. The commit and `log.start` are
+read before and after: if the lineage changed meanwhile, a name may no longer be allowed, so the request gets no answer
+and is handled again.
 """
 
 import time
@@ -20,11 +21,12 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.gap_records import merged
-from ts_common.archive.metadata_check import metadata_differences
-from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.metadata_check import metadata_differences, named_indexes
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
-from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
+from ts_common.archive.stored_indexes import read_index
 from ts_common.errors import (
     CorruptData,
     NewerFormat,
@@ -33,6 +35,7 @@ from ts_common.errors import (
     PreconditionFailed,
     SegmentChanged,
 )
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.committing.gap_recording import describe_readable, still_missing
@@ -225,23 +228,33 @@ def _damaged(task: Repair) -> list[SegmentName]:
 def _read_damaged(store: ObjectStore, catalog: PartitionCatalog, name: SegmentName) -> _Ends | str:
     """Read an object that a request calls damaged; return why it needs no repair, else where it may end.
 
-    It needs one if its metadata is not that of its bytes: readers skip records by timestamps and epochs. It also needs
-    one if it was corrupt on the disk of its broker: another broker may have it whole.
+    It needs one if its metadata is not that of its bytes: readers skip records by timestamps and epochs, and by the
+    indexes that the metadata names. It also needs one if it was corrupt on the disk of its broker: another broker may
+    have it whole.
     """
     key = catalog.keys.segment(name)
     metadata = scan = None
+    indexes: dict[str, bytes] = {}
     with suppress(ObjectNotFound, CorruptData, SegmentChanged):
         info = store.head(key)
         metadata = decode_metadata(info.metadata, key)
+        indexes = {} if metadata is None else _indexes(store, catalog.keys, name, metadata)
+        times = indexes.get(".timeindex")
         with ResumableReader(store, key) as reader:
-            scan = scan_segment(_Filling(reader), info.size)
+            scan = scan_segment(_Filling(reader), info.size, None if times is None else TimeIndex(name.base, times))
     found = 0 if scan is None or scan.end_offset is None else scan.end_offset
     if metadata is not None and scan is not None:
         is_whole = scan.crc32c == metadata.crc32c and not scan.corrupt_batches and not metadata.corruptions
-        if is_whole and not metadata_differences(scan, metadata):
+        if is_whole and not metadata_differences(scan, metadata, indexes):
             return "the object has the bytes that were shipped, and their metadata"
     stated = 0 if metadata is None else max(metadata.end, found)
     return _Ends(stated if stated > name.base else None, found)
+
+
+def _indexes(store: ObjectStore, keys: PartitionKeys, name: SegmentName, metadata: SegmentMetadata) -> dict[str, bytes]:
+    """Return the indexes that a segment's metadata names, by suffix, as far as they can be read."""
+    read = {suffix: read_index(store, keys, name, suffix) for suffix in named_indexes(metadata)}
+    return {suffix: data for suffix, data in read.items() if data is not None}
 
 
 def _unread(

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import Final
 
-from ts_common.archive.metadata_check import metadata_differences
+from awscrt.checksums import crc32c
+
+from ts_common.archive.metadata_check import metadata_differences, named_indexes
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import all_epochs
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES
+from ts_common.archive.stored_indexes import read_index
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound, OperatorError
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore, ObjectStream, ObjectVersion
 from tsctl.repair.archive_beginning import find_beginning
@@ -83,7 +87,7 @@ class VersionReader:
 
     @contextmanager
     def good(self, version: ObjectVersion) -> Iterator[Good | None]:
-        """Yield a version whose bytes are those of its metadata; None for any other version."""
+        """Yield a version whose bytes and indexes are those of its metadata; None for any other version."""
         with ExitStack() as opened:
             try:
                 # Without a buffer, all errors of a full disk are raised by `write`.
@@ -146,13 +150,36 @@ class VersionReader:
             while piece := stream.read(_CHUNK):
                 size += len(piece)
                 _write(file, piece, version)
+        indexes = self._indexes(parsed[0], metadata)
+        times = indexes.get(".timeindex")
         file.seek(0)
-        scan = scan_segment(file, size)
-        if size != version.info.size or scan.crc32c != metadata.crc32c or metadata_differences(scan, metadata):
+        scan = scan_segment(file, size, None if times is None else TimeIndex(parsed[0].base, times))
+        if size != version.info.size or scan.crc32c != metadata.crc32c:
+            return None
+        if metadata_differences(scan, metadata, indexes):
             return None
         if scan.base_offset is not None and scan.base_offset < parsed[0].base:
             return None
         return Good(file, size, fields, metadata, all_epochs(metadata, scan))
+
+    def _indexes(self, name: SegmentName, metadata: SegmentMetadata) -> dict[str, bytes]:
+        """Return the indexes that a segment's metadata names, by suffix, from a version or the object.
+
+        Readers ignore an index without the CRC-32C in the metadata, so one that no version has is left out.
+        """
+        found = {}
+        for suffix, crc in named_indexes(metadata).items():
+            data = next((each for each in self._candidates(name, suffix) if crc32c(each) == crc), None)
+            if data is not None:
+                found[suffix] = data
+        return found
+
+    def _candidates(self, name: SegmentName, suffix: str) -> Iterator[bytes]:
+        yield from self.small(self._keys.segment(name, suffix))
+        # The object can be older than the present archive.
+        data = read_index(self._store, self._keys, name, suffix)
+        if data is not None:
+            yield data
 
 
 def _write(file: FileIO, piece: bytes, version: ObjectVersion) -> None:

@@ -19,7 +19,7 @@ from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.metadata_check import metadata_differences
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment, metadata_of, scan_object
-from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
@@ -27,8 +27,6 @@ from ts_common.log_format.index_files import (
     OFFSET_ENTRY_SIZE,
     TimeIndex,
     read_offset_index,
-    read_transaction_index,
-    txnindex_is_complete,
 )
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
@@ -338,18 +336,13 @@ class _Check:
             return
         self._bound_indexes(indexes)
         if bound:
-            self._hold_against(scan, None if damage else rows)  # the decoder stops at damage
-        txnindex = indexes.get(".txnindex")
-        if txnindex is not None and metadata.txnindex is not None and metadata.txnindex[1] is not TxnIndexState.CORRUPT:
-            key = self._keys.segment(self._segment.name, ".txnindex")
-            whole = txnindex_is_complete(read_transaction_index(txnindex), scan.abort_markers)
-            if not whole and not any(finding.key == key for finding in self.findings):
-                self.say(INDEX_WRONG, "it has no entry for an abort marker of the .log", key)
+            there = {suffix: data for suffix, data in indexes.items() if data is not None}
+            self._hold_against(scan, there, None if damage else rows)  # the decoder stops at damage
 
-    def _hold_against(self, scan: SegmentScan, rows: int | None) -> None:
+    def _hold_against(self, scan: SegmentScan, indexes: dict[str, bytes], rows: int | None) -> None:
         # Epochs that contradict one another are reported by `_epochs`.
         metadata = self._metadata if self._line is not None else replace(self._metadata, epochs=None)
-        wrong = metadata_differences(scan, metadata)
+        wrong = metadata_differences(scan, metadata, indexes)
         expected = scan.record_count
         excess = rows - expected if expected is not None and rows is not None else 0
         if excess > 0 or (excess < 0 and not scan.has_transactions):

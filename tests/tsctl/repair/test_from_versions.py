@@ -7,15 +7,18 @@ from io import FileIO
 import pytest
 
 from tests.made_archive import batches, steps
+from tests.made_wrong_indexes import CASES, IndexCase
 from tests.tsctl.repair.versioned import EPOCH, Versioned
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
+from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import Damage
 from ts_common.errors import OperatorError
 from tsctl.repair.needs import Need
 
 HOLE = Need(100, 200, Damage.MISSING, None)
+TAIL = Need(300, 310, Damage.MISSING, None)
 
 
 def test_versions_of_an_archive_that_was_deleted_are_not_used(versioned: Versioned) -> None:
@@ -151,3 +154,59 @@ def test_an_index_is_put_back_only_if_it_fits_its_segment(versioned: Versioned) 
     versioned.store.delete([key, versioned.key(100)])
     assert len(versioned.versions().restore(HOLE)) == 1
     assert versioned.store.get(key)[0] == good
+
+
+@pytest.fixture(params=CASES, ids=[case.__name__ for case in CASES])
+def case(versioned: Versioned, request: pytest.FixtureRequest) -> IndexCase:
+    """Return a segment `[300, 310)` that is not put yet; the commit contains it."""
+    versioned.made.commit("t", 310, epochs=((EPOCH, 0),), highest_base=300)
+    made: IndexCase = request.param(300, EPOCH)
+    return made
+
+
+def test_a_version_that_names_a_wrong_index_is_not_put(versioned: Versioned, case: IndexCase) -> None:
+    """Readers would omit records or return aborted ones, and an earlier version of segment and index is right."""
+    log, index = versioned.key(300), versioned.key(300, case.suffix)
+    for data in (case.right, case.wrong):
+        case.put(versioned.store, versioned.keys, data)
+    versioned.store.delete([log, index])
+    (put,) = versioned.versions().restore(TAIL)
+    assert (put.key, put.start, put.end) == (log, 300, 310)
+    assert (versioned.metadata(log), versioned.store.get(index)[0]) == (case.metadata(case.right), case.right)
+    versioned.assert_whole()
+
+
+def test_a_segment_that_names_a_wrong_index_gets_a_good_copy(versioned: Versioned, case: IndexCase) -> None:
+    """A full verify reports the segment, and the repair puts an earlier version next to it."""
+    for data in (case.right, case.wrong):
+        case.put(versioned.store, versioned.keys, data)
+    code, document = versioned.tsctl("verify")
+    assert (code, [(each["code"], each["key"]) for each in document["findings"]]) == (
+        1,
+        [("metadata-wrong", versioned.key(300))],
+    )
+    (put,) = versioned.versions().restore(Need(300, 310, Damage.DAMAGED, versioned.key(300)))
+    replaces = {"ts-replaces": SegmentName(300).stem}
+    assert versioned.metadata(put.key) == {**case.metadata(case.right), **replaces}
+    assert versioned.store.get(put.key.removesuffix(".log") + case.suffix)[0] == case.right
+    versioned.assert_whole()
+
+
+def test_a_segment_without_a_version_that_names_the_right_index_is_requested(
+    versioned: Versioned, case: IndexCase
+) -> None:
+    """The broker has the right index, so the agent puts the segment."""
+    case.put(versioned.store, versioned.keys, case.wrong)
+    versioned.store.delete([versioned.key(300, suffix) for suffix in (".log", case.suffix)])
+    assert [row[:3] for row in versioned.repair()[1]] == [("waiting", 300, 310)]
+    assert versioned.logs() == ["000.log", "100.log", "200.log"]
+
+
+def test_a_version_whose_named_index_has_expired_is_put(versioned: Versioned, case: IndexCase) -> None:
+    """Readers ignore an index with another checksum, so the metadata omits no record."""
+    case.put(versioned.store, versioned.keys, case.right)
+    expired = case.metadata(b"expired")
+    versioned.store.put(versioned.key(300), case.log, metadata=expired)
+    versioned.store.delete([versioned.key(300), versioned.key(300, case.suffix)])
+    assert [put.end for put in versioned.versions().restore(TAIL)] == [310]
+    assert versioned.metadata(versioned.key(300)) == expired

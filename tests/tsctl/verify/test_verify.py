@@ -8,6 +8,7 @@ from awscrt.checksums import crc32c
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, batches, steps
+from tests.made_wrong_indexes import CASES, IndexCase
 from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
@@ -359,6 +360,19 @@ def test_metadata_that_cannot_be_right_is_named(archive: Archive, depth: Depth) 
     archive.put_segment("t", 200, batches(*steps(200, 300)), index=b"", timeindex=b"", end=290)
     found = verify(archive, depth)
     assert codes(found) == ["hole", "metadata-wrong"]
+
+
+@pytest.mark.parametrize("made", CASES)
+def test_metadata_that_names_a_wrong_index_is_named(archive: Archive, made: Callable[[int, int], IndexCase]) -> None:
+    """Every byte is read to compare the index with the batches; the right index has no finding."""
+    case, keys = made(300, 0), archive.partition("t")
+    archive.commit("t", 310, highest_base=300)
+    case.put(archive.store, keys, case.right)
+    assert codes(verify(archive, Depth.FULL)) == []
+    case.put(archive.store, keys, case.wrong)
+    wrong = only(verify(archive, Depth.FULL))
+    assert (wrong.kind.code, wrong.key) == ("metadata-wrong", keys.segment(SegmentName(300)))
+    assert case.suffix in wrong.detail
 
 
 def test_segments_without_metadata_are_one_finding(archive: Archive) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.made_archive import batches
+from tests.made_wrong_indexes import CASES, IndexCase
 from tests.tsctl.running import runner
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
@@ -185,6 +186,27 @@ def test_metadata_that_is_not_that_of_the_bytes_is_damage(
     assert len(run("cat", *place, "--from", "@1012", "--json").out.splitlines()) == 18
     found = json.loads(run("verify", *place, "--depth", "full", "--json").out)["findings"]
     assert [each["code"] for each in found if each["key"] in {key, variant} and each["severity"] != "information"] == []
+
+
+@pytest.mark.parametrize("made", CASES)
+def test_metadata_that_names_a_wrong_index_is_damage(lab: Lab, made: Callable[[int, int], IndexCase]) -> None:
+    """Readers omit records or return aborted ones by the index, and the good copy has the index of the leader."""
+    case = made(10, EPOCH)
+    name, key = SegmentName(10), KEYS.segment(SegmentName(10))
+    lab.store.delete([key])
+    lab.local.write(10, case.log)
+    (lab.local.path / f"{name.stem}{case.suffix}").write_bytes(case.right)
+    lab.uploader().ship(lab.ship(10))
+    assert lab.repair(Damage.DAMAGED, 10, 20, key).outcome is Outcome.NOTHING_TO_DO
+    case.put(lab.store, KEYS, case.wrong)
+    answer = lab.repair(Damage.DAMAGED, 10, 20, key)
+    assert answer.outcome is Outcome.REPAIRED
+    (variant,) = answer.objects
+    copied = dict(lab.store.head(variant).metadata)
+    del copied["ts-shipped"]
+    assert copied == {**case.metadata(case.right), "ts-replaces": name.stem}
+    assert lab.store.get(KEYS.segment(name_in(variant), case.suffix))[0] == case.right
+    assert [stem for _, _, stem in lab.read()] == ["00", name_in(variant).stem[18:], "20"]
 
 
 def test_an_end_far_too_great_has_no_other_segment_put_again(lab: Lab) -> None:
