@@ -253,7 +253,8 @@ JAVA_SEGMENTS = Kind(
 METADATA_WRONG = Kind(
     "metadata-wrong",
     _DAMAGED,
-    "A segment's metadata contradicts its batches. Readers use the metadata, and may omit records.",
+    "A segment's metadata contradicts its batches, or names an index that does. Readers use the metadata: they may "
+    "omit records or return aborted ones.",
     "Run tsctl repair: if the object is damaged, it puts a good copy next to it. Otherwise inspect the segment (tsctl "
     "get).",
 )
