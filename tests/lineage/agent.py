@@ -265,12 +265,12 @@ class Rules(NamedTuple):
             if log.start <= commit.next:
                 return None
             gap = store._replace(gaps=store.gaps | set(range(commit.next, log.start)))
-            draft = _moved_on(agent, epoch, log, log.start, log.start)
+            draft = _moved_on(agent, epoch, log, log.start, log.start, store)
             return Step(f"PUT gap record [{commit.next}, {log.start})", gap, shipped._replace(commit=draft))
         base, end = closed
         records = log.records[base - log.start : end - log.start]
         segment = self._named(epoch, base, records, commit, store)
-        draft = _moved_on(agent, epoch, log, commit.next, end)
+        draft = _moved_on(agent, epoch, log, commit.next, end, store)
         if segment is None:
             return Step(f"PUT {base}.log: taken by equal bytes, done", store, shipped._replace(commit=draft))
         put = store._replace(segments=store.segments | {segment})
@@ -289,12 +289,12 @@ class Rules(NamedTuple):
         return None if taken.records[: len(records)] == records else variant
 
 
-def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int) -> Commit:
-    """The next commit; its epochs begin with `log.start`."""
+def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int, store: Store) -> Commit:
+    """The next commit; its epochs begin with the lowest segment, or with `log.start` if that is lower."""
     commit = agent.commit
     assert commit is not None
     epochs = continued(commit.epochs, log, start, end)
-    begins = agent.log_start.offset if agent.log_start else 0
+    begins = min((agent.log_start.offset if agent.log_start else 0, *(segment.base for segment in store.segments)))
     first = epoch_at(epochs, begins)
     if begins < end and first is not None:
         epochs = ((first, begins), *(pair for pair in epochs if pair[1] > begins))

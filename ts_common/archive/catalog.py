@@ -24,6 +24,7 @@ from ts_common.archive.object_keys import (
     GAPS_DIRECTORY,
     INDEX_SUFFIXES,
     LOG_START_NAME,
+    LOG_SUFFIX,
     PartitionKeys,
     SegmentName,
 )
@@ -269,6 +270,16 @@ def read_marks(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> Marks
         elif name > LOG_START_NAME:
             break
     return Marks(merged(gaps), log_start)
+
+
+def lowest_base(store: ObjectStore, keys: PartitionKeys) -> int | None:
+    """Return the lowest base of a stored `.log`; None without one. Only the begin of the listing is read.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    names = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
+    return next((parsed[0].base for parsed in names if parsed is not None and parsed[1] == LOG_SUFFIX), None)
 
 
 def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | ForeignCommit | None, str | None]:

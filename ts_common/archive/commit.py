@@ -47,7 +47,7 @@ class Commit:
         highest_base: base offset of the highest segment of the run.
         next_offset: end of the run; readers see offsets below it.
         epoch: leader epoch of the leadership that committed.
-        epochs: the epochs of the run, from the archive's first offset on.
+        epochs: the epochs of the run, from the lowest stored segment on.
         last_stable_offset: no transaction is open below this offset; None if unknown.
         topic_id: topic id of the incarnation; None if the cluster has no topic ids.
         broker: id of the agent's broker.

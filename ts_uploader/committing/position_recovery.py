@@ -12,7 +12,14 @@ from dataclasses import replace
 
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, read_commit, read_marks, read_snapshot
+from ts_common.archive.catalog import (
+    PartitionCatalog,
+    StoredLogStart,
+    lowest_base,
+    read_commit,
+    read_marks,
+    read_snapshot,
+)
 from ts_common.archive.commit import Commit, ForeignCommit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import merged
@@ -147,7 +154,7 @@ class PositionRecovery:
             shown,
             commit.next_offset,
             commit.highest_base,
-            commit.epochs if shown >= commit.next_offset else commit.epochs.from_offset(shown),
+            _stored_epochs(store, keys, commit, shown),
             etag,
             commit,
             fillable(marks.gaps, commit.next_offset, _lowest(listing), shown),
@@ -305,6 +312,25 @@ class PositionRecovery:
             )
         for start, end in run.holes:
             log.error("segment_overwritten", partition=str(task.partition), start=start, end=end)
+
+
+def _stored_epochs(store: ObjectStore, keys: PartitionKeys, commit: Commit, shown: int) -> EpochHistory:
+    """Return a commit's epochs, without those below the lowest stored segment.
+
+    Retention moves `log.start` up first. As long as the segments below are stored, an undo or a hold can show them
+    again. Without their epochs, readers would return records that an election lost.
+
+    Args:
+        store: of the partition.
+        keys: of the partition.
+        commit: the commit.
+        shown: first offset that readers return.
+    """
+    if not commit.epochs.pairs or commit.epochs.pairs[0][1] >= shown:
+        return commit.epochs
+    lowest = lowest_base(store, keys)
+    start = shown if lowest is None else min(shown, lowest)
+    return commit.epochs if start >= commit.next_offset else commit.epochs.from_offset(start)
 
 
 def _first_log_start(catalog: PartitionCatalog, task: ReadPosition) -> int:

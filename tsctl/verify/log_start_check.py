@@ -1,14 +1,15 @@
 """Compares `log.start` with the store: lineages that do not match, and live records that it hides.
 
 An archive from before lineages can hide records permanently. An election moved the commit back below `log.start`, and
-the new leader's segments were shipped below it. Once the commit's epochs are cut at `log.start`, only these segments
+the new leader's segments were shipped below it. If the commit's epochs were cut at `log.start`, only these segments
 show it: they are below `log.start`, are live by the commit's epochs, and were shipped after `log.start` was written.
-Retention moves `log.start` only over segments that were shipped before.
+Retention moves `log.start` only over segments that were shipped before. But another leader's segment that contains
+`log.start` can be shipped later, and the commit can have the epochs below.
 """
 
 from collections.abc import Iterable, Iterator
 
-from ts_common.archive.commit import Commit
+from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.lineage import Lineage, epoch_of
 from ts_common.wording import counted
@@ -30,7 +31,7 @@ def check_log_start(listing: PartitionListing, copies: Iterable[SegmentCopy], wh
     if stored is None or not isinstance(commit, Commit):
         return
     yield from _lineages(listing, stored.content.lineage, commit.lineage, where)
-    yield from _hidden(listing, copies, commit, stored.content.offset, where)
+    yield from _hidden(listing, copies, commit, stored.content, where)
 
 
 def _lineages(
@@ -48,21 +49,24 @@ def _shown(lineage: Lineage | None) -> str:
 
 
 def _hidden(
-    listing: PartitionListing, copies: Iterable[SegmentCopy], commit: Commit, log_start: int, where: str
+    listing: PartitionListing, copies: Iterable[SegmentCopy], commit: Commit, stored: LogStart, where: str
 ) -> Iterator[Finding]:
     """Yield one finding for all live records below `log.start` that were shipped after it was written.
 
     If `log.start` is above the next offset or has another lineage, an agent corrects it. A segment whose epochs are
     unknown, as with --depth listing, proves nothing.
     """
-    written = listing.log_start_written
+    written, log_start = listing.log_start_written, stored.offset
     fits = listing.catalog.log_start == log_start <= commit.next_offset
     if not fits or written is None or not commit.epochs.pairs:
         return
+    # Another leader's segment that contains `log.start` may begin below it. Without lineages and retention, the commit
+    # has epochs there only if it went back.
+    is_first = stored.lineage is None and stored.written_by is None
+    listed = commit.epochs.pairs[0][1] if is_first else log_start
     hidden: list[tuple[int, int, SegmentCopy]] = []
     for copy in copies:
-        # Another leader's segment that contains `log.start` may begin below it, where the commit has no epoch.
-        start = copy.base if copy.end <= log_start else max(copy.base, commit.epochs.pairs[0][1])
+        start = copy.base if copy.end <= log_start else max(copy.base, listed)
         end = min(commit.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end), log_start)
         if copy.metadata.epochs and start < end and _shipped(listing, copy) > written:
             hidden.append((start, end, copy))

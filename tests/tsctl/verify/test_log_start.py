@@ -45,7 +45,7 @@ def archive(tmp_path: Path) -> Archive:
 def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: int) -> None:
     """The archive began at 12; an empty replica won, and its 0..19 of epoch 1 were shipped below log start.
 
-    An agent of this release may have cut the commit's epochs at `log.start` since.
+    An agent of an earlier version may have cut the commit's epochs at `log.start` since.
     """
     put(archive, 12, 18)
     archive.commit("t", 20, epochs=[(1, first)], highest_base=12, log_start=12)
@@ -86,6 +86,21 @@ def test_u04_another_leaders_segment_that_reaches_over_log_start_is_in_order(arc
     archive.commit("t", 25, epochs=[(0, 10)], highest_base=10, log_start=10)
     age(archive, archive.partition("t").log_start, 50)
     put(archive, 5, 25)
+    assert codes(verify(archive, Depth.HEADERS)) == ["overlap"]
+
+
+@pytest.mark.parametrize("start", [LogStart(15, None, "run"), LogStart(15, Lineage(2, 25, 30))], ids=["gc", "lineage"])
+def test_u04_a_segment_over_a_log_start_that_retention_moved_is_in_order(archive: Archive, start: LogStart) -> None:
+    """The next leader shipped it later; the commit has the epochs of what is still stored below."""
+    put(archive, 10, 25)
+    archive.commit("t", 25, highest_base=10)
+    with_lineages(archive, start.lineage, start.lineage)
+    keys = archive.partition("t")
+    archive.store.put(keys.log_start, start.encode())
+    age(archive, keys.log_start, 50)
+    for suffix in (".log", ".index", ".timeindex"):
+        age(archive, keys.segment(SegmentName(10), suffix), 100)
+    put(archive, 10, 25, variant=True)
     assert codes(verify(archive, Depth.HEADERS)) == ["overlap"]
 
 

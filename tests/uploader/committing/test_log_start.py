@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.committing.lineages import ask, put_segment, stored, write_commit
+from tests.uploader.committing.lineages import ask, put_segment, stored, write_commit, write_log_start
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit
@@ -19,6 +19,8 @@ from ts_common.archive.view import open_view
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.log_start import restore_log_start
+
+Pairs = tuple[tuple[int, int], ...]
 
 RUN = "20261127T020000000Z-1f2e3d4c"
 BACK = Lineage(3, 100, 250)
@@ -75,6 +77,50 @@ def test_an_index_without_its_segment_does_not_lower_a_lost_log_start(
     shown = read_catalog(store, KEYS).start
     restore(store, local)
     assert stored(store)[1].offset == shown == 40
+
+
+@pytest.mark.parametrize(
+    ("bases", "expected"),
+    [
+        ((0, 30), ((1, 0), (2, 40))),
+        ((30,), ((1, 30), (2, 40))),
+        ((60, 70), ((2, 60),)),
+        ((70,), ((2, 70),)),
+        ((90,), ((2, 70),)),
+        ((), ((2, 70),)),
+    ],
+    ids=["all", "some", "one below", "none below", "a hole", "none"],
+)
+def test_a_commit_keeps_the_epochs_of_what_is_stored_below_log_start(
+    store: ObjectStore, commits: CommitLog, local: LocalDirectory, bases: tuple[int, ...], expected: Pairs
+) -> None:
+    """Retention cut the broker's list, and moved `log.start` up; the next leader's commit is the first one after it."""
+    for base in bases:
+        put_segment(store, base, base + 10, (1 if base < 40 else 2, base))
+    store.put(KEYS.segment(SegmentName(0), ".index"), b"of a segment that was deleted")
+    write_commit(store, 100, (1, 0), (2, 40))
+    write_log_start(store, 70)
+    local.segments(60, 100)
+    local.epochs((2, 60), (3, 100))
+    ask(commits, local, 3)
+    assert stored(store)[0].epochs.pairs == expected
+
+
+def test_an_undo_after_a_change_of_leader_shows_no_lost_records(
+    store: ObjectStore, commits: CommitLog, local: LocalDirectory
+) -> None:
+    """An election lost 40 to 49 of the first leader; its copy ends in them, and retention had hidden it."""
+    back = Lineage(2, 40, 50)
+    put_segment(store, 0, 50, (1, 0))
+    put_segment(store, 30, 100, (1, 30), (2, 40), name=SegmentName(30, 2, 7))
+    write_commit(store, 100, (1, 0), (2, 40), lineage=back)
+    write_log_start(store, 70, back)
+    local.segments(60, 100)
+    local.epochs((2, 60), (3, 100))
+    ask(commits, local, 3)
+    write_log_start(store, 0, back)
+    view = open_view(store, read_catalog(store, KEYS))
+    assert [(step.start, step.end) for step in view.plan(0, 100)] == [(0, 40), (40, 100)]
 
 
 @pytest.mark.usefixtures("no_waits")
