@@ -250,7 +250,7 @@ class PlannedLogStart:
     """Where a plan moved the `log.start` of a partition.
 
     Attributes:
-        began: when the run wrote its first object, milliseconds since the epoch by the store's clock.
+        began: when the run wrote its moves, before any `log.start`: milliseconds since the epoch by the store's clock.
         content: of `log.start` afterwards.
     """
 
@@ -259,10 +259,11 @@ class PlannedLogStart:
 
 
 def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: ClusterKeys) -> list[PlannedLogStart]:
-    """Return where pending plans, and the newest that was not undone, moved the `log.start` of a partition.
+    """Return where plans moved the `log.start` of a partition: the pending ones, and the newest that contains it.
 
-    A lost `log.start` gets the greatest of its lineage at least, so that no reader sees what a policy hid. A plan of
-    another lineage is void. Of a partition that a hold showed again, the offset before the plan counts.
+    A plan that was undone does not count. A run leaves a partition out that is held, is in doubt, or has no rule any
+    more. Earlier plans then have its `log.start`. Of a partition that a hold showed again, the offset before the plan
+    counts.
 
     Args:
         store: of the partition.
@@ -280,20 +281,27 @@ def planned_log_starts(store: ObjectStore, keys: PartitionKeys, cluster: Cluster
             continue
         if run.claimed and read_claim(store, cluster, run.run) is Use.UNDO:
             continue  # an earlier plan can have deleted objects
-        is_newest = False
-        began, shown = int(min(info.modified for info in run.objects) * 1000), run.shows(keys.directory)
-        hidden = (each for each in _hidden(store, cluster, run) if each.keys(cluster) == keys)
+        hidden = _hidden(store, cluster, run, keys)
+        is_newest = is_newest and not hidden
+        moves = (info.modified for info in run.objects if info.key.startswith(f"{run.directory}{MOVES}-"))
+        began, shown = int(min(moves, default=run.planned) * 1000), run.shows(keys.directory)
         found += [
             PlannedLogStart(began, LogStart(each.before if shown else each.after, each.lineage)) for each in hidden
         ]
     return found
 
 
-def _hidden(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) -> Iterator[PlannedPartition]:
-    """Yield the partitions of a plan; of a void plan those that it began to move."""
-    if run.void:
-        return read_moves(store, run)
-    return (each for each, _ in read_parts(store, cluster, read_plan(store, cluster, run.run)))
+def _hidden(store: ObjectStore, cluster: ClusterKeys, run: RunObjects, keys: PartitionKeys) -> list[PlannedPartition]:
+    """Return what a plan has of one partition; of a void plan what it began to move.
+
+    The moves contain each partition of the plan. They are smaller than its parts, which also contain the objects.
+    """
+    moves = list(read_moves(store, run))
+    mine = [each for each in moves if each.keys(cluster) == keys]
+    if run.void or (moves and not mine):
+        return mine
+    parts = read_parts(store, cluster, read_plan(store, cluster, run.run))
+    return [each for each, _ in parts if each.keys(cluster) == keys]
 
 
 def _partition(fields: Mapping[str, Any]) -> PlannedPartition:

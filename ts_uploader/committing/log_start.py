@@ -1,11 +1,10 @@
 """Writes `log.start`, the begin of an archive: once, and again if it is lost (protocol rule 8)."""
 
-from collections.abc import Sequence
-
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, StoredSegment, read_snapshot
+from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, read_snapshot
 from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.copies import describe
 from ts_common.archive.gc_plans import PlannedLogStart, planned_log_starts
 from ts_common.archive.lineage import epoch_of
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
@@ -21,31 +20,36 @@ def restore_log_start(
 ) -> StoredLogStart:
     """Write `log.start` again if only the commit exists (retention rule 1).
 
-    It gets the base where readers begin meanwhile. If retention moved it further up, a plan has the number.
+    It gets the base where readers begin meanwhile. If retention moved it further up, a plan has the number. If the
+    commit went back after the plan, the lower of two numbers counts: the plan's, and where the commit's lineage begins.
 
     Raises:
         PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: read again.
         StoreUnavailable, AccessDenied: the store's.
     """
-    shown = read_snapshot(store, keys, (commit, None)).start
-    lowest = commit.next_offset if shown is None else shown
+    catalog = read_snapshot(store, keys, (commit, None))
+    lowest = commit.next_offset if catalog.start is None else catalog.start
     if commit.lineage is not None:
         lowest = min(lowest, max(commit.lineage.begin, listing.bases[0]))
-    lowest = max(lowest, min(_planned(store, cluster, keys, commit), commit.next_offset))
+    lowest = max(lowest, min(_planned(store, cluster, catalog, commit), commit.next_offset))
     return _write_again(store, keys, LogStart(lowest, commit.lineage))
 
 
-def _planned(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys, commit: Commit) -> int:
-    """Return where plans of retention moved `log.start` in this lineage; 0 without a plan that can be read."""
-    found = (each.content for each in _plans(store, cluster, keys))
-    return max((each.offset for each in found if each.lineage == commit.lineage), default=0)
+def _planned(store: ObjectStore, cluster: ClusterKeys, catalog: PartitionCatalog, commit: Commit) -> int:
+    """Return where plans of retention moved `log.start`, for a commit's readers; 0 if no plan counts."""
+    offset = 0
+    for each in _plans(store, cluster, catalog.keys):
+        if each.content.fits(commit.lineage):
+            shown = each.content.shown_from(commit.lineage)
+            if not _is_shipped_below(store, catalog, shown, each.began):
+                offset = max(offset, shown)
+    return offset
 
 
 def restore_by_plan(store: ObjectStore, cluster: ClusterKeys, catalog: PartitionCatalog) -> StoredLogStart | None:
     """Write `log.start` as a plan has it, if the commit is lost too and segments below that offset are stored.
 
-    The lineage is lost with the commit, so the newest of the plans' lineages counts. A segment below that was written
-    after the run began is of a later lineage: the commit went back since, and the plan is void.
+    The lineage is lost with the commit, so the newest of the plans' lineages counts.
 
     Args:
         store: of the partition.
@@ -59,16 +63,34 @@ def restore_by_plan(store: ObjectStore, cluster: ClusterKeys, catalog: Partition
         PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: read again.
         StoreUnavailable, AccessDenied: the store's.
     """
-    plans = [each for each in _plans(store, cluster, catalog.keys) if _hides(each, catalog.segments)]
+    plans = [each for each in _plans(store, cluster, catalog.keys) if _hides(store, catalog, each)]
     if not plans:
         return None
     start = max((each.content for each in plans), key=lambda each: (epoch_of(each.lineage), each.offset))
     return _write_again(store, catalog.keys, start)
 
 
-def _hides(planned: PlannedLogStart, segments: Sequence[StoredSegment]) -> bool:
-    below = [segment for segment in segments if segment.name.base < planned.content.offset]
-    return bool(below) and all((segment.modified or 0) <= planned.began for segment in below)
+def _hides(store: ObjectStore, catalog: PartitionCatalog, planned: PlannedLogStart) -> bool:
+    offset = planned.content.offset
+    is_below = any(segment.name.base < offset for segment in catalog.segments)
+    return is_below and not _is_shipped_below(store, catalog, offset, planned.began)
+
+
+def _is_shipped_below(store: ObjectStore, catalog: PartitionCatalog, offset: int, began: int) -> bool:
+    """Return whether a segment that ends at or below an offset was written after a run of retention began.
+
+    Then a plan of the run is void: a later lineage shipped there, or the archive was begun again. A segment that
+    reaches above the offset shows neither: a repair can put it again, and the next leader can ship it.
+
+    Args:
+        store: of the partition.
+        catalog: of the partition.
+        offset: where the plan moved `log.start`.
+        began: as in `PlannedLogStart`.
+    """
+    later = [each for each in catalog.segments if each.name.base < offset and (each.modified or 0) > began]
+    copies = describe(store, catalog.keys, later, catalog.cache_objects, damaged=[], removed=[])
+    return any(copy.end <= offset for copy in copies)
 
 
 def _plans(store: ObjectStore, cluster: ClusterKeys, keys: PartitionKeys) -> list[PlannedLogStart]:

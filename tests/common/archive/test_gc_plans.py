@@ -87,6 +87,24 @@ def test_a_lost_log_start_gets_what_a_pending_plan_has(archive: MadeArchive) -> 
     assert planned() == [LogStart(240, PARTITION.lineage)]
 
 
+def test_a_lost_log_start_gets_what_the_newest_plan_of_its_partition_has(archive: MadeArchive) -> None:
+    """Later runs left the partition out; an object that the deletion could not remove is still below `log.start`."""
+    other = replace(PARTITION, partition=TopicPartition("orders", 4))
+    runs = [(f"2026010{day}T000000000Z-00000000", day) for day in (1, 2, 3, 4)]
+    for run, day in runs:
+        line = replace(PARTITION if day < 3 else other, after=200 + day)
+        archive.store.put(numbered_key(archive.keys, run, MOVES, 0), f"{line.encode()}\n".encode())
+        write(archive, run, [line, OBJECT])
+        archive.store.put(run_directory(archive.keys, run) + DONE_NAME, b"{}")
+
+    def planned(of: PlannedPartition) -> list[int]:
+        return [each.content.offset for each in planned_log_starts(archive.store, of.keys(archive.keys), archive.keys)]
+
+    assert (planned(PARTITION), planned(other)) == ([202], [204])
+    archive.store.delete([run_directory(archive.keys, runs[0][0]) + DONE_NAME])
+    assert planned(PARTITION) == [202, 201]
+
+
 @pytest.mark.parametrize(
     "line",
     [b"[]", b"{}", b'["a",1]', b'["a",-1,"e"]', b"x", b'{"topic":"../x","partition":0}', OBJECT.encode().encode()],

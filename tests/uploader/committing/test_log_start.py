@@ -34,6 +34,12 @@ def plan_a_move(store: ObjectStore, offset: int, lineage: Lineage | None) -> Non
     store.put(run_directory(CLUSTER, RUN) + PLAN_NAME, plan.encode())
 
 
+def make_later(tmp_path: Path, name: SegmentName) -> None:
+    """Let a segment be written a minute after the run of the plan."""
+    now = time.time() + 60
+    os.utime(tmp_path / "store" / KEYS.segment(name), (now, now))
+
+
 def restore(store: ObjectStore, local: LocalDirectory) -> None:
     commit, _ = read_commit(store, KEYS)
     assert isinstance(commit, Commit)
@@ -53,6 +59,39 @@ def test_a_lost_log_start_gets_what_a_plan_moved_it_to(
     write_commit(store, 300, (1, 0))
     if planned is not None:
         plan_a_move(store, planned, lineage)
+    restore(store, local)
+    assert stored(store)[1].offset == expected
+
+
+@pytest.mark.parametrize(
+    ("planned", "lineage", "expected"),
+    [(120, None, 100), (70, None, 70), (20, None, 40), (120, BACK, 120), (120, Lineage(4, 0, 0), 40)],
+    ids=["above the begin", "below the begin", "below", "of this lineage", "of a later lineage"],
+)
+def test_a_plan_of_an_earlier_lineage_moved_a_lost_log_start_up_to_the_begin_of_this_one(
+    store: ObjectStore, local: LocalDirectory, planned: int, lineage: Lineage | None, expected: int
+) -> None:
+    """When the commit goes back, `log.start` falls to no less than the lower of the two numbers."""
+    put_segment(store, 40, 300, (1, 0))
+    write_commit(store, 300, (1, 0), (3, 100), lineage=BACK)
+    local.segments(40)
+    plan_a_move(store, planned, lineage)
+    restore(store, local)
+    assert stored(store)[1].offset == expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(120, 40), (121, 120)], ids=["below", "over the offset"])
+def test_a_plan_from_before_the_archive_began_again_is_void(
+    store: ObjectStore, local: LocalDirectory, tmp_path: Path, end: int, expected: int
+) -> None:
+    """A segment below was written after the run; one that reaches above is a repair's, or of the next leader."""
+    for base in (40, 60, 90, 150):
+        put_segment(store, base, base + 10, (1, 0))
+    write_commit(store, 300, (1, 0))
+    plan_a_move(store, 120, None)
+    later = SegmentName(60, 1, 7)
+    put_segment(store, 60, end, (1, 0), name=later)
+    make_later(tmp_path, later)
     restore(store, local)
     assert stored(store)[1].offset == expected
 
@@ -162,9 +201,21 @@ class TestCommitLostToo:
         """A segment below the plan's offset is of a later leader: it was shipped after the commit went back."""
         late = SegmentName(20, 2, 7)
         put_segment(archive, 20, 30, (2, 20), name=late)
-        now = time.time() + 60
-        os.utime(tmp_path / "store" / KEYS.segment(late), (now, now))
+        make_later(tmp_path, late)
         local.segments(30, 40)
         local.epochs((2, 30))
         ask(commits, local, 2, first=30)
         assert stored(archive)[1].offset == 0
+
+    def test_a_repaired_segment_that_reaches_above_does_not_void_a_plan(
+        self, archive: ObjectStore, commits: CommitLog, local: LocalDirectory, tmp_path: Path
+    ) -> None:
+        """The agent put a good copy of a damaged segment, which begins below the plan's offset."""
+        archive.delete([KEYS.segment(SegmentName(30))])
+        good = SegmentName(20, 1, 7, 1)
+        put_segment(archive, 20, 40, (1, 0), name=good)
+        make_later(tmp_path, good)
+        local.segments(40, 50)
+        local.epochs((1, 40))
+        ask(commits, local, 1, first=40)
+        assert stored(archive)[1].offset == 30
