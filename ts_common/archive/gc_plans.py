@@ -296,7 +296,12 @@ def _hidden(store: ObjectStore, cluster: ClusterKeys, run: RunObjects, keys: Par
 
     The moves contain each partition of the plan. They are smaller than its parts, which also contain the objects.
     """
-    moves = list(read_moves(store, run))
+    try:
+        moves = list(read_moves(store, run))
+    except CorruptData:
+        if run.void:
+            raise
+        moves = []
     mine = [each for each in moves if each.keys(cluster) == keys]
     if run.void or (moves and not mine):
         return mine

@@ -105,6 +105,18 @@ def test_a_lost_log_start_gets_what_the_newest_plan_of_its_partition_has(archive
     assert planned(PARTITION) == [202, 201]
 
 
+@pytest.mark.parametrize("moves", [0, 1], ids=["damaged", "missing"])
+def test_a_lost_log_start_gets_what_a_plan_without_its_moves_has(archive: MadeArchive, moves: int) -> None:
+    """The parts of the plan have the partition. If the first of several moves is missing, the others do not count."""
+    write(archive, RUN, [PARTITION, OBJECT])
+    archive.store.put(numbered_key(archive.keys, RUN, MOVES, moves), b"garbage\n")
+    found = planned_log_starts(archive.store, PARTITION.keys(archive.keys), archive.keys)
+    assert [each.content.offset for each in found] == [250]
+    archive.store.delete([numbered_key(archive.keys, RUN, PART, 0)])
+    with pytest.raises(CorruptData, match="part-00000"):
+        planned_log_starts(archive.store, PARTITION.keys(archive.keys), archive.keys)
+
+
 @pytest.mark.parametrize(
     "line",
     [b"[]", b"{}", b'["a",1]', b'["a",-1,"e"]', b"x", b'{"topic":"../x","partition":0}', OBJECT.encode().encode()],
