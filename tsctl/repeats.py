@@ -30,6 +30,20 @@ def seconds_of(text: str, option: str) -> int:
         raise ConfigurationError(SOURCE, [f"{option}={text}: {error}"]) from error
 
 
+def interval_of(every: str | None) -> int | None:
+    """Return the seconds of `--every`; None without it.
+
+    Raises:
+        ConfigurationError: it is no time, or 0.
+    """
+    if every is None:
+        return None
+    seconds = seconds_of(every, "--every")
+    if not seconds:
+        raise ConfigurationError(SOURCE, [f"--every={every}: 1s or more is expected"])
+    return seconds
+
+
 @contextmanager
 def stopping(is_loop: bool) -> Iterator[Callable[[float], bool]]:
     """Yield a function that waits some seconds, and returns whether a signal has ended the loop."""

@@ -41,7 +41,7 @@ from tsctl.gc.reporting import Recording, Summary, show
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import choose_undone, undo
 from tsctl.output import Output, size
-from tsctl.repeats import EveryOption, seconds_of, stopping
+from tsctl.repeats import EveryOption, interval_of, stopping
 from tsctl.verify.run import BootstrapOption, CommandConfigOption
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def run(
         )
     name = name_archive(config, url, cluster, entropy_bits)
     found = _policy(policy, name)
-    seconds = None if every is None else max(1, seconds_of(every, "--every"))
+    seconds = interval_of(every)
     record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output), ExitCode.FINE
     with _kafka(found, bootstrap_server, command_config) as kafka, stopping(seconds is not None) as stopped:
         while True:

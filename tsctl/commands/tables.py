@@ -13,7 +13,7 @@ from ts_common.errors import ConfigurationError
 from tsctl.commands import table_changes
 from tsctl.exit_codes import ExitCode
 from tsctl.output import NOTHING, Output
-from tsctl.repeats import EveryOption, seconds_of, stopping
+from tsctl.repeats import EveryOption, interval_of, seconds_of, stopping
 from tsctl.table_arguments import FileOption, JsonOption, NamesArgument, SetOption, WorkersOption, end, open_tables
 from tsctl.table_runs import compact_all, for_each, needing, recording, run_all, warn_of
 
@@ -63,12 +63,9 @@ def run(
 ) -> None:
     """Add to tables what the archive has for them. Exit code 1: a table waits at a hole."""
     output = Output(as_json)
-    seconds = None if every is None else seconds_of(every, "--every")
-    if seconds is not None and (dry_run or not seconds):
-        raise ConfigurationError(
-            "command line",
-            ["--every and --dry-run: give one of the two" if dry_run else "--every: 1s or more is expected"],
-        )
+    seconds = interval_of(every)
+    if seconds is not None and dry_run:
+        raise ConfigurationError("command line", ["--every and --dry-run: give one of the two"])
     found = open_tables(file, settings, names, workers, output)
     chosen = names or found.names
     if dry_run:

@@ -151,6 +151,7 @@ def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: 
         (("--policy", kafka), "--bootstrap-server"),
         (("--policy", write_policy(tmp_path), "--objects"), "--dry-run"),
         (("--policy", write_policy(tmp_path), "--every", "1m", "--dry-run"), "--every"),
+        (("--policy", write_policy(tmp_path), "--every", "0m"), "--every=0m: 1s or more is expected"),
         (("--policy", write_policy(tmp_path), "--ignore-fuse", "--dry-run"), "--ignore-fuse"),
         (("--policy", write_policy(tmp_path), "--metrics-file", "a.prom", "--dry-run"), "--metrics-file"),
         (("--policy", write_policy(tmp_path), "--push-gateway", "http://h", "--dry-run"), "--push-gateway"),

@@ -296,7 +296,7 @@ def test_a_table_that_is_missing_is_found_before_spark_starts(tables: Tables, ar
     [
         (("run", "backup.tt"), "the file has no such table"),
         (("run", "--every", "soon"), "'soon' is no time"),
-        (("run", "--every", "0s"), "--every: 1s or more is expected"),
+        (("run", "--every", "0s"), "--every=0s: 1s or more is expected"),
         (("run", "--every", "1s", "--dry-run"), "give one of the two"),
         (("verify", "--evidence", "/no/such/file"), "--evidence=/no/such/file: No such file or directory"),
     ],
