@@ -205,13 +205,22 @@ class Archive:
             QueryError: the archive has no objects under these entropy bits.
             StoreUnavailable, AccessDenied, BucketMissing: a request failed.
         """
+        found = self.known_names()
+        if not found:
+            raise QueryError(self._nothing())
+        return tuple(sorted(found))
+
+    def known_names(self) -> frozenset[str]:
+        """Return the names of all topics; empty if the archive has no topic.
+
+        Raises:
+            StoreUnavailable, AccessDenied, BucketMissing: a request failed.
+        """
         found: set[str] = set()
         for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
             store.check()
             found |= {name for name in topic_names(store, self.keys) if self._name.lies_in(name, endpoint)}
-        if not found:
-            raise QueryError(self._nothing())
-        return tuple(sorted(found))
+        return frozenset(found)
 
     def store_of(self, topic: str) -> ObjectStore:
         """Return the store for a topic, whether or not the topic has objects.

@@ -1,8 +1,8 @@
 """`tsctl gc`: retention of an archive. It moves `log.start` first, and deletes objects after a grace."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,13 +11,13 @@ import typer
 from ts_common.archive.gc_plans import PlannedObject
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.config.cluster_config import load_config
 from ts_common.errors import (
     ConfigurationError,
     QueryError,
     TieredStorageError,
 )
-from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive
+from ts_common.reading.archive_name import SOURCE, name_archive
+from ts_common.reading.topics import some
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from tsctl.archive import (
@@ -33,10 +33,10 @@ from tsctl.exit_codes import ExitCode, code_of
 from tsctl.gc.archive_run import run_archive, survey_archive
 from tsctl.gc.checks import Verdict, run_checks
 from tsctl.gc.deletion_log import read_log
-from tsctl.gc.java_policy import policy_of_java
 from tsctl.gc.lease import leased
 from tsctl.gc.listing import COLUMNS, cell, listed
-from tsctl.gc.policy import Policy, read_policy
+from tsctl.gc.policy import Policy
+from tsctl.gc.policy_source import check_cluster_given, missing_topics, read_policy_of
 from tsctl.gc.reporting import Recording, Summary, show
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import choose_undone, undo
@@ -107,19 +107,23 @@ def run(
             push_gateway=push_gateway is not None,
         )
     name = name_archive(config, url, cluster, entropy_bits)
-    found = _policy(policy, name)
     seconds = interval_of(every)
+    read_policy_of(policy, name)  # a wrong one starts no loop
     record, code = Recording(name.keys.cluster, metrics_file, push_gateway, seconds, output), ExitCode.FINE
-    with _kafka(found, bootstrap_server, command_config) as kafka, stopping(seconds is not None) as stopped:
+    kafka = _kafka(bootstrap_server, command_config)
+    with stopping(seconds is not None) as stopped:
         while True:
             began = time.monotonic()
             try:
-                with open_archive(name, output.warn) as archive:
-                    if dry_run:
+                with ExitStack() as run_ends:
+                    summary = None if dry_run else run_ends.enter_context(record.run())
+                    found = read_policy_of(policy, name)  # each pass follows the file as it is then
+                    check_cluster_given(found, kafka)
+                    archive = run_ends.enter_context(open_archive(name, output.warn))
+                    if summary is None:
                         code = _dry_run(archive, found, kafka, output, with_objects=objects)
                     else:
-                        with record.run() as summary:
-                            code = _run(archive, found, kafka, output, summary, ignore_fuse=ignore_fuse)
+                        code = _run(archive, found, kafka, output, summary, ignore_fuse=ignore_fuse)
             except TieredStorageError as error:
                 if seconds is None:
                     raise
@@ -256,6 +260,7 @@ def _run(
     ignore_fuse: bool,
 ) -> ExitCode:
     _check_cluster(archive)
+    _warn_of_missing(archive, policy, output)
     for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse, begun=summary.results.append):
         show(found, output)
     return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
@@ -266,6 +271,7 @@ def _dry_run(
 ) -> ExitCode:
     """Print what is due, with the same objects that a plan would have."""
     _check_cluster(archive)
+    _warn_of_missing(archive, policy, output)
     rows: list[tuple[str, int, int, int, int, str]] = []
 
     def show_one(candidate: Candidate, objects: Sequence[PlannedObject]) -> None:
@@ -331,40 +337,28 @@ def _refuse_with_dry_run(**given: bool) -> None:
         raise ConfigurationError(SOURCE, problems)
 
 
-def _policy(path: Path | None, name: ArchiveName) -> Policy:
-    """Return the policy of a file, or that of the Java uploader's keys.
+def _kafka(bootstrap: str | None, command_config: Path | None) -> "KafkaCluster | None":
+    """Return a client of the running cluster; None if the command line does not name it.
 
     Raises:
-        ConfigurationError: it is malformed, or there is no policy.
-    """
-    if path is not None:
-        return read_policy(path)
-    found = None if name.file is None else policy_of_java(load_config(name.file.path)[0])
-    if found is None:
-        raise ConfigurationError(
-            SOURCE, ["--policy is missing, and the file of --config has no retention of the Java uploader that applies"]
-        )
-    return found
-
-
-@contextmanager
-def _kafka(policy: Policy, bootstrap: str | None, command_config: Path | None) -> "Iterator[KafkaCluster | None]":
-    """Yield a client of the running cluster; None if the command line does not name it.
-
-    Raises:
-        ConfigurationError: the policy needs it, or an option lacks it.
+        ConfigurationError: an option lacks it.
     """
     if bootstrap is None:
         if command_config is not None:
             raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
-        if policy.needs_kafka:
-            raise ConfigurationError(SOURCE, ["the policy needs the running cluster: give --bootstrap-server"])
-        yield None
-        return
+        return None
     from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties  # noqa: PLC0415  (librdkafka)
 
-    settings = {} if command_config is None else read_client_properties(command_config)
-    yield KafkaCluster(bootstrap, settings)
+    return KafkaCluster(bootstrap, {} if command_config is None else read_client_properties(command_config))
+
+
+def _warn_of_missing(archive: Archive, policy: Policy, output: Output) -> None:
+    """Warn of topics of the policy that the archive lacks: a misspelt rule would have no effect without a message."""
+    if missing := missing_topics(policy, archive.known_names()):
+        output.warn(
+            f"the archive has no topic {some(missing)} today, which the policy names; its rule concerns it as soon as "
+            "the archive has it"
+        )
 
 
 def _check_cluster(archive: Archive) -> None:

@@ -147,7 +147,7 @@ def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: 
     for arguments, text in (
         (("--policy", bad), "max_age"),
         (("--policy", tmp_path / "none.yaml"), "none.yaml"),
-        ((), "--policy is missing"),
+        ((), "--policy is missing\n"),
         (("--policy", kafka), "--bootstrap-server"),
         (("--policy", write_policy(tmp_path), "--objects"), "--dry-run"),
         (("--policy", write_policy(tmp_path), "--every", "1m", "--dry-run"), "--every"),
@@ -160,6 +160,42 @@ def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: 
         assert ended.code == 2
         assert text in ended.err
     assert start_of(shipped) == 0
+
+
+def test_a_topic_that_the_archive_lacks_is_a_warning(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """A misspelt name would keep nothing. A pattern may match nothing, and the exit code stays that of the run."""
+    path = tmp_path / "retention.yaml"
+    path.write_text(POLICY.format(more="").replace("topics: kept", "topics: [keptt, kept, 'x.*']"))
+    for option in ((), ("--dry-run",)):
+        ended = run("gc", "run", "--policy", path, *named, *option)
+        assert ended.code == 0
+        assert "the archive has no topic keptt today" in ended.err
+    assert "the archive has no topic" not in run("gc", "run", "--policy", write_policy(tmp_path), *named).err
+
+
+def test_a_loop_follows_the_policy_as_it_is_in_each_pass(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong one ends its pass with an error, and nothing is deleted by the one before, and the loop continues."""
+    texts = iter(("rules: [{topics: t, max_age: 5}]", "rules: [{topics: .*, keep: true}]", None))
+    contents: list[str | None] = []
+
+    def stopped(_: float) -> bool:
+        later(shipped, GRACE)
+        contents.append(text := next(texts))
+        policy.write_text(text or "")
+        return text is None
+
+    monkeypatch.setattr(gc, "stopping", lambda _: nullcontext(stopped))
+    metrics = policy.with_name("gc.prom")
+    ended = run("gc", "run", "--policy", policy, *named, "--every", "1h", "--metrics-file", metrics, "--json")
+    assert ended.code == 0
+    assert len(contents) == 3
+    assert "max_age: 5 is no time" in ended.err
+    assert [line["deleted"]["objects"] if line["deleted"] else None for line in ended.lines] == [None, {"left": 9}]
+    assert len(bases(shipped)) == 10
 
 
 def test_a_loop_that_never_succeeded_ends_with_the_code_of_its_last_run(
