@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ts_common.archive.gc_plans import PlannedObject
+from ts_common.archive.gc_plans import PlannedObject, read_plan
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import (
@@ -30,11 +30,11 @@ from tsctl.archive import (
     open_archive,
 )
 from tsctl.exit_codes import ExitCode, code_of
-from tsctl.gc.archive_run import run_archive, survey_archive
+from tsctl.gc.archive_run import LocationResult, run_archive, survey_archive
 from tsctl.gc.checks import Verdict, run_checks
 from tsctl.gc.deletion_log import read_log
 from tsctl.gc.lease import leased
-from tsctl.gc.listing import COLUMNS, cell, listed
+from tsctl.gc.listing import COLUMNS, cell, listed, without_log
 from tsctl.gc.policy import Policy
 from tsctl.gc.policy_source import check_cluster_given, missing_topics, read_policy_of
 from tsctl.gc.reporting import Recording, Summary, show
@@ -238,16 +238,23 @@ def log(
     """Print what became of each object of a plan, as JSON lines: partition, name, bytes, etag, outcome."""
     output = Output(True)
     count = 0
+    silent: list[str] = []
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
         _check_cluster(archive)
         for store in archive.stores:
             for found in list_runs(store, archive.keys):
                 if found.run == run_name:
                     count += 1
+                    lines = 0
                     for line in read_log(store, found):
                         output.line(line)
+                        lines += 1
+                    if not lines:
+                        silent.append(f"{store.location}: {run_name}: {without_log(store, archive.keys, found)}")
     if not count:
         raise QueryError(f"{run_name}: there is no such run; `tsctl gc ls` lists them")
+    for message in silent:
+        output.warn(message)
 
 
 def _run(
@@ -262,8 +269,19 @@ def _run(
     _check_cluster(archive)
     _warn_of_missing(archive, policy, output)
     for found in run_archive(archive, policy, kafka, ignore_fuse=ignore_fuse, begun=summary.results.append):
+        _follow_store(archive, found)
         show(found, output)
     return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
+
+
+def _follow_store(archive: Archive, found: LocationResult) -> None:
+    """Give a new plan the times that later runs read: the store's clock can be ahead of this host's."""
+    planned = found.result.planned
+    if planned is None or planned.plan is None:
+        return
+    store = next(each for each in archive.stores if each.location == found.location)
+    with suppress(TieredStorageError):  # the run is over, and the times by this host's clock are nearly right
+        planned.plan = read_plan(store, archive.keys, planned.plan.run)
 
 
 def _dry_run(

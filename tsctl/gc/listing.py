@@ -37,6 +37,20 @@ def listed(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> dict[str, 
     return row
 
 
+def without_log(store: ObjectStore, keys: ClusterKeys, run: RunObjects) -> str:
+    """Return a sentence on a run whose log has no line: whether nothing of its plan was deleted.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    state = listed(store, keys, run)["state"]
+    if state == "deleted":
+        return "the log of this plan has no line; own.deletion_log of the policy removes a log by its age"
+    if state == "deletion began":
+        return "the deletion of this plan began, and its log has no line yet"
+    return f"nothing of this plan was deleted; its state is: {state}"
+
+
 def cell(column: str, row: dict[str, Any]) -> Cell:
     """Return the cell of a run's row in one of `COLUMNS`."""
     if column != "SIZE":

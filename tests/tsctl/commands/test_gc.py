@@ -1,5 +1,6 @@
 """`tsctl gc`: what a user runs, reads and undoes; the policy, holds and readers of a run."""
 
+import os
 import re
 import time
 from contextlib import nullcontext
@@ -75,7 +76,12 @@ def test_an_undone_run_is_listed_and_deletes_nothing(
 ) -> None:
     """After the deletion began there is nothing to undo."""
     run("gc", "run", "--policy", policy, *named)
+    (row,) = run("gc", "ls", *named, "--json").document["runs"]
+    waiting = run("gc", "log", row["run"], *named)
+    assert (waiting.code, waiting.out) == (0, "")
+    assert "nothing of this plan was deleted; its state is: waits" in waiting.err
     undone = run("gc", "undo", *named)
+    assert "its state is: undone" in run("gc", "log", row["run"], *named).err
     assert (undone.code, start_of(shipped)) == (0, 0)
     assert "1 partition is back" in undone.out
     assert [row["state"] for row in run("gc", "ls", *named, "--json").document["runs"]] == ["undone"]
@@ -160,6 +166,19 @@ def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: 
         assert ended.code == 2
         assert text in ended.err
     assert start_of(shipped) == 0
+
+
+def test_a_plan_is_printed_with_the_time_that_later_runs_read(
+    shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of this host is behind that of the store."""
+    now = time.time() - 300
+    for path in Path(shipped.location.removeprefix("file://")).rglob("*.*"):
+        os.utime(path, (now - 1, now - 1))
+    monkeypatch.setattr(archive_run, "store_time", lambda *_: int(now * 1000))
+    planned = run("gc", "run", "--policy", policy, *named)
+    (row,) = run("gc", "ls", *named, "--json").document["runs"]
+    assert f"after {row['due']}" in planned.out
 
 
 def test_a_topic_that_the_archive_lacks_is_a_warning(
