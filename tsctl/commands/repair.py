@@ -28,7 +28,7 @@ from tsctl.output import Output
 from tsctl.repair.needs import by_hand, needs_of
 from tsctl.repair.results import Repaired, Status
 from tsctl.repair.run import How, Repairs
-from tsctl.verify.findings import Finding
+from tsctl.verify.findings import Finding, worst_first
 from tsctl.verify.run import DepthOption, InFlightOption, RequestsOption, Wanted, run_verification
 from tsctl.verify.segment_check import Depth
 
@@ -79,7 +79,7 @@ def repair(
                 "cluster": name.keys.cluster,
                 "depth": depth.value,
                 "repairs": [_fields(result) for result in results],
-                "by_hand": [finding.as_json() for finding in others],
+                "by_hand": [finding.as_json() for finding in worst_first(others)],
             }
         )
     else:
@@ -110,12 +110,20 @@ def _show(output: Output, results: Sequence[Repaired], others: Sequence[Finding]
     if results:
         output.table(_COLUMNS, [_row(result) for result in results])
         output.text("")
-    for finding in others:
-        output.text(f"{finding.kind.code} of {finding.where} needs a repair by hand: {finding.detail}")
+    for finding in worst_first(others):
+        key = "" if finding.key is None else f"; object: {finding.key}"
+        output.text(f"{finding.kind.code} of {finding.where} needs a repair by hand: {finding.detail}{key}")
+    for kind in dict.fromkeys(finding.kind for finding in worst_first(others)):
+        output.text(f"{kind.code}: {kind.advice}")
     counts = [
         f"{count} {status.value}" for status in Status if (count := sum(result.status is status for result in results))
     ]
-    output.text(f"{counted(len(results), 'repair')}: {', '.join(counts)}" if counts else "nothing to repair")
+    repairs = f"{counted(len(results), 'repair')}: {', '.join(counts)}" if counts else "nothing to repair"
+    if others:
+        repairs = repairs if counts else "nothing that tsctl repair can repair"
+        verb = "needs" if len(others) == 1 else "need"
+        repairs += f"; {counted(len(others), 'finding')} {verb} a repair by hand"
+    output.text(repairs)
 
 
 def _row(result: Repaired) -> tuple[str | int | None, ...]:

@@ -26,6 +26,7 @@ from ts_common.errors import SegmentChanged
 from tsctl.exit_codes import ExitCode
 from tsctl.repair.from_versions import PartitionVersions
 from tsctl.repair.needs import Need
+from tsctl.verify.findings import INDEX_WRONG
 
 
 def test_earlier_versions_are_put_back_without_an_agent(versioned: Versioned) -> None:
@@ -155,6 +156,25 @@ def test_a_partition_that_the_archive_lacks_is_refused(
     assert "the store has no partition 9999999999 of topic t; it has 0" in ended.err
 
 
+def test_findings_for_a_person_have_key_and_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The most severe one is first, and each kind has its advice once."""
+    made = MadeArchive(tmp_path / "store")
+    for base in (0, 10):
+        made.put_segment("t", base, batches((base, base + 10)), index=b"i", timeindex=b"t")
+    made.commit("t", 20, highest_base=10)
+    keys = made.partition("t")
+    place = ("--url", made.location, "--cluster", "prod", "--entropy-bits", "0", "--depth", "full")
+    ended = runner(capfd)("repair", *place)
+    assert ended.code == ExitCode.FOUND
+    wrong = [line for line in ended.out.splitlines() if line.startswith("index-wrong of ")]
+    assert len(wrong) > 1
+    for base in (0, 10):
+        assert any(line.endswith(f"object: {keys.segment(SegmentName(base), '.index')}") for line in wrong)
+    assert ended.out.count(INDEX_WRONG.advice) == 1
+    last = f"nothing that tsctl repair can repair; {len(wrong)} findings need a repair by hand"
+    assert ended.out.splitlines()[-1] == last
+
+
 def test_what_a_repair_cannot_fix_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A partition without a commit, in a store without versions: nothing is requested."""
     made = MadeArchive(tmp_path / "store")
@@ -163,6 +183,8 @@ def test_what_a_repair_cannot_fix_is_named(tmp_path: Path, capfd: pytest.Capture
     ended = runner(capfd)("repair", *place)
     assert ended.code == ExitCode.FOUND
     assert "no-commit of t-0 needs a repair by hand" in ended.out
+    last = "nothing that tsctl repair can repair; 1 finding needs a repair by hand"
+    assert ended.out.splitlines()[-1] == last
     made.commit("t", 20, highest_base=0)
     ended = runner(capfd)("repair", *place, "--dry-run")
     assert ended.code == ExitCode.FOUND
