@@ -4,11 +4,14 @@ import sys
 from collections.abc import Callable
 
 _REFUSED = 2
+_INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 _OWN = {"tsctl", "pyspark_kafka_segments"}  # the other packages of the wheel begin with ts_
 
 
 def start(program: str, load: Callable[[], Callable[[], None]], extra: str) -> None:
     """Run a command; without a package that it needs, write one message and exit with 2.
+
+    Ctrl-C during the imports exits with 130.
 
     Args:
         program: name of the command.
@@ -20,6 +23,8 @@ def start(program: str, load: Callable[[], Callable[[], None]], extra: str) -> N
     """
     try:
         main = load()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except ModuleNotFoundError as error:
         message = missing_package(error, extra)
         if message is None:

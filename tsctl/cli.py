@@ -100,6 +100,8 @@ def run(arguments: Sequence[str]) -> ExitCode:
         return ExitCode(ended.code if isinstance(ended.code, int) else ended.code is not None)
     except ReaderGone:
         return ExitCode.FINE
+    except KeyboardInterrupt:  # during the imports of a command
+        return ExitCode.INTERRUPTED
     except (OperatorError, TransientError, StaleStateError, PermanentError) as error:
         return _report(error, code_of(error))
     except Exception as error:  # noqa: BLE001  (the only place that reports a bug of this project)

@@ -32,6 +32,26 @@ def test_a_command_without_its_packages_names_them(tmp_path: Path, module: str, 
     assert f"requirements/{extra}.txt" in line
 
 
+@pytest.mark.parametrize(
+    ("module", "imported"), [("tsctl.start", "tsctl.cli"), ("tsctl.cli", "tsctl.commands.ls")], ids=str
+)
+def test_an_interrupt_during_the_imports_is_no_traceback(module: str, imported: str) -> None:
+    """The imports need a second, so Ctrl-C often arrives during them."""
+    program = f"""
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "{imported}":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+sys.argv = ["tsctl", "ls"]
+from {module} import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
 def test_a_missing_module_of_the_project_is_a_defect(tmp_path: Path) -> None:
     """It is no matter of an extra, so the traceback stays."""
     ended = subprocess.run(

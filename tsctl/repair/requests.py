@@ -4,7 +4,7 @@ import getpass
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -99,21 +99,25 @@ class Requests:
             known.append(request)
         return Sent(keys, need, same or request, store, is_new=same is None)
 
-    def answers(
-        self, sent: Sequence[Sent], seconds: float, advance: Callable[[], object]
-    ) -> Mapping[str, RepairAnswer | Unreadable]:
-        """Wait for answers; return those that arrived in time, by id, and the error of one that cannot be read.
+    def wait(
+        self,
+        sent: Sequence[Sent],
+        seconds: float,
+        answers: dict[str, RepairAnswer | Unreadable],
+        advance: Callable[[], object],
+    ) -> None:
+        """Wait for answers, and add those that arrive in time.
 
         Args:
             sent: the requests.
             seconds: how long to wait; each request is looked for at least once.
+            answers: gets each answer by the request's id, or the error of one that cannot be read.
             advance: called for each answer.
 
         Raises:
             AccessDenied, StoreUnavailable, BucketMissing: the store's.
         """
         deadline = time.monotonic() + seconds
-        answers: dict[str, RepairAnswer | Unreadable] = {}
         while True:
             for each in sent:
                 if each.request.id not in answers and (answer := self._answer(each)) is not None:
@@ -121,7 +125,7 @@ class Requests:
                     advance()
             left = deadline - time.monotonic()
             if left <= 0 or all(each.request.id in answers for each in sent):
-                return answers
+                return
             time.sleep(min(left, _EVERY_SECONDS))
 
     def _answer(self, sent: Sent) -> RepairAnswer | Unreadable | None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.repair_requests import RepairAnswer
 from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat
 from ts_common.query.moments import time_text
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 from tsctl.output import Output
 from tsctl.repair.from_versions import PartitionVersions, PutBack
 from tsctl.repair.needs import Need, PartitionNeeds, rest_of
@@ -136,7 +138,14 @@ class Repairs:
         """Wait for the answers to all requests, and return the result of each by its id."""
         answered: dict[str, Repaired] = {}
         with self._output.progress("answers of agents", len(self._sent)) as advance:
-            answers = self._requests.answers(self._sent, self._how.wait_seconds, advance)
+            answers: dict[str, RepairAnswer | Unreadable] = {}
+            try:
+                self._requests.wait(self._sent, self._how.wait_seconds, answers, advance)
+            except KeyboardInterrupt:
+                left = len({each.request.id for each in self._sent} - answers.keys())
+                state = "has no answer yet and remains" if left == 1 else "have no answer yet and remain"
+                self._output.warn(f"{counted(left, 'request')} {state}; run tsctl repair again")
+                raise
         for each in self._sent:
             id_ = each.request.id
             answer = answers.get(id_)

@@ -156,6 +156,25 @@ def test_a_partition_that_the_archive_lacks_is_refused(
     assert "the store has no partition 9999999999 of topic t; it has 0" in ended.err
 
 
+def test_an_interrupted_wait_names_the_requests_that_remain(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents still answer them, and a later run waits for the same ones."""
+    made = MadeArchive(tmp_path / "store")
+    made.put_segment("t", 10, batches((10, 20)), index=b"", timeindex=b"")
+    made.commit("t", 20, highest_base=10)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tsctl.repair.requests.time.sleep", interrupted)
+    place = ("--url", made.location, "--cluster", "prod", "--entropy-bits", "0")
+    ended = runner(capfd)("repair", *place, "--wait", "1m")
+    assert ended.code == ExitCode.INTERRUPTED
+    assert "1 request has no answer yet and remains; run tsctl repair again" in ended.err
+    assert len(list(unanswered(made.store, made.keys))) == 1
+
+
 def test_findings_for_a_person_have_key_and_advice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The most severe one is first, and each kind has its advice once."""
     made = MadeArchive(tmp_path / "store")
