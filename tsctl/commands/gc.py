@@ -40,7 +40,7 @@ from tsctl.gc.policy_source import check_cluster_given, missing_topics, read_pol
 from tsctl.gc.reporting import Recording, Summary, show
 from tsctl.gc.survey import Candidate
 from tsctl.gc.undo import choose_undone, undo
-from tsctl.output import Output, size
+from tsctl.output import Output, iso, size
 from tsctl.repeats import EveryOption, interval_of, stopping
 from tsctl.verify.run import BootstrapOption, CommandConfigOption
 
@@ -309,7 +309,7 @@ def _dry_run(
                 output.line({"key": candidate.keys.prefix + each.name, "bytes": each.size, "etag": each.etag})
 
     code, documents = ExitCode.FINE, []
-    for at, found, skipped, fuse in survey_archive(archive, policy, kafka, show_one):
+    for at, found, skipped, fuse, waiting in survey_archive(archive, policy, kafka, show_one):
         for each in (*skipped, *found.skipped):
             output.warn(f"{each.where}: left out: {each.reason}")
         if fuse is not None:
@@ -324,12 +324,20 @@ def _dry_run(
                 "objects": found.objects,
                 "bytes": found.bytes,
                 "fuse": fuse,
+                "waits": [
+                    {"run": plan.run, "until": iso(plan.until), "objects": plan.objects, "bytes": plan.bytes}
+                    for plan in waiting
+                ],
             }
         )
         output.text(
             f"{at}: {counted(found.objects, 'object')} of {size(found.bytes)} would be planned, in "
             f"{len(found.candidates):,} of {counted(found.partitions, 'partition')} of topics with a rule"
         )
+        for plan in waiting:
+            output.text(
+                f"{at}: plan {plan.run} waits until {iso(plan.until)}; {plan.objects:,} of these objects are in it"
+            )
     if with_objects:
         return code
     if output.as_json:

@@ -17,6 +17,7 @@ from tsctl.gc.retention import Skipped
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
 from tsctl.gc.survey import Candidate, Survey, survey
 from tsctl.gc.topic_incarnations import read_topic_incarnations
+from tsctl.gc.waiting import WaitingPlan, read_waiting
 
 if TYPE_CHECKING:
     from tsctl.verify.kafka_cluster import KafkaCluster
@@ -100,10 +101,11 @@ def survey_archive(
     policy: Policy,
     kafka: "KafkaCluster | None",
     show: Callable[[Candidate, Sequence[PlannedObject]], None],
-) -> Iterator[tuple[str, Survey, Sequence[Skipped], str | None]]:
-    """Yield, for each location, what a run plans at this moment, topics that are left out, and why the fuse blows.
+) -> Iterator[tuple[str, Survey, Sequence[Skipped], str | None, Sequence[WaitingPlan]]]:
+    """Yield, for each location, what is due at this moment, topics that are left out, why the fuse blows, and plans.
 
-    It writes nothing. A plan that waits is not regarded: its objects are due too.
+    It writes nothing. The objects of a plan that waits are due too. The fuse does not count them, because the next run
+    deletes them before it plans.
 
     Args:
         archive: with open stores.
@@ -120,9 +122,25 @@ def survey_archive(
         retention = _retention(archive, location, policy, kafka, now, writes=False)
         skipped: list[Skipped] = []
         incarnations = read_topic_incarnations(location.store, archive.keys, location.has, skipped.append)
-        found = survey(location.store, incarnations, retention, now, show=show)
-        fuse = policy.fuse.blown(found.objects, found.bytes, found.whole)
-        yield location.store.location, found, skipped, fuse
+        waiting = read_waiting(location.store, archive.keys)
+
+        def show_one(
+            candidate: Candidate, objects: Sequence[PlannedObject], waiting: Sequence[WaitingPlan] = waiting
+        ) -> None:
+            show(candidate, objects)
+            for plan in waiting:
+                objects = plan.note(candidate, objects)
+
+        found = survey(location.store, incarnations, retention, now, show=show_one)
+        objects, size, whole = (
+            total - sum(parts)
+            for total, parts in (
+                (found.objects, [plan.objects for plan in waiting]),
+                (found.bytes, [plan.bytes for plan in waiting]),
+                (found.whole, [plan.segment_bytes for plan in waiting]),
+            )
+        )
+        yield location.store.location, found, skipped, policy.fuse.blown(objects, size, whole), waiting
 
 
 def _retention(

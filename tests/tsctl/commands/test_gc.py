@@ -168,6 +168,29 @@ def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: 
     assert start_of(shipped) == 0
 
 
+def test_a_dry_run_leaves_a_plan_that_waits_out_of_the_fuse(
+    shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    """The next run deletes the plan first, and plans the rest, which the fuse allows."""
+    path = tmp_path / "retention.yaml"
+    path.write_text(POLICY.format(more="").replace("share: 90%", "objects: 8"))
+    run("gc", "run", "--policy", path, *named, "--ignore-fuse")
+    (row,) = run("gc", "ls", *named, "--json").document["runs"]
+    dry = run("gc", "run", "--policy", path, *named, "--dry-run")
+    assert (dry.code, dry.err) == (0, "")
+    assert f"plan {row['run']} waits until {row['due']}; 9 of these objects are in it" in dry.out
+    for at in range(9):
+        shipped.store.put(shipped.partition("t").gap(at, at + 1), b"")
+    dry = run("gc", "run", "--policy", path, *named, "--dry-run", "--json")
+    assert (dry.code, dry.document["locations"][0]["objects"]) == (1, 18)
+    assert "9 objects are due, and fuse.objects is 8" in dry.err
+    path.write_text(POLICY.format(more="").replace("share: 90%", "share: 1%"))
+    shipped.store.delete([shipped.partition("t").gap(at, at + 1) for at in range(9)])
+    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 0
+    run("gc", "undo", *named)
+    assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 1
+
+
 def test_a_plan_is_printed_with_the_time_that_later_runs_read(
     shipped: Archive, named: tuple[str, ...], policy: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
