@@ -12,7 +12,10 @@ from ts_common.archive.gc_plans import PlannedObject, read_plan
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import (
+    AccessDenied,
     ConfigurationError,
+    CorruptData,
+    NewerFormat,
     QueryError,
     TieredStorageError,
 )
@@ -213,6 +216,13 @@ def check(
     name = name_archive(config, url, cluster, entropy_bits)
     rows: list[dict[str, str]] = []
     with open_archive(name, output.warn) as archive:
+        try:
+            _check_cluster(archive)
+        except QueryError as error:  # before the first agent it is no mistake
+            places = ", ".join(store.location for store in archive.stores)
+            rows.append({"location": places, "check": "cluster", "verdict": str(Verdict.WARNING), "text": str(error)})
+        except (AccessDenied, CorruptData, NewerFormat):
+            pass  # the checks name the right, and read the layout
         for location in archive.locations:
             at = location.store.location
             rows += [

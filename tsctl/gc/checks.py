@@ -143,7 +143,8 @@ def _writes(store: ObjectStore, keys: ClusterKeys, clock: Callable[[], float]) -
         second = _put(store, key, b"2")
     except AccessDenied as denied:
         yield _warning("clock", "not compared: the probe was not written")
-        yield _warning("conditional delete", f"not tried: this identity may not put {PROBE_PREFIX}...: {denied}")
+        yield _warning("conditional delete", f"not tried: this identity may not put {PROBE_PREFIX}...")
+        yield _error("rights", f"this identity may not write; a run puts log.start, plans and logs: {denied}")
         return
     yield _clock(skew_between(before, first.modified, after))
     outcome = store.delete_matching({key: first.etag})

@@ -335,3 +335,13 @@ def test_the_checks_of_a_directory_are_fine(shipped: Archive, named: tuple[str, 
     ended = run("gc", "check", *named, "--json")
     assert ended.code == 0
     assert {row["verdict"] for row in ended.document["checks"]} <= {"ok", "warning"}
+
+
+def test_a_check_of_a_cluster_without_objects_is_a_warning(shipped: Archive, named: tuple[str, ...], run: Run) -> None:
+    """The id of the cluster is probably wrong, although the first agent may just not have started."""
+    ended = run("gc", "check", *named, "--cluster", "porod", "--json")
+    assert ended.code == 0
+    (row,) = [row for row in ended.document["checks"] if row["check"] == "cluster"]
+    assert row["verdict"] == "warning"
+    assert "has no objects of cluster porod; check the location and the cluster" in row["text"]
+    assert "cluster" not in {row["check"] for row in run("gc", "check", *named, "--json").document["checks"]}
