@@ -7,7 +7,7 @@ A removal first checks the hold in every store. It writes the traces to all of t
 each on condition of the ETag that it read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from shlex import quote
@@ -16,6 +16,7 @@ from ts_common.archive.holds import (
     LARGEST,
     Hold,
     Removal,
+    check_hold_name,
     is_same_identity,
     read_hold,
     read_holds,
@@ -23,7 +24,15 @@ from ts_common.archive.holds import (
 )
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
-from ts_common.errors import OperatorError, OutcomeUnknown, PreconditionFailed, QueryError, StaleStateError
+from ts_common.errors import (
+    CorruptData,
+    NewerFormat,
+    OperatorError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    QueryError,
+    StaleStateError,
+)
 from ts_common.query.moments import time_text
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.deletions import is_removed
@@ -147,7 +156,11 @@ def remove_hold(stores: Sequence[ObjectStore], keys: ClusterKeys, name: str, rea
 
 
 def list_holds(
-    stores: Sequence[ObjectStore], keys: ClusterKeys, now: int, unreadable: Callable[[str], None] | None = None
+    stores: Sequence[ObjectStore],
+    keys: ClusterKeys,
+    now: int,
+    unreadable: Callable[[str], None] | None = None,
+    damaged: Callable[[str], None] | None = None,
 ) -> list[ListedHold]:
     """Return the holds of all stores by name, or those and the expired and removed ones.
 
@@ -158,14 +171,16 @@ def list_holds(
         keys: of the cluster.
         now: milliseconds since the epoch.
         unreadable: as in `read_removals`; None: expired and removed holds are left out.
+        damaged: is called with a message for each object that is no readable hold; None: that is an error.
 
     Raises:
-        CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `read_holds`.
+        CorruptData, NewerFormat: an object is no readable hold, without `damaged`.
+        StoreUnavailable, AccessDenied, BucketMissing: a store failed.
     """
     listed: dict[tuple[object, ...], ListedHold] = {}
     has: dict[tuple[object, ...], set[str]] = {}
     for store in stores:
-        for hold in read_holds(store, keys):
+        for hold in read_holds(store, keys) if damaged is None else _readable(store, keys, damaged):
             state = State.EXPIRED if hold.is_expired(now) else State.HELD
             entry = listed.setdefault(hold.terms, ListedHold(hold, state))
             if hold.set_by is not None and hold.set_by not in entry.set_by:
@@ -184,6 +199,25 @@ def list_holds(
                 removed.setdefault((hold.terms, removal.time), ListedHold(hold, State.REMOVED, who, [], removal))
         found += removed.values()
     return sorted(found, key=lambda entry: (entry.hold.name, entry.hold.time, entry.state))
+
+
+def _readable(store: ObjectStore, keys: ClusterKeys, damaged: Callable[[str], None]) -> Iterator[Hold]:
+    """Yield the holds of a store by name, and report each other object below `holds/`."""
+    for info in store.list(keys.holds):
+        if info.key.startswith(keys.removed_holds):
+            continue
+        name = info.key.removeprefix(keys.holds).removesuffix(".json")
+        try:
+            if info.key != keys.hold(check_hold_name(name)):
+                raise CorruptData(f"{info.key}: it has no name of a hold")
+            found = read_hold(store, keys, name)
+        except (CorruptData, NewerFormat) as error:
+            damaged(f"{store.location}: {error}")
+        except ValueError as error:
+            damaged(f"{store.location}: {info.key}: {error}")
+        else:
+            if found is not None:  # None: it was removed since
+                yield found[0]
 
 
 def _refuse_same(name: str, own: Sequence[str], setters: Sequence[str | None]) -> None:

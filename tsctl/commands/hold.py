@@ -1,6 +1,7 @@
 """`tsctl hold`: sets, lists and removes holds, which stop retention of the topics that they name."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -99,10 +100,10 @@ def ls(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List holds, with the number of topics that each matches now."""
-    output, unreadable = Output(as_json), list[str]()
+    """List holds, with the number of topics that each matches now. Exit code 1: one of them cannot be read."""
+    output, unreadable, damaged = Output(as_json), list[str](), list[str]()
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:
-        found = list_holds(archive.stores, archive.keys, _now(), unreadable.append if every else None)
+        found = list_holds(archive.stores, archive.keys, _now(), unreadable.append if every else None, damaged.append)
         names = archive.names()
     for message in unreadable:
         output.warn(f"{message}; this removed hold is left out")
@@ -115,14 +116,18 @@ def ls(
     for name in sorted({one.hold.name for one in found if one.removal is None}):
         if sum(one.hold.name == name and one.removal is None for one in found) > 1:
             output.warn(f"hold {name}: two stores have different holds of this name; both stop retention")
+    if as_json:  # the document has all warnings
+        _warn_of_damaged(damaged, output)
     counted = [(entry, sum(map(entry.hold.matches, names))) for entry in found]
     if as_json:
         output.document({"cluster": archive.keys.cluster, "holds": [_fields(*each) for each in counted]})
     elif found:
         output.table(_COLUMNS, [_row(*each) for each in counted])
-    else:
+    elif not damaged:
         output.text("no holds")
-    if unreadable:
+    if not as_json:
+        _warn_of_damaged(damaged, output)
+    if unreadable or damaged:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -148,6 +153,11 @@ def rm(
         output.document({"hold": name, "removed": removed})
     else:
         output.text(f"{name}: removed from {', '.join(removed)}; retention may remove what it held")
+
+
+def _warn_of_damaged(damaged: Sequence[str], output: Output) -> None:
+    for message in damaged:
+        output.warn(f"{message}; if it is damaged, set it again under another name, then delete the object")
 
 
 def _row(entry: ListedHold, matches: int) -> list[str | int | bool | None]:

@@ -137,6 +137,23 @@ def test_what_cannot_be_read_below_holds_ends_the_command_by_name(
     assert hand_made.store.get(key)[0] == b"\xff{"
 
 
+def test_a_hold_that_cannot_be_read_hides_no_other_one(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
+    """A person who mends it sees the other holds, and what to do."""
+    fill(hand_made, "orders")
+    assert run("hold", "add", "h", "--topic", "orders", "--reason", "r", *named).code == 0
+    names = [hand_made.keys.hold("a"), f"{hand_made.keys.holds}no name"]
+    for key in names:
+        hand_made.store.put(key, b"\xff{")
+    hand_made.store.put(hand_made.keys.removed_hold("b", 5), b"\xff{")
+    ended = run("hold", "ls", *named)
+    assert (ended.code, "orders" in ended.out) == (1, True)
+    lines = ended.err.splitlines()
+    assert [any(key in line for line in lines) for key in names] == [True, True]
+    assert all("set it again under another name, then delete the object" in line for line in lines)
+    document = run("hold", "ls", *named, "--json").document
+    assert ([each["name"] for each in document["holds"]], len(document["warnings"])) == (["h"], 2)
+
+
 def test_a_damaged_trace_of_a_removal_is_named_and_the_others_are_listed(
     hand_made: Archive, named: tuple[str, ...], run: Run
 ) -> None:
