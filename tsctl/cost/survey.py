@@ -55,14 +55,14 @@ def survey(
         for store in archive.stores:
             store.check()
             found += find_directories(store, archive.keys)
+        if topics and not topics_in(found):
+            archive.names()  # it raises, with what the store has instead
         _check_topics(topics, topics_in(found), archive.keys.cluster)
         chosen = [each for each in found if not topics or (each.topic != OWN and choose(each.topic))]
         with output.progress("directories", len(chosen)) as advance:
             usage = count(chosen, archive.keys, measure, warn=output.warn, advance=advance)
-    if not usage.parts:
-        raise QueryError(
-            f"{some(each.location for each in name.endpoints)} holds no object of a cluster {archive.keys.cluster}"
-        )
+        if not usage.parts:
+            archive.names()
     return usage
 
 
