@@ -11,13 +11,16 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from ts_common.errors import ConfigurationError
 from ts_common.suggestions import nearest
 
 MOST_BYTES: Final = 4 << 20  # of a file
 _MOST_TEXT: Final = 500  # characters of YAML's own message
+_MOST_KEY: Final = 100  # characters of a name or value in a message
 # What ruamel.yaml raises in addition for hostile text: tags, escapes and keys that it does not check.
 _FOREIGN: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _INSIDE: Final = re.compile(r"(dict|literal|constrained)?\[.*\]")  # pydantic's names of parts of a type
@@ -68,8 +71,33 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return YAML(typ="safe", pure=True).load(text)
+    except DuplicateKeyError as error:  # its own message advises to allow them
+        raise ValueError(_given_twice(text, error)) from error
     except (YAMLError, *_FOREIGN) as error:
         raise ValueError(" ".join(str(error).split())[:_MOST_TEXT]) from error
+
+
+def _given_twice(text: str, error: DuplicateKeyError) -> str:
+    """Return a message that names a key and both its lines."""
+    second = error.problem_mark.line
+    nodes, seen = [YAML(typ="safe", pure=True).compose(text)], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, SequenceNode):
+            nodes += node.value
+        elif isinstance(node, MappingNode):
+            nodes += [value for _, value in node.value]
+            lines: dict[str, int] = {}
+            for name, line in [
+                (key.value, key.start_mark.line) for key, _ in node.value if isinstance(key, ScalarNode)
+            ]:
+                if name in lines and line == second:
+                    return f"{name[:_MOST_KEY]} is given twice (lines {lines[name] + 1} and {line + 1})"
+                lines.setdefault(name, line)
+    return f"a key is given twice, in line {second + 1}"  # two texts of one value, as in 1 and 0x1
 
 
 def validate(model: type[Model], content: Any, source: str, further: Sequence[str] = ()) -> Model:
@@ -95,11 +123,18 @@ def validate(model: type[Model], content: Any, source: str, further: Sequence[st
 
 def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     """Yield a message for each mistake."""
-    for problem in error.errors(include_url=False, include_input=False):
+    problems = error.errors(include_url=False)
+    places = [problem["loc"] for problem in problems]
+    for problem in problems:
+        own = problem["loc"]
+        if problem["type"] == "too_short" and any(len(each) > len(own) and each[: len(own)] == own for each in places):
+            continue  # it has entries, and each of them is wrong
         place = [str(each) for each in problem["loc"] if not _INSIDE.fullmatch(str(each))]
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] in _MESSAGES:
             message = _MESSAGES[problem["type"]].replace("{name}", place[-1] if place else "")
+        elif problem["type"] in {"bool_parsing", "bool_type"}:
+            message = f"{repr(problem['input'])[:_MOST_KEY]} is neither true nor false"
         elif problem["type"] == "extra_forbidden":
             message = f"this name is unknown{nearest(place[-1], _names_at(model, place[:-1]))}"
         yield f"{'.'.join(place) or 'the file'}: {message[0].lower()}{message[1:]}"

@@ -29,7 +29,7 @@ classes:
         ("write_per_1000: 0", "write_per_100: 0", "classes.HOT.write_per_100: this name is unknown; did you mean"),
         ("write_per_1000: 0", "write_per_1000: 0, tiers: [{above_gb: 2, storage_per_gb_month: 1}, "
          "{above_gb: 2, storage_per_gb_month: 1}]", "above_gb must ascend"),
-        ("name: made", "name: made\nname: again", "it is no YAML"),
+        ("name: made", "name: made\nname: again", "name is given twice"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(old: str, new: str, problem: str) -> None:

@@ -106,6 +106,32 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "rules: [{topics: 'a(', max_age: 5d}]",
+            "rules.0.topics.0: topic 'a(' is not a regular expression: missing ),",
+        ),
+        ("grace: 2h\nrules: []\ngrace: 3h", "it is no YAML: grace is given twice (lines 1 and 3)"),
+        ("rules:\n- topics: a\n  keep: true\n- topics: b\n  topics: c", "topics is given twice (lines 4 and 5)"),
+        ("fuse: &a [*a, {[1]: 2, a: 1, a: 2}]", "a is given twice (lines 1 and 1)"),
+        ("{1: 2, 0x1: 3}", "a key is given twice, in line 1"),
+        ("rules: [{topics: a, as_in_kafka: maybe}]", "rules.0.as_in_kafka: 'maybe' is neither true nor false"),
+        ("rules: [{topics: a, keep: [1]}]", "rules.0.keep: [1] is neither true nor false"),
+    ],
+)
+def test_one_mistake_is_one_problem_with_its_value(tmp_path: Path, text: str, message: str) -> None:
+    """Neither a consequence of it, nor an advice of a library, is printed with it."""
+    path = tmp_path / "retention.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as found:
+        read_policy(path)
+    (problem,) = found.value.problems
+    assert message in problem
+    assert "suppress" not in problem
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("rules: [{topics: .*, keep: true}, {topics: a, max_age: 1d}]", r"rules\.1: a: rules\.0 matches first"),
