@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ts_common.archive.group_offsets import Committed, read_offsets
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.table_claims import read_claims, tables_with_claims
-from ts_common.errors import BucketMissing, ConfigurationError
+from ts_common.errors import BucketMissing, ConfigurationError, TieredStorageError
 from ts_common.following.checkpoint import read_checkpoint
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -31,7 +31,8 @@ from tsctl.gc.retention import NeededFrom
 if TYPE_CHECKING:
     from tsctl.verify.kafka_cluster import KafkaCluster
 
-_SOURCE: Final = "until_read_by"
+_SOURCE: Final = "the policy"
+_PLACE: Final = "until_read_by"
 _GENERATION: Final = "_g"  # before the number of a table's generation, in the name of its claims
 
 
@@ -84,6 +85,7 @@ def open_needed(
     *,
     options: StorageOptions = NO_OPTIONS,
     group_stores: Sequence[ObjectStore] = (),
+    place: str = _PLACE,
 ) -> Needed:
     """Read what the readers of a rule have read.
 
@@ -94,6 +96,7 @@ def open_needed(
         kafka: the running cluster; None if the command line does not name it.
         options: the connection to S3, for checkpoints there.
         group_stores: the archive's other stores. The endpoint keeps groups in one of all.
+        place: of the readers in the policy; each message names it.
 
     Raises:
         ConfigurationError: readers do not exist, or need the running cluster; it names each.
@@ -103,11 +106,18 @@ def open_needed(
     places = _Places(store, cluster_keys, kafka, options, group_stores, IncarnationLists(store, cluster_keys))
     readers: list[Reader] = []
     problems: list[str] = []
-    for each in rule.until_read_by:
+    for number, each in enumerate(rule.until_read_by):
+        kind, _, name = str(each).partition(" ")
+        key = f"{place}.{number}.{kind}: {name}"
         try:
             readers += _opened(each, places)
         except _Missing as missing:
-            problems.append(f"{each}: {missing}")
+            problems.append(f"{key}: {missing}")
+        except ConfigurationError as error:  # of the connection to another store
+            problems += [f"{key}: {problem}" for problem in error.problems]
+        except TieredStorageError as error:
+            error.args = (f"{key}: {error}",)
+            raise
     if problems:
         raise ConfigurationError(_SOURCE, problems)
     return Needed(readers, rule.longest_wait)

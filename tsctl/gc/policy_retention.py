@@ -132,8 +132,15 @@ class PolicyRetention:
         with self._lock:
             if id(rule) not in self._needed:
                 first, *others = self._stores
+                number = next(at for at, each in enumerate(self._policy.rules) if each is rule)
                 self._needed[id(rule)] = open_needed(
-                    rule, first, self._keys, self._kafka, options=self._options, group_stores=others
+                    rule,
+                    first,
+                    self._keys,
+                    self._kafka,
+                    options=self._options,
+                    group_stores=others,
+                    place=f"rules.{number}.until_read_by",
                 )
             return self._needed[id(rule)]
 

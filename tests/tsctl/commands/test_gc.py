@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.commands import CHECKOUT
 from tests.spark.archives import Archive
 from tests.tsctl.gc.archives import GRACE, bases, later, ship, start_of
 from tests.tsctl.running import Run
@@ -114,7 +115,7 @@ def test_a_run_waits_for_a_reader_and_names_an_overdue_one(
     policy = write_policy(tmp_path, "until_read_by: [{table: lake.t}]\n    longest_wait: 10d")
     missing = run("gc", "run", "--policy", policy, *named)
     assert (missing.code, start_of(shipped)) == (2, 0)
-    assert "lake.t" in missing.err
+    assert "rules.1.until_read_by.0.table: lake.t: " in missing.err
     for age, code, start in ((1, 0, 17), (11, 1, 17)):
         claims = TableClaims("lake.t", "1", int((time.time() - age * 86_400) * 1000), {"t-0": 17})
         shipped.store.put(claims_key(shipped.keys, "lake.t"), claims.encode())
@@ -142,6 +143,15 @@ def test_a_blown_fuse_is_a_finding_and_can_be_ignored(
     path.write_text(POLICY.format(more=""))
     assert run("gc", "run", "--policy", path, *named, "--ignore-fuse").code == 0
     assert start_of(shipped) == 30
+
+
+def test_the_example_of_a_policy_can_be_used_as_it_is(shipped: Archive, named: tuple[str, ...], run: Run) -> None:
+    """A first user copies it, and has none of its topics."""
+    ship(shipped, "orders", 0, 100)
+    ended = run("gc", "run", "--policy", CHECKOUT / "conf/retention.example.yaml", *named, "--dry-run")
+    assert ended.code == 0
+    (warning,) = ended.err.splitlines()
+    assert "no topic payments today" in warning
 
 
 def test_mistakes_are_named(shipped: Archive, named: tuple[str, ...], tmp_path: Path, run: Run) -> None:

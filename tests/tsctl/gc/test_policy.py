@@ -57,16 +57,17 @@ def test_the_example_is_a_policy_with_every_key_of_the_top() -> None:
     payments, orders = found.rules
     assert (payments.keep, payments.resolve(None)) == (True, Rule(None, None, 7 * DAY))
     assert orders.resolve(None) == Rule(400 * DAY, 2 << 40, 7 * DAY)
-    assert [str(each) for each in orders.until_read_by] == [
-        "table backup.orders",
-        "checkpoint s3://lake/checkpoints/orders",
-        "group billing",
-    ]
+    assert not orders.until_read_by  # an archive that lacks one of its readers would end each run
     assert found.deleted_topics is None
     text = re.sub(r"^( *)#(?! [A-Z])", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)  # comments begin with a capital
     assert {*YAML(typ="safe").load(text)} == {*Policy.model_fields}
     everything = policy(text)
     assert everything.rules[2].needs_kafka
+    assert [str(each) for each in everything.rules[1].until_read_by] == [
+        "table backup.orders",
+        "checkpoint s3://lake/checkpoints/orders",
+        "group billing",
+    ]
     assert everything.deleted_topics is not None
     assert everything.deleted_topics.after == 30 * DAY
 

@@ -74,7 +74,7 @@ def test_a_group_of_the_cluster_needs_what_it_has_not_committed(
         keys = archive.keys.partition(TopicPartition("t", partition), directory)
         return open_needed(rule, archive.store, archive.keys, kafka).first_needed(keys, NOW)
 
-    with pytest.raises(ConfigurationError, match="kafka_group billing: the running cluster has no committed offsets"):
+    with pytest.raises(ConfigurationError, match="kafka_group: billing: the running cluster has no committed offsets"):
         needed()
     commit(cluster, "billing", 30)
     assert needed() == NeededFrom(30, "kafka_group billing", overdue=True)
