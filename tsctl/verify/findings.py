@@ -69,7 +69,8 @@ GAP_RECORD_DAMAGED = Kind(
     "gap-record-damaged",
     _DAMAGED,
     "No live copy contains these offsets, and their gap record is malformed, so the reason is unknown.",
-    "Restore the last version of the gap record. The agent's log of that time has the reason too.",
+    "Restore the newest version of the gap record that is not damaged. The agent's log of that time has the reason "
+    "too.",
 )
 OVERLAP = Kind(
     "overlap",
@@ -171,7 +172,7 @@ COMMIT_DAMAGED = Kind(
     "commit-damaged",
     _DAMAGED,
     "offset.wm or log.start is malformed. Agents and readers reject the partition.",
-    "Restore the object's last version.",
+    "Restore the newest version of the object that is not damaged.",
 )
 COMMIT_NAMES_MISSING = Kind(
     "commit-names-missing",
@@ -229,13 +230,13 @@ INCARNATION_UNLISTED = Kind(
     "incarnation-unlisted",
     _DAMAGED,
     "The store contains an incarnation of a topic that incarnations.json does not list. Readers reject the topic.",
-    "Restore the last version of incarnations.json.",
+    "Restore the newest version of incarnations.json that lists it.",
 )
 INCARNATIONS_DAMAGED = Kind(
     "incarnations-damaged",
     _DAMAGED,
     "incarnations.json is malformed. Readers reject the topic.",
-    "Restore its last version.",
+    "Restore its newest version that is not damaged.",
 )
 METADATA_MISSING = Kind(
     "metadata-missing",
