@@ -97,7 +97,8 @@ def run(
 ) -> None:
     """Delete what an earlier run planned, if its grace is over; then plan what is due now.
 
-    Exit code 1: a partition was left out in doubt, a reader is overdue, a delete failed, or the fuse has blown.
+    Exit code 1: a partition was left out in doubt, a reader is overdue, a delete failed, or the fuse has blown. A loop
+    that a signal ends has the exit code of its last run.
     """
     output = Output(as_json or objects)
     if objects and not dry_run:

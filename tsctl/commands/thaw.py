@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ts_common.errors import ConfigurationError
+from ts_common.model import is_topic_name
 from ts_common.query.frozen import Span
 from ts_common.reading.archive_name import SOURCE, name_archive
 from ts_common.reading.incarnation_option import NEWEST
@@ -49,7 +50,7 @@ _MOST_DAYS: Final = 3_650
 
 
 def thaw(
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    topic: Annotated[str, typer.Argument(help="Name of the topic; no pattern.")],
     partition: PartitionsOption = None,
     start: FromOption = None,
     end: ToOption = None,
@@ -81,6 +82,8 @@ def thaw(
     """
     problems: list[str] = []
     output, span = Output(as_json), _span(parse_bounds(start, end, problems, offsets=True))
+    if not is_topic_name(topic):  # a pattern that matches more than was meant costs money
+        problems.append(f"topic {topic}: it is no name of a topic; one name is expected, and no pattern")
     if problems:
         raise ConfigurationError(SOURCE, problems)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)

@@ -226,7 +226,8 @@ class Fuse(BaseModel):
     share: Share | None = Field(
         "50%",
         validate_default=True,
-        description="Share of the bytes that the run's topics have in the store; 100% for no bound. Default: 50%.",
+        description="Share of the bytes that partitions with a rule, and incarnations that are over, have in the "
+        "store; 100% for no bound. Default: 50%.",
     )
 
     def blown(self, objects: int, size: int, whole: int | None = None) -> str | None:

@@ -207,6 +207,16 @@ def test_what_cannot_be_thawed_is_refused_before_any_request(
     assert frozen(cold) == [".log"]
 
 
+def test_a_pattern_is_refused_before_any_request(cold: ColdArchive, tsctl: Run) -> None:
+    """It could match more topics than meant, and a thaw costs money."""
+    cold.freeze(0)
+    _, *others = named(cold)
+    ended = tsctl("thaw", ".*", *others)
+    assert ended.code == 2
+    assert "topic .*: it is no name of a topic; one name is expected, and no pattern" in ended.err
+    assert frozen(cold) == [".log"]
+
+
 def test_a_store_without_frozen_objects_has_nothing_to_thaw(tmp_path: Path, tsctl: Run) -> None:
     """A directory, for example."""
     with (archive := MadeArchive(tmp_path / "store")).store:
