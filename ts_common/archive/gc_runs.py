@@ -8,8 +8,8 @@
         plan.json                written last: without it there is no plan
         claim.json               {"version":1,"use":"delete"} or "undo": the first one to put it decides
         log-<time>-<token>-00000.jsonl   what was deleted, one line for each object of the plan, by each attempt
-        shown-<directory>        a partition of the plan that a hold shows again: nothing of it is deleted by this plan
-        back-<directory>         its log.start is back
+        shown-<hash>             a partition of the plan that a hold shows again: nothing of it is deleted by this plan
+        back-<hash>              nothing is left to do for that
         void.json                why a damaged plan was discarded; a later run deletes nothing of it
         done.json                the counts, once nothing of the plan is left to do
 
@@ -17,6 +17,7 @@
 """
 
 import calendar
+import hashlib
 import json
 import re
 import time
@@ -91,12 +92,12 @@ class RunObjects:
 
     def shows(self, directory: str) -> bool:
         """Whether a hold shows a partition again, by its directory; it was noted before `log.start` was moved back."""
-        return directory in self._named(SHOWN)
+        return _hash(directory) in self._named(SHOWN)
 
     def half_shown(self) -> list[str]:
-        """Return the directories of partitions that a hold shows again, and whose `log.start` is not back yet."""
+        """Return the keys of the notes of partitions that a hold shows again, and whose `log.start` is not back yet."""
         back = set(self._named(BACK))
-        return [directory for directory in self._named(SHOWN) if directory not in back]
+        return [f"{self.directory}{SHOWN}-{each}" for each in self._named(SHOWN) if each not in back]
 
     def _named(self, kind: str) -> list[str]:
         start = f"{self.directory}{kind}-"
@@ -104,8 +105,13 @@ class RunObjects:
 
 
 def note_key(run: RunObjects, kind: str, directory: str) -> str:
-    """Return the key of a note about a partition: `SHOWN` or `BACK`."""
-    return f"{run.directory}{kind}-{directory}"
+    """Return the key of a note about a partition: `SHOWN` or `BACK`. Its content has the partition."""
+    return f"{run.directory}{kind}-{_hash(directory)}"
+
+
+def _hash(directory: str) -> str:
+    """Return a name for a partition's directory: with a prefix, its own can be too long for a file."""
+    return hashlib.sha256(directory.encode()).hexdigest()[:32]
 
 
 def run_name(at: int, token: str) -> str:

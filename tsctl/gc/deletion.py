@@ -180,7 +180,7 @@ def _delete_partition(work: _Work, partition: PlannedPartition, objects: Sequenc
                     rest.discard(each.name)
 
 
-def _shown_again(work: _Work, partition: PlannedPartition, objects: Iterable[PlannedObject], left: LeftOut) -> LeftOut:
+def _shown_again(work: _Work, partition: PlannedPartition, objects: Sequence[PlannedObject], left: LeftOut) -> LeftOut:
     """Show a held partition again, if no deletion of the plan can have begun there; return what is reported."""
     if not (work.is_first or work.run.shows(partition.keys(work.cluster).directory)):
         return left

@@ -118,15 +118,14 @@ def _without_hole(
             if moved.over:  # no run moves it there, and no agent writes it again
                 return log_start.offset
             raise LeftOut(_OTHER_LINEAGE)
-        view = open_view(store, catalog)
+        shown = log_start.shown_from(commit.lineage)
+        if shown <= offset:
+            return log_start.offset
+        plan = open_view(store, catalog).with_hidden(offset).plan(offset, shown)
     except UNREADABLE as error:
         raise LeftOut(str(error)) from error
     except ObjectNotFound as error:
         raise LeftOut(f"the partition changed meanwhile: {error}", Why.CHANGED) from error
-    shown = log_start.shown_from(commit.lineage)
-    if shown <= offset:
-        return log_start.offset
-    plan = view.with_hidden(offset).plan(offset, shown)
     lowest = max((step.end for step in plan if isinstance(step, Hole) and not step.recorded), default=offset)
     return lowest if lowest < shown else log_start.offset
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ts_common.archive.gc_plans import PlannedPartition, read_moves, read_parts, read_plan
 from ts_common.archive.gc_runs import CLAIM_NAME, RunObjects, Use, claim, list_runs, mark_done, read_claim
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
-from ts_common.errors import CorruptData, QueryError
+from ts_common.errors import CorruptData, ObjectNotFound, QueryError
 from ts_common.store.contract import ObjectStore
 from tsctl.gc.moving import lower_log_start
 from tsctl.gc.retention import LeftOut, Skipped
@@ -82,7 +82,7 @@ def undo(
 
     Raises:
         QueryError: the deletion of its objects has begun.
-        CorruptData: what the run moved is damaged; nothing was decided now. Or a plan whose deletion began is.
+        CorruptData: what the run moved is damaged; nothing was decided now.
         OutcomeUnknown, StoreUnavailable, AccessDenied, BucketMissing: the store failed; repeat the command.
     """
     moves = _moves(store, cluster, run)
@@ -132,10 +132,19 @@ def _deleted_below(store: ObjectStore, cluster: ClusterKeys, run: RunObjects) ->
             continue
         if other.claimed and _claimed_at(other) < began:
             continue
-        if claim(store, cluster, other.run, Use.UNDO) is Use.DELETE:
-            for planned, _ in read_parts(store, cluster, read_plan(store, cluster, other.run)):
-                keys = planned.keys(cluster)
-                found[keys] = max(found.get(keys, 0), planned.after)
+        try:
+            if claim(store, cluster, other.run, Use.UNDO) is Use.UNDO:
+                continue
+            parts = read_parts(store, cluster, read_plan(store, cluster, other.run))
+            planned = [each for each, _ in parts]
+        except (
+            CorruptData,
+            ObjectNotFound,
+        ):  # nothing more is deleted by a damaged plan, and a hole that it left is seen
+            continue
+        for each in planned:
+            keys = each.keys(cluster)
+            found[keys] = max(found.get(keys, 0), each.after)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.made_archive import MadeArchive
+from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import (
     GRACE,
     SETTINGS,
@@ -19,6 +19,7 @@ from tests.tsctl.gc.archives import (
     ship,
     start_of,
 )
+from ts_common.archive import plan
 from ts_common.archive.commit import encode_log_start
 from ts_common.archive.gc_runs import list_runs
 from ts_common.archive.object_keys import SegmentName
@@ -366,6 +367,43 @@ def test_a_run_that_is_named_far_ahead_is_not_the_newest(archive: MadeArchive, n
     archive.store.put(f"{archive.keys.gc_runs}99991231T235959999Z-0badc10c/done.json", b"{}")
     collect(archive)
     assert undo_newest(archive) == Undone(lowered=2)
+
+
+def test_an_undo_leaves_a_partition_out_that_cannot_be_read(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are shown again, and the undo stays open."""
+    monkeypatch.setattr(plan, "MAX_COPIES", 5)
+    collect(archive)
+    for number in range(6):
+        archive.put_segment("t", 0, batches((0, 10), value=b"%d" % number), variant=True)
+    found = undo_newest(archive)
+    assert ([each.where for each in found.skipped], found.lowered) == (["t-0"], 1)
+    assert start_of(archive, partition=1) == 0
+    assert not list_runs(archive.store, archive.keys)[0].done
+
+
+def test_an_undo_passes_over_a_damaged_plan_of_another_collector(archive: MadeArchive) -> None:
+    """Nothing is deleted by that plan any more."""
+    plan_twice(archive)
+    delete_by(archive, 0)
+    first, _ = list_runs(archive.store, archive.keys)
+    for name in ("moves-00000.jsonl", "part-00000.jsonl"):
+        archive.store.put(first.directory + name, b"garbage\n")
+    assert undo_newest(archive).skipped == []
+    assert (start_of(archive), start_of(archive, partition=1)) == (70, 0)
+
+
+def test_a_claim_of_a_later_release_in_an_old_run_stops_no_run(archive: MadeArchive) -> None:
+    """What that run hid is not shown again."""
+    collect(archive)
+    later(archive, GRACE)
+    collect(archive, keep=100)
+    (run,) = list_runs(archive.store, archive.keys)
+    archive.store.put(f"{run.directory}claim.json", b'{"version":9,"use":"delete"}\n')
+    found = collect(archive, keep=2)
+    assert found.planned is not None
+    assert found.planned.moved == 2
 
 
 def break_object(archive: MadeArchive, name: str, content: bytes | None) -> None:
