@@ -257,7 +257,8 @@ def bounds(partitions: int, segments: int, deleted: int) -> dict[str, dict[str, 
         "survey": {"LIST": examination["LIST"] + topics, "GET": examination["GET"] + 1},
         "plan": {
             "LIST": examination["LIST"] + 1,
-            "GET": examination["GET"] + 3 * partitions,  # log.start, and the commit before and after the move
+            # The claim, log.start, and the commit before and after the move; the claim again at the end.
+            "GET": examination["GET"] + 4 * partitions + 1,
             "PUT": partitions + moves + parts + 1,
         },
         "deletion": {
