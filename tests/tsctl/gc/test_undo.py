@@ -188,7 +188,7 @@ def test_g03_an_undo_after_an_election_that_went_back_opens_no_hole(archive: Mad
     assert undo_newest_again(archive) == Undone(unchanged=2)
 
 
-def test_an_undo_waits_for_an_agent_that_went_back_and_has_not_written_log_start(archive: MadeArchive) -> None:
+def test_an_undo_lowers_a_log_start_that_the_next_leaders_agent_has_not_written_yet(archive: MadeArchive) -> None:
     """`log.start` of the former lineage goes back; the agent then writes it with the lineage of the commit."""
     collect(archive)
     keys = archive.partition("t")
