@@ -1,4 +1,4 @@
-"""Jars of Kafka, ZooKeeper, Hadoop, Apicurio, Avro and Iceberg for Spark, and the oracle's class: fetched, built once.
+"""Jars of Kafka, ZooKeeper, Hadoop, Apicurio, Avro and Iceberg for Spark, and our own classes: fetched, built once.
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
@@ -7,6 +7,7 @@
     hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
     apicurio_jar()    -> build/jars/apicurio-2.6 Apicurio Registry
     oracle_jar()      -> build/oracle            the class DumpRecords
+    resident_jar()    -> build/resident          the commands of the resident JVM
 
 Each pinned `pom.xml` lists its jars; Maven fetches them with `dependency:copy-dependencies`, or unpacks an archive. A
 directory is complete if it has a marker with the hash of its pom or source. After a change of these it is built again.
@@ -33,10 +34,8 @@ LINES: tuple[Line, ...] = ("3.9", "4")
 
 PACKAGE = Path(__file__).resolve().parent
 BUILD = PACKAGE.parent / "build"
-ORACLE_SOURCE = PACKAGE / "oracle" / "DumpRecords.java"
 
 _MARKER = ".complete"
-_ORACLE = "oracle.jar"
 _INSTALL = "apt-get install openjdk-17-jdk-headless maven"
 
 
@@ -105,16 +104,32 @@ def oracle_jar() -> Path:
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
     """
-    jars = kafka_jars("3.9")
+    return _compiled("oracle", "3.9")
+
+
+def resident_jar() -> Path:
+    """Return the jar of the resident JVM's commands, compiled with Kafka 4.1's client if needed.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    return _compiled("resident", "4")
+
+
+def _compiled(name: str, line: Line) -> Path:
+    """Return the jar of the Java sources in a directory of this package, compiled with one line's jars if needed."""
+    jars = kafka_jars(line)
+    sources = sorted((PACKAGE / name).glob("*.java"))
+    jar = f"{name}.jar"
 
     def compile_it(directory: Path) -> None:
         command = [_require("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
-        run([*command, "-d", str(directory / "classes"), str(ORACLE_SOURCE)])
+        run([*command, "-d", str(directory / "classes"), *map(str, sources)])
         # A class archive contains classes of jars alone.
-        run([_require("jar"), "--create", "--file", str(directory / _ORACLE), "-C", str(directory / "classes"), "."])
+        run([_require("jar"), "--create", "--file", str(directory / jar), "-C", str(directory / "classes"), "."])
 
-    made_from = ORACLE_SOURCE.read_bytes() + _pom("kafka-3.9").read_bytes() + _ORACLE.encode()
-    return build_once(BUILD / "oracle", made_from, compile_it) / _ORACLE
+    made_from = b"".join(source.read_bytes() for source in sources) + _pom(f"kafka-{line}").read_bytes() + jar.encode()
+    return build_once(BUILD / name, made_from, compile_it) / jar
 
 
 def java() -> str:
@@ -229,7 +244,7 @@ def main() -> int:
     """Fetch and build everything, and print the directories."""
     kafka = [(f"Kafka {line}", partial(kafka_jars, line)) for line in LINES]
     spark = [("Avro for Spark", spark_avro_jar), ("Iceberg for Spark", lambda: iceberg_jars()[0].parent)]
-    return print_fetched(*kafka, *spark, ("oracle", oracle_jar))
+    return print_fetched(*kafka, *spark, ("oracle", oracle_jar), ("resident", resident_jar))
 
 
 if __name__ == "__main__":
