@@ -86,7 +86,7 @@ def test_steps_follow_the_commit(two: ScannedArchive) -> None:
         (100, [(0, offset) for offset in range(100, 200)]),
         (5, [(1, offset) for offset in range(5)]),
     ]
-    assert found[1][2] == {"t": {"0": 200}, "~epochs": {"t": {"0": 0}}}
+    assert found[1][2] == {"t": {"0": 200}, "~epochs": {"t": {"0": [[0, 0]]}}}
 
 
 def test_a_step_is_an_arrow_stream_of_its_rows(two: ScannedArchive) -> None:
@@ -147,7 +147,11 @@ def test_steps_have_bounded_size_and_wait_only_when_they_reached_the_commits(two
 def test_latest_saves_where_it_began(two: ScannedArchive) -> None:
     """The first step has no rows; a program that ends before the second one misses none."""
     (first,) = available(two.scan(), position="latest")
-    assert (first.offsets, offsets(first), first.position) == (0, [], {"t": {"0": 100}, "~epochs": {"t": {"0": 0}}})
+    assert (first.offsets, offsets(first), first.position) == (
+        0,
+        [],
+        {"t": {"0": 100}, "~epochs": {"t": {"0": [[0, 0]]}}},
+    )
     two.commit("t", 150, highest_base=100)
     (step,) = available(two.scan(), position=first.position)
     assert offsets(step) == list(range(100, 150))

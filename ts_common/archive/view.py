@@ -17,8 +17,10 @@ from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spares
+from ts_common.archive.read_log import ReadLog
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -39,6 +41,7 @@ class PartitionView:
         last_stable_offset: the commit's; None if the commit has no such offset.
         warning: a defect for the operator to repair; None without a defect.
         retired: the segments that end at or below the start; retention can remove them at any time.
+        lineage: the commit's; None if it never went back.
     """
 
     keys: PartitionKeys
@@ -50,11 +53,17 @@ class PartitionView:
     last_stable_offset: int | None = None
     warning: str | None = None
     retired: tuple[SegmentCopy, ...] = ()
+    lineage: Lineage | None = None
 
     @property
     def partition(self) -> TopicPartition:
         """The topic and partition."""
         return self.keys.partition
+
+    @property
+    def log(self) -> ReadLog:
+        """The log that the view shows."""
+        return ReadLog(self.epochs, self.lineage)
 
     @property
     def replaced(self) -> frozenset[str]:
@@ -112,8 +121,9 @@ def open_view(
     removed: list[StoredSegment] = []
     described = describe(store, keys, catalog.committed, catalog.cache_objects, known, damaged, removed)
     copies = tuple(copy for copy in described if copy.end > start)
-    stable = None
+    stable = lineage = None
     if isinstance(catalog.commit, Commit):
+        lineage = catalog.commit.lineage
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
     else:  # it names a segment but no end; if that segment is missing, at least its base is
@@ -129,7 +139,7 @@ def open_view(
         # Without segments and `log.start`, only the commit has the beginning of the archive.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
     retired = tuple(copy for copy in described if copy.end <= start)
-    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning, retired)
+    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning, retired, lineage)
 
 
 def _check_removed(

@@ -12,9 +12,9 @@ from ts_common.archive.catalog import PartitionCatalog, StoredSegment, read_cata
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
-from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.read_log import ReadLog
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.model import TopicPartition
 from ts_common.query.query import Query
@@ -33,13 +33,13 @@ class PartitionEnd:
         keys: of its objects.
         next_offset: the end of what is shipped.
         shown: the end of what the query may read; `read_committed` may put it below `next_offset`.
-        epochs: which epoch wrote which offset; empty if the commit lacks it.
+        log: by the commit.
     """
 
     keys: PartitionKeys
     next_offset: int
     shown: int
-    epochs: EpochHistory
+    log: ReadLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,11 @@ class Observer:
             end, stable = commit.next_offset, commit.last_stable_offset
             if not committed_only or stable is not None:
                 shown = min(end, stable) if committed_only and stable is not None else end
-                return PartitionEnd(keys, end, shown, commit.epochs)
+                return PartitionEnd(keys, end, shown, ReadLog(commit.epochs, commit.lineage))
         view = self.view(keys)
         shown = stable_end(self._store, view) if committed_only else view.end
-        return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochHistory())
+        log = ReadLog(commit.epochs, commit.lineage) if isinstance(commit, Commit) else ReadLog()
+        return PartitionEnd(keys, view.end, shown, log)
 
 
 def _check_assigned(query: Query, topics: Mapping[str, TopicSnapshot]) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.view import PartitionView
 from ts_common.following.commit_snapshot import CommitSnapshot, Observer
 from ts_common.following.offset import StreamOffset
-from ts_common.following.progress import advance, begins, epochs_of, living_until, losses_between, was_created_again
+from ts_common.following.progress import advance, begins, logs_of, losses_between, waiting, was_created_again
 from ts_common.following.step_limit import limited
 from ts_common.query.bounds import check_named_partitions, find_bounds
 from ts_common.query.losses import Loss, check_losses
@@ -45,12 +46,12 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Offsets `[begin, stop)` of a partition; `epoch` wrote the last one, if known."""
+    """Offsets `[begin, stop)` of a partition, and the log below `stop`, if known."""
 
     keys: PartitionKeys
     begin: int
     stop: int
-    epoch: int | None
+    log: ReadLog | None
 
 
 class Follower:
@@ -98,9 +99,9 @@ class Follower:
         """
         look = self._observer.look(is_first=True)
         if self.query.start is Edge.LATEST:
-            # With the epochs, an election that replaces records below the end is noticed, also after a restart.
+            # With the logs, an election that replaces records below the end is noticed, also after a restart.
             ends = StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)
-            return replace(ends, epochs=epochs_of(StreamOffset(), ends, look))
+            return replace(ends, logs=logs_of(StreamOffset(), ends, look))
         topics = find_topics(self._store, self.query) if look.topics else ()
         check_named_partitions(self.query, topics)
         catalogs = [catalog for topic in topics for catalog in topic.partitions if catalog.commit is not None]
@@ -116,9 +117,8 @@ class Follower:
             ]
         )
         positions = {view.partition: bound.start for view, bound in zip(views, bounds, strict=True)}
-        before = {view.partition: view.epochs.at(positions[view.partition] - 1) for view in views}
-        epochs = {partition: epoch for partition, epoch in before.items() if epoch is not None}
-        return StreamOffset(positions, look.topic_ids, epochs)
+        logs = {view.partition: view.log.below(at) for view in views if (at := positions[view.partition])}
+        return StreamOffset(positions, look.topic_ids, logs)
 
     def furthest(self, position: StreamOffset, look: CommitSnapshot) -> StreamOffset:
         """Return the furthest offset that the stream can reach; it goes back only if an election lost records.
@@ -133,12 +133,14 @@ class Follower:
         """
         furthest, losses = advance(position, look, lambda end: self._observer.view(end.keys).start)
         self._report([*losses, *losses_between(position, furthest)])
+        for waits in waiting(furthest, look):
+            self.warn(waits)
         return furthest
 
     def end_of_step(
         self, position: StreamOffset, furthest: StreamOffset, look: CommitSnapshot, most_offsets: int | None
     ) -> StreamOffset:
-        """Return where the next step ends, with its epochs.
+        """Return where the next step ends, with the logs below it.
 
         Args:
             position: where it starts.
@@ -149,7 +151,7 @@ class Follower:
         if most_offsets is not None:
             positions = limited(most_offsets, begins(position, furthest), furthest.positions)
             furthest = replace(furthest, positions=positions)
-        return replace(furthest, epochs=epochs_of(position, furthest, look))
+        return replace(furthest, logs=logs_of(position, furthest, look))
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> StepPlan:
         """Plan the offsets from `start` to `end`.
@@ -202,7 +204,7 @@ class Follower:
                 ]
                 continue
             ranges += [
-                _Range(place, begin, stop, end.epochs.get(partition))
+                _Range(place, begin, stop, end.logs.get(partition))
                 for place, (partition, begin, stop) in zip(keys, news, strict=True)
             ]
         return ranges, losses
@@ -211,7 +213,7 @@ class Follower:
         """Plan a query of these offsets that ends."""
         view, part = item
         topic, number = view.partition.topic, view.partition.partition
-        stop = living_until(part.stop, part.epoch, view.epochs, max(part.stop, view.end))
+        stop = kept_end(part.stop, part.log, view.log, view.end)
         lost = []
         if stop < part.stop:  # since the step was planned first; the next step has the new records
             low = max(part.begin, stop)

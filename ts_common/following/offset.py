@@ -3,15 +3,17 @@
 ::
 
     {"clicks":{"0":23,"1":345},
-     "~topicIds":{"clicks":"pQ1r..."},"~epochs":{"clicks":{"0":4,"1":4}},"~began":{"clicks":{"1":0}}}
+     "~topicIds":{"clicks":"pQ1r..."},"~epochs":{"clicks":{"0":[[4,0],[6,20]],"1":[[4,0]]}},
+     "~lineages":{"clicks":{"0":[6,20,31]}},"~began":{"clicks":{"1":0}}}
 
 It has the next offset of each partition, as Spark's own Kafka source writes it. A topic's name cannot contain `~`, so
 these keys are not topics:
 
 - `~topicIds`: the topic id of each topic that has one. If a topic is deleted and created again, the stream starts at
   its beginning, and offsets of the two incarnations are never confused.
-- `~epochs`: the leader epoch that wrote the offset before each position, if the commit has it. An election can remove
-  records that were read, and the log may be longer at the next look. Then another epoch wrote that offset.
+- `~epochs` and `~lineages`: the log below each position, by the commit: the leader epochs with their first offsets, and
+  the lineage if the commit went back. An election can remove records that were read, and the log may be longer at the
+  next look. Earlier releases wrote a number in place of the list: the leader epoch of the offset before the position.
 - `~began`: the start of each partition that the offset before did not have. Spark stores the ends of batches only. It
   calls a restarted source again for the start of its first batch, and `latest` has moved meanwhile. So the first offset
   of a query contains its start, and a batch that runs again reads the same rows.
@@ -19,16 +21,22 @@ these keys are not topics:
 Equal offsets have equal text: Spark compares their text to find new data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from ts_common.json_objects import MAX_INT32, shown, whole_number
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.read_log import ReadLog
+from ts_common.json_objects import MAX_INT32, epoch_pair, rows, shown, whole_number
 from ts_common.model import TopicPartition, is_topic_name
 
 _TOPIC_IDS: Final = "~topicIds"
 _EPOCHS: Final = "~epochs"
+_LINEAGES: Final = "~lineages"
 _BEGAN: Final = "~began"
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +46,13 @@ class StreamOffset:
     Attributes:
         positions: the next offset of each partition.
         topic_ids: of the topics whose id is known.
-        epochs: the leader epoch of the offset before each position, if known.
+        logs: the log below each position, if known.
         began: the start of each partition that the offset before this one did not have.
     """
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    logs: Mapping[TopicPartition, ReadLog] = field(default_factory=dict)
     began: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def equals_in_position(self, other: "StreamOffset") -> bool:
@@ -60,8 +68,10 @@ class StreamOffset:
         encoded: dict[str, Any] = _by_topic(self.positions)
         if self.topic_ids:
             encoded[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
-        if self.epochs:
-            encoded[_EPOCHS] = _by_topic(self.epochs)
+        if self.logs:
+            encoded[_EPOCHS] = _by_topic({at: [list(each) for each in log.epochs] for at, log in self.logs.items()})
+        if lineages := {at: log.lineage.encode() for at, log in self.logs.items() if log.lineage is not None}:
+            encoded[_LINEAGES] = _by_topic(lineages)
         if self.began:
             encoded[_BEGAN] = _by_topic(self.began)
         return encoded
@@ -74,23 +84,42 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
         ValueError: the values are not an offset of a stream.
     """
     try:
-        topics = {name: value for name, value in encoded.items() if name not in {_TOPIC_IDS, _EPOCHS, _BEGAN}}
+        others = {_TOPIC_IDS, _EPOCHS, _LINEAGES, _BEGAN}
+        topics = {name: value for name, value in encoded.items() if name not in others}
+        positions = _each(topics, whole_number)
+        lineages = _each(encoded.get(_LINEAGES, {}), Lineage.decode)
+        epochs = _each(encoded.get(_EPOCHS, {}), _epochs)
         return StreamOffset(
-            _positions(topics, 0),
+            positions,
             {_topic(name): str(topic_id) for name, topic_id in encoded.get(_TOPIC_IDS, {}).items()},
-            _positions(encoded.get(_EPOCHS, {}), -1),
-            _positions(encoded.get(_BEGAN, {}), 0),
+            {
+                partition: ReadLog(_history(known, positions[partition]), lineages.get(partition))
+                for partition, known in epochs.items()
+                if known != NO_EPOCH and positions.get(partition)
+            },
+            _each(encoded.get(_BEGAN, {}), whole_number),
         )
     except (TypeError, AttributeError) as error:
         raise ValueError(error) from error
 
 
-def _positions(by_topic: Mapping[str, Mapping[str, int]], least: int) -> dict[TopicPartition, int]:
+def _each(by_topic: Mapping[str, Mapping[str, Any]], parse: Callable[[Any], _Value]) -> dict[TopicPartition, _Value]:
     return {
-        TopicPartition(_topic(topic), _partition(number)): whole_number(offset, least)
-        for topic, offsets in by_topic.items()
-        for number, offset in offsets.items()
+        TopicPartition(_topic(topic), _partition(number)): parse(value)
+        for topic, values in by_topic.items()
+        for number, value in values.items()
     }
+
+
+def _epochs(value: object) -> EpochHistory | int:
+    """Return the list of leader epochs, or the one that earlier releases wrote."""
+    if isinstance(value, list):
+        return EpochHistory(tuple(epoch_pair(each) for each in rows(value)))
+    return whole_number(value, NO_EPOCH, MAX_INT32)
+
+
+def _history(known: EpochHistory | int, position: int) -> EpochHistory:
+    return known if isinstance(known, EpochHistory) else EpochHistory(((known, position - 1),))
 
 
 def _partition(text: object) -> int:
@@ -105,8 +134,8 @@ def _topic(name: str) -> str:
     return name
 
 
-def _by_topic(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    by_topic: dict[str, dict[str, int]] = {}
-    for partition, offset in sorted(positions.items()):
-        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = offset
+def _by_topic(values: Mapping[TopicPartition, _Value]) -> dict[str, dict[str, _Value]]:
+    by_topic: dict[str, dict[str, _Value]] = {}
+    for partition, value in sorted(values.items()):
+        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = value
     return by_topic

@@ -7,7 +7,7 @@ them, or warns.
 
 from collections.abc import Callable
 
-from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.following.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
 from ts_common.following.offset import StreamOffset
 from ts_common.model import TopicPartition
@@ -48,7 +48,7 @@ def advance(
             stood = {}
         for partition, at in stood.items():
             end = topic.ends.get(partition)
-            positions[partition] = at if end is None else _next(at, position.epochs.get(partition), end)
+            positions[partition] = at if end is None else _next(at, position.logs.get(partition), end)
             if end is None:
                 losses.append(
                     f"{partition}: the stream is at offset {at}, and its commit is missing from the store, or the "
@@ -71,36 +71,28 @@ def lag(position: StreamOffset, furthest: StreamOffset) -> int:
     return sum(max(0, at - starts[partition]) for partition, at in furthest.positions.items())
 
 
-def epochs_of(position: StreamOffset, offset: StreamOffset, look: CommitSnapshot) -> dict[TopicPartition, int]:
-    """Return the epochs that wrote the offsets before those of `offset`: from the commits, or unchanged ones."""
-    ends, epochs = look.ends, {}
-    for partition, at in offset.positions.items():
-        known = position.epochs.get(partition) if position.positions.get(partition) == at else None
-        epoch = known if known is not None or partition not in ends else ends[partition].epochs.at(at - 1)
-        if epoch is not None:
-            epochs[partition] = epoch
-    return epochs
+def logs_of(position: StreamOffset, offset: StreamOffset, look: CommitSnapshot) -> dict[TopicPartition, ReadLog]:
+    """Return the logs below the positions of `offset`: from the commits, or unchanged ones.
 
-
-def living_until(at: int, epoch: int | None, line: EpochHistory, end: int) -> int:
-    """Return the end of the log that was read: `at`, or where an election truncated it.
-
-    A Kafka consumer validates its position in the same way (KIP-320). A commit that was lost and rebuilt may end below
-    the position for some time. If its epochs still have the same epoch before the position, the leader holds what was
-    read.
-
-    Args:
-        at: the position.
-        epoch: that wrote the offset before it when it was read; None if unknown.
-        line: which epoch wrote which offset now.
-        end: of the log now.
+    The first offset of a log has nothing below it.
     """
-    now = line.at(at - 1)
-    if epoch is not None and now == epoch:
-        return at
-    if epoch is not None and now is not None and now != epoch <= line.pairs[-1][0]:
-        at = min(at, line.end_of(epoch, end)[1])
-    return min(at, end)
+    ends, logs = look.ends, {}
+    for partition, at in offset.positions.items():
+        known = position.logs.get(partition) if position.positions.get(partition) == at else None
+        log = ends[partition].log.below(at) if known is None and partition in ends else known
+        if log is not None and at:
+            logs[partition] = log
+    return logs
+
+
+def waiting(offset: StreamOffset, look: CommitSnapshot) -> list[str]:
+    """Return one sentence for each position above the end of the archive's log: the stream waits there."""
+    return [
+        f"{partition}: the stream is at offset {at}, above the end of the archive; it waits until segments up to there "
+        "are shipped"
+        for partition, at in sorted(offset.positions.items())
+        if (end := look.ends.get(partition)) is not None and at > end.next_offset
+    ]
 
 
 def losses_between(start: StreamOffset, end: StreamOffset) -> list[str]:
@@ -140,10 +132,10 @@ def _is_same(position: StreamOffset, name: str, topic: TopicSnapshot) -> bool:
     return topic.is_first if known is None else known == topic.topic_id
 
 
-def _next(at: int, epoch: int | None, end: PartitionEnd) -> int:
+def _next(at: int, read: ReadLog | None, end: PartitionEnd) -> int:
     """Return the next position: forward, or to the place where an election truncated the log, for this batch."""
-    living = living_until(at, epoch, end.epochs, end.next_offset)
-    return living if living < at else max(at, end.shown)
+    kept = kept_end(at, read, end.log, end.next_offset)
+    return kept if kept < at else max(at, end.shown)
 
 
 def _places(positions: dict[TopicPartition, int]) -> str:

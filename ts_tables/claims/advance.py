@@ -4,8 +4,8 @@
 claims                the archive                                  next
 ====================  ===========================================  =====================================================
 none                  any                                          from the start of the log, or where the table begins
-up to `end`           its epochs agree up to `end`                 up to its stable end
-up to `end`           its epochs part at D < `end`: `taken_back`   fail; delete the rows from D on and claim again; or
+up to `end`           its log is the same up to `end`                up to its stable end
+up to `end`           its log parts at D < `end`: `taken_back`     fail; delete the rows from D on and claim again; or
                                                                    keep the rows, and claim from D on too
 up to `end`           the log starts above `end`: *lost*           fail; or note the offsets, and continue
 up to `end`           a hole                                       wait below it; or pass it, and note it
@@ -19,7 +19,7 @@ With `read_committed` a hole can have markers. So transactions that are open whe
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.read_log import ReadLog, kept_end
 from ts_tables.claims.state import PartitionState, PassedHole, without
 
 
@@ -77,14 +77,14 @@ class Seen:
         start: of its log.
         next_offset: the end of what is shipped.
         stable: the end of what may be claimed, at most `next_offset`.
-        epochs: of the commit.
+        log: by the commit.
         holes: in `[start, next_offset)`, ascending, adjoining ones joined, with what `read_committed` withholds.
     """
 
     start: int
     next_offset: int
     stable: int
-    epochs: EpochHistory
+    log: ReadLog
     holes: tuple[PassedHole, ...] = ()
 
 
@@ -129,18 +129,18 @@ class Step:
         return not (self.claims or self.late or self.taken_back or self.problem)
 
 
-def needs_view(known: PartitionState | None, next_offset: int, stable: int, epochs: EpochHistory) -> bool:
+def needs_view(known: PartitionState | None, next_offset: int, stable: int, log: ReadLog) -> bool:
     """Return whether a step may change something; a table without news reads nothing but the commit.
 
     Args:
         known: the claims; None without any.
         next_offset: as in `Seen`, like the next two.
         stable: the end of what may be claimed.
-        epochs: of the commit.
+        log: by the commit.
     """
     if known is None or known.holes or stable > known.end:
         return True
-    return parting(known, next_offset, epochs) < known.end
+    return parting(known, next_offset, log) < known.end
 
 
 def begin(seen: Seen, start: int | None) -> PartitionState:
@@ -151,7 +151,7 @@ def begin(seen: Seen, start: int | None) -> PartitionState:
         start: where the table begins; None for the start of the log.
     """
     first = seen.start if start is None else start
-    return PartitionState(first, first, seen.epochs.below(first))
+    return PartitionState(first, first, seen.log.below(first))
 
 
 def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
@@ -162,7 +162,7 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
         seen: what the archive shows.
         policy: of the table.
     """
-    parted = parting(known, seen.next_offset, seen.epochs)
+    parted = parting(known, seen.next_offset, seen.log)
     taken_back = None
     state = known
     if parted < known.end:
@@ -201,34 +201,29 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
     state = replace(
         state,
         end=end,
-        # A Java uploader's commit has no epochs; those of the claims still find an election.
-        epochs=seen.epochs.below(end) if seen.epochs.pairs and (end > state.end or taken_back) else state.epochs,
+        log=_log_below(end, state, seen) if end > state.end or taken_back else state.log,
         holes=(*state.holes, *ahead),
         lost=(*state.lost, *lost),
     )
     return Step(state, claims, late, taken_back, waits)
 
 
-def parting(known: PartitionState, next_offset: int, epochs: EpochHistory) -> int:
-    """Return the end of the claims that the archive's log still has: KIP-101, on the epochs of both.
-
-    A commit that was lost and rebuilt may end below the claims for some time. If its last epoch wrote the offset before
-    its end in the claims too, the log still has them: no election removed them.
+def parting(known: PartitionState, next_offset: int, log: ReadLog) -> int:
+    """Return the end of the claims that the archive's log still has, as `kept_end`.
 
     Args:
         known: the claims.
         next_offset: the end of what is shipped.
-        epochs: of the commit.
+        log: by the commit.
     """
-    if known.start == known.end or not known.epochs.pairs or not epochs.pairs:
-        return known.end  # nothing is claimed; or a Java uploader's commit, which shows no election
-    last_epoch = known.epochs.pairs[-1][0]
-    if next_offset < known.end and epochs.at(known.end - 1) == known.epochs.at(known.end - 1):
-        return known.end
-    if last_epoch > epochs.pairs[-1][0]:
-        # The commit is of an earlier leader than the claims, so it was rebuilt; the next one decides.
-        return known.end
-    return max(known.start, min(known.end, known.epochs.shared_end(known.end, epochs, next_offset)))
+    return max(known.start, kept_end(known.end, known.log, log, next_offset))
+
+
+def _log_below(end: int, state: PartitionState, seen: Seen) -> ReadLog:
+    """Return the log of claims. A Java uploader's commit has no epochs; those of the claims still find an election."""
+    if state.log is None or seen.log.epochs.pairs:
+        return seen.log.below(end)
+    return replace(seen.log, epochs=state.log.epochs).below(end)
 
 
 def _end(position: int, seen: Seen, policy: Policy) -> tuple[int, PassedHole | None]:

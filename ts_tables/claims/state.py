@@ -4,12 +4,14 @@
 
     {"version":1,"cluster":"prod","isolation":"read_committed",
      "topics":{"orders":[{"directory":"orders","id":"pQ1r...","partitions":{"0":{
-       "from":0,"to":250,"epochs":[[0,0],[3,120]],
+       "from":0,"to":250,"epochs":[[0,0],[3,120]],"lineage":[3,120,140],
        "holes":[[100,120,[[7,90]]]],"lost":[[20,30]],"kept":[[200,210,9,"88...:1f..."]]}}}]}}
 
 A topic has an entry for each incarnation, in their order. `directory` identifies it, as in the archive. `id` is the
 topic id when the table first claimed of it, and the `_topic_id` of its rows. `from` and `to` bound the claims of a
-partition. `epochs` are those of the archive's commit below `to`, for KIP-101. The claims leave out:
+partition. `epochs` are those of the archive's commit below `to`, and `lineage` is the commit's. By both the table finds
+what an election removed from the log (`ts_common.archive.read_log`). Null, no lineage, is written only where the record
+before `to` has no leader epoch: earlier releases wrote no lineage, so there it is unknown. The claims leave out:
 
 - `holes`: offsets that the archive lacked. For each, the producers whose transactions were open at it, with their
   first offsets: `read_committed` withheld their records below the hole. A late claim adds both.
@@ -38,6 +40,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.read_log import ReadLog
 from ts_common.json_objects import (
     MAX_INT32,
     decoding,
@@ -114,7 +118,7 @@ class PartitionState:
     Attributes:
         start: first offset.
         end: the offset after the last; the next claim begins here.
-        epochs: which epoch wrote which offset below `end`, when it was claimed.
+        log: the log below `end`, when it was claimed; None if unknown.
         holes: inside, ascending and disjoint; not claimed.
         lost: inside, ascending and disjoint; not claimed.
         kept: rows of earlier logs.
@@ -124,7 +128,7 @@ class PartitionState:
 
     start: int
     end: int
-    epochs: EpochHistory = EpochHistory()  # noqa: RUF009  (frozen)
+    log: ReadLog | None = None
     holes: tuple[PassedHole, ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     kept: tuple[Kept, ...] = ()
@@ -144,7 +148,7 @@ class PartitionState:
         return replace(
             self,
             end=end,
-            epochs=self.epochs.below(end),
+            log=None if self.log is None else self.log.below(end),
             holes=tuple(hole.below(end) for hole in self.holes if hole.first < end),
             kept=tuple(kept for kept in self.kept if kept.start < end),
             forgotten=tuple(each for each in self.forgotten if each[0] < end),
@@ -389,7 +393,10 @@ def _own(state: PartitionState, own: TableState, topic: str, directory: str, num
 
 
 def _fields(state: PartitionState) -> dict[str, Any]:
-    fields: dict[str, Any] = {"from": state.start, "to": state.end, "epochs": [list(each) for each in state.epochs]}
+    log = state.log or ReadLog()
+    fields: dict[str, Any] = {"from": state.start, "to": state.end, "epochs": [list(each) for each in log.epochs]}
+    if state.log and (log.lineage or not log.has_epoch_before(state.end)):
+        fields["lineage"] = log.lineage and log.lineage.encode()
     if state.holes:
         fields["holes"] = [[hole.start, hole.end, [list(each) for each in hole.withheld]] for hole in state.holes]
     if state.lost:
@@ -428,6 +435,8 @@ def _partition(fields: Any) -> PartitionState:
     start = whole_number(fields["from"])
     end = whole_number(fields["to"], start)
     epochs = EpochHistory(tuple(epoch_pair(each) for each in rows(fields["epochs"])))
+    log = ReadLog(epochs, None if fields.get("lineage") is None else Lineage.decode(fields["lineage"]))
+    is_known = "lineage" in fields or log.has_epoch_before(end)
     holes = []
     for low, high, withheld in (rows(each) for each in rows(fields.get("holes", []))):
         producers = [pair(each) for each in rows(withheld)]
@@ -447,7 +456,14 @@ def _partition(fields: Any) -> PartitionState:
             raise ValueError(f"{digest!r} is no digest")
         forgotten.append((whole_number(offset, start, end), digest))
     return PartitionState(
-        start, end, epochs, tuple(holes), lost, tuple(kept), tuple(forgotten), optional_number(fields.get("passed"))
+        start,
+        end,
+        log if is_known else None,
+        tuple(holes),
+        lost,
+        tuple(kept),
+        tuple(forgotten),
+        optional_number(fields.get("passed")),
     )
 
 

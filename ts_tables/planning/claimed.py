@@ -85,7 +85,7 @@ def _claimed(
         skip(known.start, known.end, "were not compared: the commit of the partition is missing")
         return [], skipped, notes
     view = observer.view(keys)
-    parted = parting(known, end.next_offset, end.epochs)
+    parted = parting(known, end.next_offset, end.log)
     last = min(parted, max(view.end, known.start))
     skip(known.start, min(view.start, last), "are below the start of the log")
     if parted < known.end:  # of kept rows only the sum is known

@@ -241,17 +241,17 @@ class Planner:
     def _step(self, sight: Sight, known: PartitionState | None) -> _Planned:
         """Return the step of a partition; open its view only if its commit has news."""
         end = sight.end
-        if known is not None and not needs_view(known, end.next_offset, end.shown, end.epochs):
+        if known is not None and not needs_view(known, end.next_offset, end.shown, end.log):
             return _Planned(sight, Step(known))
         view = self._observer.view(end.keys)
         if known is None:
             first = self._begins(view.partition) if sight.is_first else None
-            known = begin(Seen(view.start, end.next_offset, end.shown, end.epochs), first)
+            known = begin(Seen(view.start, end.next_offset, end.shown, end.log), first)
         seen = seen_of(
             self.store,
             view,
             end,
-            known.below(parting(known, end.next_offset, end.epochs)),
+            known.below(parting(known, end.next_offset, end.log)),
             read_committed=self._query.read_committed,
         )
         return _Planned(sight, advance(known, seen, self._policy), view, known, seen)

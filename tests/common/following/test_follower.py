@@ -3,6 +3,8 @@
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.read_log import ReadLog
 from ts_common.errors import DataLoss, QueryError
 from ts_common.following.follower import Follower, StepPlan
 from ts_common.following.offset import StreamOffset
@@ -10,6 +12,7 @@ from ts_common.model import TopicPartition
 from ts_common.query.query import Bound, Edge, Offsets, Query, Subscription, Timestamp
 
 ZERO = TopicPartition("t", 0)
+FIRST = ReadLog(EpochHistory(((0, 0),)))
 
 
 @pytest.fixture
@@ -49,8 +52,8 @@ def offsets(planned: StepPlan) -> list[tuple[int, int]]:
 )
 def test_a_stream_begins_where_its_query_starts(two: MadeArchive, start: Bound, first: int) -> None:
     """By offset, by edge and by timestamp."""
-    epochs = {ZERO: 0} if first else {}  # of the records that the stream does not read
-    assert follower(two, start)[0].beginning() == StreamOffset({ZERO: first}, epochs=epochs)
+    logs = {ZERO: FIRST} if first else {}  # with the records that the stream does not read
+    assert follower(two, start)[0].beginning() == StreamOffset({ZERO: first}, logs=logs)
 
 
 def test_a_beginning_outside_the_view_is_data_loss(two: MadeArchive) -> None:
@@ -60,19 +63,19 @@ def test_a_beginning_outside_the_view_is_data_loss(two: MadeArchive) -> None:
     with pytest.raises(DataLoss, match="t-0: offsets 10 to 49 are lost: below the log's start 50"):
         follower(two, start)[0].beginning()
     following, warnings = follower(two, start, fails=False)
-    assert following.beginning() == StreamOffset({ZERO: 50}, epochs={ZERO: 0})
+    assert following.beginning() == StreamOffset({ZERO: 50}, logs={ZERO: FIRST})
     assert warnings == ["t-0: offsets 10 to 49 are lost: below the log's start 50"]
     with pytest.raises(QueryError, match="starting_offsets: nothing for t-0"):
         follower(two, Offsets({"t": {1: 10}}))[0].beginning()
 
 
 def test_steps_of_bounded_size_reach_the_commit(two: MadeArchive) -> None:
-    """Each has the epoch of the offset before its end; the last one ends at the commit."""
+    """Each has the log below its end; the last one ends at the commit."""
     following, _ = follower(two)
     stands, plans = following.beginning(), []
     while not (end := step(following, stands, most=40)).equals_in_position(stands):
         plans.append(following.plan(stands, end))
-        assert end.epochs == {ZERO: 0}
+        assert end.logs == {ZERO: FIRST}
         stands = end
     assert [offsets(planned) for planned in plans] == [[(0, 40)], [(40, 80)], [(80, 100)]]
     assert [(planned.partitions, planned.offsets) for planned in plans] == [(1, 40), (1, 40), (1, 20)]
@@ -93,7 +96,7 @@ def test_a_plan_depends_on_its_two_offsets_alone(two: MadeArchive) -> None:
 
 def test_losses_are_an_error_or_one_warning(two: MadeArchive) -> None:
     """The same warning is given once, however often it is found."""
-    stands = StreamOffset({ZERO: 100}, epochs={ZERO: 0})
+    stands = StreamOffset({ZERO: 100}, logs={ZERO: FIRST})
     two.put_segment("t", 60, batches((60, 90), epoch=1))
     two.commit("t", 90, epochs=((0, 0), (1, 60)), highest_base=60)
     told = "t-0: offsets 60 to 99 are lost: an election removed them after they were read"

@@ -1,19 +1,18 @@
 """The next offset of a stream from its position and a snapshot: what is new, what stays, what is lost."""
 
-import pytest
-
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.read_log import ReadLog
 from ts_common.following.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
 from ts_common.following.offset import StreamOffset
 from ts_common.following.progress import (
     advance,
     begins,
-    epochs_of,
     lag,
-    living_until,
+    logs_of,
     losses_between,
+    waiting,
     was_created_again,
 )
 from ts_common.model import TopicPartition
@@ -24,7 +23,7 @@ LINE = EpochHistory(((0, 0), (1, 60)))
 
 
 def end(partition: TopicPartition, offset: int, shown: int | None = None, epochs: EpochHistory = LINE) -> PartitionEnd:
-    return PartitionEnd(KEYS.partition(partition), offset, offset if shown is None else shown, epochs)
+    return PartitionEnd(KEYS.partition(partition), offset, offset if shown is None else shown, ReadLog(epochs))
 
 
 def snapshot(*ends: PartitionEnd, topic_id: str | None = "id", is_first: bool = True) -> CommitSnapshot:
@@ -79,27 +78,19 @@ def test_a_topic_that_was_created_again_starts_at_its_beginning() -> None:
     assert not was_created_again(StreamOffset({ZERO: 50}), same, "t")
 
 
-@pytest.mark.parametrize(
-    ("at", "epoch", "end_of_log", "living"),
-    [
-        (100, 1, 120, 100),  # the same epoch wrote the offset before: all of it is kept
-        (100, 1, 80, 100),  # a commit that is rebuilt on the same line
-        (100, 0, 120, 60),  # epoch 0 ended at 60
-        (100, 0, 40, 40),
-        (50, 0, 120, 50),
-        (100, None, 120, 100),  # an unknown epoch: only the log's end counts
-        (100, None, 80, 80),
-        (100, 2, 120, 100),  # an epoch that the line does not have yet
-    ],
-)
-def test_a_position_is_kept_until_the_lines_part(at: int, epoch: int | None, end_of_log: int, living: int) -> None:
-    """As a Kafka consumer validates its position (KIP-320)."""
-    assert living_until(at, epoch, LINE, end_of_log) == living
+def test_a_position_above_the_archive_waits_and_a_warning_names_it() -> None:
+    """A shorter log alone is no loss: a commit can be rebuilt."""
+    stands = StreamOffset({ZERO: 100}, {"t": "id"}, {ZERO: ReadLog(LINE)})
+    furthest, losses = advanced(stands, look := snapshot(end(ZERO, 80)))
+    assert (furthest.positions, losses, losses_between(stands, furthest)) == ({ZERO: 100}, [], [])
+    (waits,) = waiting(furthest, look)
+    assert waits.startswith("t-0: the stream is at offset 100, above the end of the archive")
+    assert waiting(furthest, snapshot(end(ZERO, 100))) == []
 
 
 def test_an_election_that_removed_read_offsets_moves_the_position_back() -> None:
     """One step ends where the lines part, and the loss is one sentence."""
-    stands = StreamOffset({ZERO: 100}, {"t": "id"}, {ZERO: 0})
+    stands = StreamOffset({ZERO: 100}, {"t": "id"}, {ZERO: ReadLog(EpochHistory(((0, 0),)))})
     furthest, losses = advanced(stands, snapshot(end(ZERO, 120)))
     assert (furthest.positions, losses) == ({ZERO: 60}, [])
     assert losses_between(stands, furthest) == [
@@ -107,9 +98,9 @@ def test_an_election_that_removed_read_offsets_moves_the_position_back() -> None
     ]
 
 
-def test_epochs_are_those_of_the_offsets_before() -> None:
-    """Of an unchanged position the known one stays."""
-    look = snapshot(end(ZERO, 80), end(ONE, 80))
-    stands = StreamOffset({ZERO: 60, ONE: 70}, epochs={ONE: 9})
-    assert epochs_of(stands, StreamOffset({ZERO: 60, ONE: 70}), look) == {ZERO: 0, ONE: 9}
-    assert epochs_of(stands, StreamOffset({ZERO: 61, ONE: 71}), look) == {ZERO: 1, ONE: 1}
+def test_logs_are_those_below_the_offsets() -> None:
+    """Of an unchanged position the known one stays; an offset of 0 has nothing below it."""
+    look, known = snapshot(end(ZERO, 80), end(ONE, 80)), ReadLog(EpochHistory(((9, 0),)))
+    stands = StreamOffset({ZERO: 60, ONE: 70}, logs={ONE: known})
+    assert logs_of(stands, StreamOffset({ZERO: 60, ONE: 70}), look) == {ZERO: ReadLog(LINE.below(60)), ONE: known}
+    assert logs_of(stands, StreamOffset({ZERO: 61, ONE: 0}), look) == {ZERO: ReadLog(LINE)}

@@ -20,7 +20,7 @@ def test_batches_follow_the_commit(two: Archive) -> None:
     two.commit("t", 230, highest_base=200)
     query.trigger()
     assert query.offsets_of() == list(range(230))
-    assert query.positions() == {"t": {"0": 230}, "~epochs": {"t": {"0": 0}}}
+    assert query.positions() == {"t": {"0": 230}, "~epochs": {"t": {"0": [[0, 0]]}}}
 
 
 def test_a_stream_begins_at_latest_by_default(two: Archive) -> None:

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.read_log import ReadLog
 from ts_common.errors import CorruptData, NewerFormat
 from ts_tables.claims.advance import (
     OnHole,
@@ -28,13 +30,13 @@ from ts_tables.claims.state import (
 )
 
 LINE = EpochHistory(((0, 0), (3, 120)))
-KNOWN = PartitionState(0, 200, LINE)
+KNOWN = PartitionState(0, 200, ReadLog(LINE))
 STRICT = Policy()
 PASSING = Policy(on_hole=OnHole.GO_ON)
 
 
 def seen(end: int, *holes: PassedHole, start: int = 0, stable: int | None = None, line: EpochHistory = LINE) -> Seen:
-    return Seen(start, end, end if stable is None else stable, line, holes)
+    return Seen(start, end, end if stable is None else stable, ReadLog(line), holes)
 
 
 def test_a_new_partition_is_claimed_from_the_start_of_its_log() -> None:
@@ -49,9 +51,9 @@ def test_a_table_continues_where_its_claims_end() -> None:
     step = advance(KNOWN, seen(250), STRICT)
     assert step.claims == ((200, 250),)
     assert step.state.claims == ((0, 250),)
-    assert not needs_view(KNOWN, 200, 200, LINE)
-    assert not needs_view(KNOWN, 260, 200, LINE)  # a transaction is open
-    assert needs_view(KNOWN, 260, 210, LINE)
+    assert not needs_view(KNOWN, 200, 200, ReadLog(LINE))
+    assert not needs_view(KNOWN, 260, 200, ReadLog(LINE))  # a transaction is open
+    assert needs_view(KNOWN, 260, 210, ReadLog(LINE))
     assert advance(KNOWN, seen(200), STRICT).is_empty
 
 
@@ -62,7 +64,7 @@ def test_rows_that_an_election_removed_end_the_run() -> None:
     assert step.problem is not None
     assert (step.problem.start, step.problem.end) == (150, 200)
     assert "on_taken_back: delete" in step.problem.reason
-    assert needs_view(KNOWN, 200, 200, later)
+    assert needs_view(KNOWN, 200, 200, ReadLog(later))
 
 
 @pytest.mark.parametrize("choice", [OnTakenBack.DELETE, OnTakenBack.KEEP])
@@ -72,15 +74,29 @@ def test_rows_that_an_election_removed_are_claimed_again(choice: OnTakenBack) ->
     step = advance(KNOWN, seen(180, line=later), Policy(on_taken_back=choice))
     assert step.taken_back == (150, 200)
     assert step.claims == ((150, 180),)
-    assert step.state.epochs == later
+    assert step.state.log == ReadLog(later)
 
 
 def test_a_commit_that_was_rebuilt_below_the_claims_removes_nothing() -> None:
     """Its epochs still have that of the last claimed offset, or it is of an earlier leader."""
-    assert parting(KNOWN, 150, LINE) == 200
-    assert parting(KNOWN, 100, EpochHistory(((0, 0),))) == 200
-    assert parting(KNOWN, 100, EpochHistory()) == 200
-    assert parting(KNOWN, 160, EpochHistory(((0, 0), (3, 120), (5, 160)))) == 160
+    assert parting(KNOWN, 150, ReadLog(LINE)) == 200
+    assert parting(KNOWN, 100, ReadLog(EpochHistory(((0, 0),)))) == 200
+    assert parting(KNOWN, 100, ReadLog()) == 200
+    assert parting(KNOWN, 160, ReadLog(EpochHistory(((0, 0), (3, 120), (5, 160))))) == 160
+    assert parting(KNOWN, 300, ReadLog(EpochHistory(((0, 0), (5, 90), (6, 260))))) == 90
+
+    """Magic 0 and 1: a new lineage names the offset; one from before the claims, or an unknown one, does not."""
+    """Magic 0 and 1: a lineage that is new names the offset; one from before the claims, or unknown, does not."""
+    back = ReadLog(lineage=Lineage(4, 150, 200))
+    claimed = PartitionState(0, 200, ReadLog())
+    assert parting(claimed, 260, back) == 150
+    assert parting(PartitionState(0, 200, back), 260, back) == 200
+    assert parting(PartitionState(0, 200), 260, back) == 200
+    table = TableState("prod", True, {"t": (IncarnationState("t", None, {0: claimed}),)})
+    assert b'"epochs":[],"lineage":null' in table.encode()
+    assert decode_state(table.encode(), "t") == table
+    decoded = decode_state(table.encode().replace(b',"lineage":null', b""), "t")
+    assert decoded.topics["t"][0].partitions[0].log is None
 
 
 def test_offsets_that_retention_removed_are_an_error_or_noted() -> None:
@@ -164,8 +180,10 @@ def test_a_hole_that_grows_is_noted_once() -> None:
 
 def test_claims_are_cut_where_the_epochs_part() -> None:
     """With the holes and the losses above that offset."""
-    known = PartitionState(0, 200, LINE, (PassedHole(50, 60), PassedHole(140, 170)), ((100, 110), (180, 190)))
-    assert known.below(150) == PartitionState(0, 150, LINE, (PassedHole(50, 60), PassedHole(140, 150)), ((100, 110),))
+    known = PartitionState(0, 200, ReadLog(LINE), (PassedHole(50, 60), PassedHole(140, 170)), ((100, 110), (180, 190)))
+    assert known.below(150) == PartitionState(
+        0, 150, ReadLog(LINE), (PassedHole(50, 60), PassedHole(140, 150)), ((100, 110),)
+    )
     assert known.below(-5).claims == ()
 
 
@@ -177,7 +195,12 @@ def test_ranges_without_others_are_ascending() -> None:
 
 def table() -> TableState:
     state = PartitionState(
-        0, 250, LINE, (PassedHole(100, 120, ((7, 90),)),), ((20, 30),), (Kept(200, 210, 9, "8a:1f"),)
+        0,
+        250,
+        ReadLog(LINE, Lineage(3, 120, 140)),
+        (PassedHole(100, 120, ((7, 90),)),),
+        ((20, 30),),
+        (Kept(200, 210, 9, "8a:1f"),),
     )
     old = IncarnationState("orders", None, {0: PartitionState(5, 5)})
     new = IncarnationState("orders~pQ", "pQ", {0: state, 3: PartitionState(0, 1)})

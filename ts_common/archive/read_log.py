@@ -1,0 +1,55 @@
+"""What identifies the log that a reader has read up to a position, and how much of it the archive's log still has.
+
+A stream and a table keep it with their positions. It is the list of leader epochs below the position, and the lineage
+of the commit. One epoch is not enough: after two elections the log can part from what was read further below.
+"""
+
+from dataclasses import dataclass
+
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
+from ts_common.archive.lineage import Lineage, epoch_of
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """One log, as commits describe it.
+
+    Attributes:
+        epochs: which epoch wrote which offset; empty if the commit has none (magic 0 and 1, a Java uploader's).
+        lineage: of the commit; None if it never went back.
+    """
+
+    epochs: EpochHistory = EpochHistory()  # noqa: RUF009  (frozen)
+    lineage: Lineage | None = None
+
+    def below(self, end: int) -> "ReadLog":
+        """Return the log up to an offset."""
+        return ReadLog(self.epochs.below(end), self.lineage)
+
+    def has_epoch_before(self, end: int) -> bool:
+        """Return whether the record before an offset has a leader epoch."""
+        return self.epochs.at(end - 1) not in {None, NO_EPOCH}
+
+
+def kept_end(end: int, read: ReadLog | None, now: ReadLog, now_end: int) -> int:
+    """Return the end of what was read that the log still has: `end`, or the offset where the two logs part.
+
+    A shorter log alone is no loss: a commit that was lost and rebuilt can end below the position for some time, and so
+    can the commit of an earlier leader. With epochs, the logs are compared as Kafka compares a follower's with its
+    leader's (KIP-279). Records without an epoch (magic 0 and 1) have only the lineage: a newer one names the offset
+    where the commit went back. If it went back twice since, only the second offset is known.
+
+    Args:
+        end: the offset after the last that was read.
+        read: the log that was read, up to `end`; None if unknown, then nothing shows that they part.
+        now: the log now.
+        now_end: the offset after its last.
+    """
+    if read is None:
+        return end
+    kept = end
+    if read.epochs.pairs and now.epochs.pairs and read.epochs.pairs[-1][0] <= now.epochs.pairs[-1][0]:
+        kept = read.epochs.shared_end(end, now.epochs, max(end, now_end))
+    if not read.has_epoch_before(end) and now.lineage and epoch_of(now.lineage) > epoch_of(read.lineage):
+        kept = min(kept, now.lineage.begin)
+    return kept
