@@ -60,6 +60,11 @@ class EveryonePermitted:
         return True
 
 
+def permitted_first(elements: Iterable[T], is_permitted: Callable[[T], bool]) -> list[T]:
+    """Return the elements of a request as a broker orders their results: those that its user may not use are last."""
+    return sorted(elements, key=lambda each: not is_permitted(each))
+
+
 def in_lots(elements: Iterable[T]) -> Iterator[Sequence[T]]:
     """Yield the elements of a request in lots of some milliseconds; a handler lets other clients be served in between.
 

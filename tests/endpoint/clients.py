@@ -33,12 +33,12 @@ from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog, Location
 
 
-def module_of(api: Api) -> Any:
-    """Return kio's module of the newest served version of a request."""
-    return import_module(f"kio.schema.{api.name.lower()}.v{SERVED[api][1]}.request")
+def module_of(api: Api, version: int | None = None) -> Any:
+    """Return kio's module of a version of a request, by default of the newest served one."""
+    return import_module(f"kio.schema.{api.name.lower()}.v{SERVED[api][1] if version is None else version}.request")
 
 
-FETCH, LIST = module_of(Api.FETCH), module_of(Api.LIST_OFFSETS)
+FETCH, LIST = module_of(Api.FETCH, 12), module_of(Api.LIST_OFFSETS)  # Fetch by the names of topics
 MOST_FETCHES = 10_000
 
 
@@ -118,8 +118,8 @@ def serving(
 
 
 async def call(served: Served, api: Api, body: Any, session: Session | None = None) -> Any:
-    """Return the values of a reply to the newest version of a request."""
-    request = Request(api, SERVED[api][1], 1, "test", body)
+    """Return the values of a reply to a request."""
+    request = Request(api, int(body.__version__), 1, "test", body)
     return await served.handlers[api](request, session or Session("test"))
 
 

@@ -47,8 +47,12 @@ class Visibility:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """The transactions that the client gets with the answer: those that begin in it or before."""
-        return self._hidden[: self._next]
+        """The transactions that the client gets with the answer: those that begin in it or before.
+
+        They are in the order of their abort markers, which is that of a `.txnindex`. kafkajs relies on it: it activates
+        one transaction a record, in the order of the list.
+        """
+        return sorted(self._hidden[: self._next], key=lambda each: (each.last_offset, each.first_offset))
 
     def fitting(self, chunk: Chunk, start: int, end: int) -> int:
         """Return the number after the last batch of `[start, end)` that the client judges as the reader does.

@@ -6,7 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from ts_endpoint.contract import Handlers, Session
+from ts_endpoint.contract import Handlers, Session, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
 from ts_endpoint.groups.group import Group, State
@@ -62,7 +62,8 @@ class AdminHandlers:
         deadline = self._loop.time() + self._limits.load
         operations = getattr(request.body, "include_authorized_operations", False)
         described = []
-        for name in dict.fromkeys(request.body.groups):
+        groups = dict.fromkeys(request.body.groups)
+        for name in sorted(groups, key=lambda each: self._gate.may_use(session, each)):  # a broker refuses first
             error = self._gate.error_of(session, name, may_be_empty=True)
             exists = False
             if error is None and self._coordinator.get(name) is None:
@@ -93,7 +94,9 @@ class AdminHandlers:
     async def _delete(self, request: Request, session: Session) -> Values:
         deadline = self._loop.time() + self._limits.load
         results = []
-        for name in dict.fromkeys(request.body.groups_names):
+        for name in permitted_first(
+            dict.fromkeys(request.body.groups_names), lambda each: self._gate.may_use(session, each)
+        ):
             error = self._gate.error_of(session, name, may_be_empty=True)
             exists = False
             if error is None:

@@ -31,7 +31,7 @@ class Gate:
             group: id of the group.
             may_be_empty: whether the empty id is accepted, as Kafka does for offsets without a group.
         """
-        if not self._permissions.may_use(session.user, group):
+        if not self.may_use(session, group):
             return ErrorCode.group_authorization_failed
         if not (group or may_be_empty) or not can_be_stored(group):
             return ErrorCode.invalid_group_id
@@ -44,7 +44,11 @@ class Gate:
 
     def may_list(self, session: Session, group: str) -> bool:
         """Return whether a list of groups has this one."""
-        return self._permissions.may_use(session.user, group) and self._owns(group)
+        return self.may_use(session, group) and self._owns(group)
+
+    def may_use(self, session: Session, group: str) -> bool:
+        """Return whether a user may use a group."""
+        return self._permissions.may_use(session.user, group)
 
     def may_read(self, session: Session, topic: str) -> bool:
         """Return whether a user may commit and fetch offsets of a topic, or of an incarnation `topic~id` of it."""

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.group_offsets import Committed, Offsets, is_partition
 from ts_common.model import TopicPartition
-from ts_endpoint.contract import Handlers, Session, in_lots
+from ts_endpoint.contract import Handlers, Session, in_lots, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
 from ts_endpoint.groups.keeper import Keeper, NotReadable
@@ -69,21 +69,9 @@ class OffsetHandlers:
         for some in in_lots(commits.items()):
             errors |= self._commit_to(request, dict(some))
             await asyncio.sleep(0)
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        {
-                            "partition_index": each.partition_index,
-                            "error_code": errors[TopicPartition(topic.name, each.partition_index)],
-                        }
-                        for each in topic.partitions
-                    ],
-                }
-                for topic in body.topics
-            ]
-        }
+        named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+        # A broker answers what it refuses before the coordinator answers the rest.
+        return {"topics": _by_topic(sorted(named, key=lambda each: each in commits), errors)}
 
     def _commit_to(
         self, request: Request, commits: Mapping[TopicPartition, tuple[int, int, str]]
@@ -145,7 +133,7 @@ class OffsetHandlers:
 
     def _topics(self, wanted: Iterable[Any], offsets: Offsets, session: Session) -> list[Values]:
         topics: list[Values] = []
-        for topic in wanted:
+        for topic in permitted_first(wanted, lambda each: self._gate.may_read(session, each.name)):
             may_read = self._gate.may_read(session, topic.name)
             error = ErrorCode.none if may_read else ErrorCode.topic_authorization_failed
             partitions = [
@@ -154,6 +142,14 @@ class OffsetHandlers:
             ]
             topics.append({"name": topic.name, "partitions": partitions})
         return topics
+
+
+def _by_topic(partitions: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]) -> list[Values]:
+    """Return the errors of partitions by topic, each topic where its first partition is."""
+    topics: dict[str, list[Values]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append({"partition_index": each.partition, "error_code": errors[each]})
+    return [{"name": topic, "partitions": results} for topic, results in topics.items()]
 
 
 def _of(partition: TopicPartition) -> tuple[str, int]:

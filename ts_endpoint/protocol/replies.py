@@ -95,7 +95,7 @@ def api_versions() -> Values:
     return {
         "api_keys": [
             {"api_key": int(api), "min_version": versions[0], "max_version": versions[1]}
-            for api, versions in SERVED.items()
+            for api, versions in sorted(SERVED.items())
         ]
     }
 

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectFrozen, TieredStorageError
-from ts_endpoint.contract import Permissions
+from ts_endpoint.contract import Permissions, Session
 from ts_endpoint.topics.archive import ServedArchive
 
 
@@ -44,6 +44,10 @@ class Context:
     nodes: Nodes
     permissions: Permissions
     cluster: str
+
+    def may_read(self, session: Session, topic: str) -> bool:
+        """Return whether a client may read a topic, or an incarnation `topic~id` of it."""
+        return self.permissions.may_read(session.user, topic.partition("~")[0])
 
     def owns(self, topic: str, partition: int) -> bool:
         """Return whether this process serves a partition."""

@@ -14,8 +14,9 @@ repeated in silence, and `OFFSET_OUT_OF_RANGE` would make a client with `auto.of
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, Protocol
 
 import structlog
@@ -91,6 +92,7 @@ class _Part:
     end: int = 0  # the offset after the last one that the client may see
     stable: int | None = None
     error: ErrorCode = ErrorCode.none
+    is_refused: bool = False  # a broker answers these parts without a read, after all others
     found: Found | None = None
     loading: "asyncio.Task[None] | None" = None
     again: bool = field(default=False)  # whether the snapshot was renewed after an object had disappeared
@@ -131,7 +133,8 @@ class FetchHandler:
             # Nothing is reserved while a request waits: a thousand clients at the end of a topic need no memory.
             most = max(1, min(body.max_bytes, _MOST_BYTES, self._room.room(session)))
             size = self._fill(parts, most, committed=committed)
-            has_error = any(part.error is not ErrorCode.none for part in parts)
+            read = [part for part in parts if not part.is_refused]
+            has_error = not read or any(part.error is not ErrorCode.none for part in read)
             loading = {part.loading for part in parts if part.loading is not None}
             if has_error or (size >= min(body.min_bytes, most) and (size or not loading)):
                 break
@@ -142,19 +145,20 @@ class FetchHandler:
                 await asyncio.sleep(left)
                 break
             await asyncio.wait(loading, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        return {"session_id": 0, "responses": self._replies(parts, session, committed=committed)}
+        ordered = sorted(parts, key=lambda part: part.is_refused)
+        return {"session_id": 0, "responses": self._replies(ordered, session, committed=committed)}
 
     async def _open(self, part: _Part, session: Session, *, committed: bool) -> None:
         """Find the partition of a part, and check its offset and epoch; begin to open a view that is not in memory."""
         context = self._context
-        if not context.permissions.may_read(session.user, part.topic.partition("~")[0]):
-            part.error = ErrorCode.topic_authorization_failed
+        if not context.may_read(session, part.topic):
+            part.error, part.is_refused = ErrorCode.topic_authorization_failed, True
             self._noted.refused_topic(session, part.topic)
             return
         try:
             part.partition = await context.archive.partition(part.topic, part.number)
             if part.partition is None:
-                part.error = ErrorCode.unknown_topic_or_partition
+                part.error, part.is_refused = ErrorCode.unknown_topic_or_partition, True
             elif not context.owns(part.topic, part.number):
                 part.error = ErrorCode.not_leader_or_follower
             elif part.partition.known is None:  # others are opened at the same time
@@ -175,9 +179,10 @@ class FetchHandler:
             if offset <= snapshot.end and not epoch > snapshot.epoch > NO_EPOCH:
                 break
             snapshot = await part.partition.renewed()
-        part.snapshot, part.end = snapshot, snapshot.end
+        part.snapshot, part.end, part.stable = snapshot, snapshot.end, snapshot.stable_at_once
         if committed:
-            part.end = part.stable = await snapshot.stable(part.partition.store)
+            part.end = await snapshot.stable(part.partition.store)
+            part.stable = part.end
         part.error = epoch_error(epoch, snapshot.epoch)
         if part.error is ErrorCode.none and not snapshot.start <= offset <= snapshot.end:
             part.error = ErrorCode.offset_out_of_range
@@ -249,11 +254,12 @@ class FetchHandler:
             reason = part.snapshot.frozen_from(part.partition.store, part.wanted.fetch_offset) or reason
         log.warning("fetch_failed", topic=part.topic, partition=part.number, reason=reason)
 
-    def _replies(self, parts: Sequence[_Part], session: Session, *, committed: bool) -> list[Values]:
-        topics: dict[str, list[Values]] = {}
-        for part in parts:
-            topics.setdefault(part.topic, []).append(self._reply(part, session, committed=committed))
-        return [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]
+    def _replies(self, parts: Iterable[_Part], session: Session, *, committed: bool) -> list[Values]:
+        """Return the topics of the reply; consecutive partitions of one topic are together, as in a broker's."""
+        return [
+            {"topic": topic, "partitions": [self._reply(part, session, committed=committed) for part in some]}
+            for topic, some in groupby(parts, key=lambda part: part.topic)
+        ]
 
     def _reply(self, part: _Part, session: Session, *, committed: bool) -> Values:
         snapshot, found = part.snapshot, part.found

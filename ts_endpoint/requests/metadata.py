@@ -16,16 +16,23 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
-from ts_endpoint.contract import Session, in_lots
+from ts_common.model import is_topic_name
+from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
-from ts_endpoint.topics.catalog import UsedTopic
+from ts_endpoint.topics.catalog import INCARNATION_MARK, UsedTopic
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID, uuid_of
 
 _NULL_NAMES: Final = 12  # the version since which a reply may have no name of a topic
 _ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not requested
 _AT_ONCE: Final = 32  # commits that are read for one request
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})  # Kafka's `Topic`
+_PLACES: Final = {
+    ErrorCode.unknown_topic_or_partition: 1,
+    ErrorCode.invalid_topic_exception: 1,
+    ErrorCode.topic_authorization_failed: 2,
+}
 _TOPIC, _BROKER = 2, 4  # Kafka's numbers of resources
 
 log = structlog.get_logger()
@@ -49,13 +56,14 @@ class MetadataHandler:
             topics = await self._all(session)
         else:
             names = [getattr(each, "name", None) for each in asked]
-            topics = await self._each(dict.fromkeys(name for name in names if name is not None), session)
+            found = await self._each(dict.fromkeys(name for name in names if name is not None), session)
             # A request by topic id alone, since version 10: ids are not served.
             unnamed = None if request.version >= _NULL_NAMES else ""
             unserved = [
                 getattr(each, "topic_id", None) for each, name in zip(asked, names, strict=True) if name is None
             ]
-            topics += [_failed(unnamed, ErrorCode.unknown_topic_id, each) for each in dict.fromkeys(unserved)]
+            unknown = [_failed(unnamed, ErrorCode.unknown_topic_id, each) for each in dict.fromkeys(unserved)]
+            topics = [*unknown, *sorted(found, key=_place)]
         nodes = self._context.nodes
         return {
             "brokers": [
@@ -73,13 +81,9 @@ class MetadataHandler:
         found = [
             self._topic(name, None, topic.partitions, partial(context.archive.known_epoch, name))
             for name, topic in sorted(listed.items())
-            if context.permissions.may_read(session.user, name)
+            if context.may_read(session, name)
         ]
-        former = [
-            name
-            for name in await context.archive.former_incarnations()
-            if context.permissions.may_read(session.user, name.partition("~")[0])
-        ]
+        former = [name for name in await context.archive.former_incarnations() if context.may_read(session, name)]
         return [*found, *await self._each(former, session)]
 
     async def _each(self, names: Iterable[str], session: Session) -> list[Values]:
@@ -91,8 +95,10 @@ class MetadataHandler:
         return topics
 
     async def _one(self, name: str, session: Session) -> Values:
-        if not self._context.permissions.may_read(session.user, name.partition("~")[0]):
+        if not self._context.may_read(session, name):
             return _failed(name, ErrorCode.topic_authorization_failed)
+        if not is_topic_name(name.partition(INCARNATION_MARK)[0]):
+            return _failed(name, ErrorCode.invalid_topic_exception)
         try:
             topic = await self._context.archive.topic(name)
             if topic is None:
@@ -139,10 +145,15 @@ class MetadataHandler:
         return {
             "name": name,
             "topic_id": uuid_of(topic_id),
-            "is_internal": False,
+            "is_internal": name in _INTERNAL,
             "partitions": [partition(number) for number in partitions],
             "topic_authorized_operations": _ZERO_OPERATIONS,
         }
+
+
+def _place(topic: Values) -> int:
+    """Return the place of a topic in the reply to a request that names topics: a broker orders them by their errors."""
+    return _PLACES.get(topic.get("error_code", ErrorCode.none), 0)
 
 
 def _failed(name: str | None, error: ErrorCode, topic_id: UUID | None = None) -> Values:
@@ -169,7 +180,7 @@ class DescribeConfigsHandler:
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
         results = []
-        for some in in_lots(request.body.resources):
+        for some in in_lots(permitted_first(request.body.resources, lambda each: self._is_permitted(each, session))):
             results += [await self._one(each, session) for each in some]
             await asyncio.sleep(0)
         return {"results": results}
@@ -188,8 +199,11 @@ class DescribeConfigsHandler:
             "configs": [],
         }
 
+    def _is_permitted(self, resource: Any, session: Session) -> bool:
+        return resource.resource_type != _TOPIC or self._context.may_read(session, resource.resource_name)
+
     async def _topic_error(self, name: str, session: Session) -> ErrorCode:
-        if not self._context.permissions.may_read(session.user, name.partition("~")[0]):
+        if not self._context.may_read(session, name):
             return ErrorCode.topic_authorization_failed
         try:
             known = await self._context.archive.topic(name)

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
 from ts_common.reading.first_offset import first_offset_at, search_for
-from ts_endpoint.contract import Session, in_lots
+from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, epoch_error, error_of
@@ -48,7 +48,7 @@ class ListOffsetsHandler:
         """Return the values of the reply."""
         committed = getattr(request.body, "isolation_level", 0) == _READ_COMMITTED
         topics = []
-        for topic in request.body.topics:
+        for topic in permitted_first(request.body.topics, lambda each: self._context.may_read(session, each.name)):
             partitions: list[Values] = []
             for some in in_lots(topic.partitions):
                 found = (self._one(topic.name, each, session, committed=committed) for each in some)
@@ -61,7 +61,7 @@ class ListOffsetsHandler:
         number = wanted.partition_index
         found = {"partition_index": number, "timestamp": -1, "offset": -1, "leader_epoch": NO_EPOCH}
         context = self._context
-        if not context.permissions.may_read(session.user, topic.partition("~")[0]):
+        if not context.may_read(session, topic):
             return {**found, "error_code": ErrorCode.topic_authorization_failed}
         try:
             partition = await context.archive.partition(topic, number)
@@ -144,7 +144,7 @@ class OffsetForLeaderEpochHandler:
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
         topics = []
-        for topic in request.body.topics:
+        for topic in permitted_first(request.body.topics, lambda each: self._context.may_read(session, each.topic)):
             partitions: list[Values] = []
             for some in in_lots(topic.partitions):
                 partitions += await asyncio.gather(*(self._one(topic.topic, each, session) for each in some))
@@ -156,7 +156,7 @@ class OffsetForLeaderEpochHandler:
         number = wanted.partition
         found: dict[str, Any] = {"partition": number, "leader_epoch": NO_EPOCH, "end_offset": -1}
         context = self._context
-        if not context.permissions.may_read(session.user, topic.partition("~")[0]):
+        if not context.may_read(session, topic):
             return {**found, "error_code": ErrorCode.topic_authorization_failed}
         try:
             partition = await context.archive.partition(topic, number)

@@ -96,6 +96,12 @@ class Snapshot:
         frozen = frozen_of(ranges)
         return explain(store, frozen, ranges) if frozen else None
 
+    @property
+    def stable_at_once(self) -> int | None:
+        """What `stable` returns, if no request is needed; else None."""
+        last = self.view.last_stable_offset
+        return None if last is None else max(self.start, min(last, self.end))
+
     async def stable(self, store: ObjectStore) -> int:
         """Return the end for `read_committed`, in `[start, end]`.
 
@@ -105,8 +111,9 @@ class Snapshot:
         Raises:
             as `ts_common.reading.transactions.stable_end`.
         """
-        if self.view.last_stable_offset is not None:
-            return max(self.start, min(self.view.last_stable_offset, self.view.end))
+        known = self.stable_at_once
+        if known is not None:
+            return known
         if self._stable is None or _has_failed(self._stable):
             self._stable = asyncio.ensure_future(asyncio.to_thread(stable_end, store, self.view))
         return max(self.start, await asyncio.shield(self._stable))

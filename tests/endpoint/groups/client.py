@@ -196,7 +196,12 @@ class Client:
             ],
         }
         reply = await self.send(Api.OFFSET_COMMIT, version, **{**values, **changes})
-        return [topic.partitions[0].error_code for topic in reply.topics]
+        errors = {
+            f"{topic.name}-{each.partition_index}": each.error_code
+            for topic in reply.topics
+            for each in topic.partitions
+        }
+        return [errors[name] for name in offsets or errors]
 
     async def fetched(self, group: str = "g", version: int = 8) -> dict[str, int]:
         """Return all committed offsets of a group by `topic-partition`."""

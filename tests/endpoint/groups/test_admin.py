@@ -151,6 +151,31 @@ async def test_a_commit_after_a_deletion_that_is_not_stored_yet_survives_alone(t
 
 
 @in_virtual_time
+async def test_groups_and_offsets_are_answered_in_the_order_of_a_broker() -> None:
+    """DescribeGroups and OffsetCommit have what is refused first, DeleteGroups and OffsetFetch have it last."""
+    async with room(permissions=OnlyTheirs()) as anonymous:
+        client = anonymous.as_user("ann")
+        offset = {"committed_offset": 1, "committed_metadata": ""}
+        asked = [("ann-1", 0), ("bob", 0), ("ann-1", -1), ("ann-2", 0)]
+        topics = [{"name": name, "partitions": [{"partition_index": each, **offset}]} for name, each in asked]
+        values = {"group_id": "ann", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+        committed = await client.send(Api.OFFSET_COMMIT, **values)
+        assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in committed.topics] == [
+            ("bob", [0]),
+            ("ann-1", [-1, 0]),
+            ("ann-2", [0]),
+        ]
+        wanted = [{"name": name, "partition_indexes": [0]} for name in ("bob", "ann-2", "ann-1")]
+        fetched = await client.fetch_group("ann", topics=wanted)
+        assert [topic.name for topic in fetched.topics] == ["ann-2", "ann-1", "bob"]
+        described = await client.send(
+            Api.DESCRIBE_GROUPS, groups=["ann", "bob", "ann-x"], include_authorized_operations=False
+        )
+        assert [each.group_id for each in described.groups] == ["bob", "ann", "ann-x"]
+        assert [*await client.delete("bob", "ann-x", "ann")] == ["ann-x", "ann", "bob"]
+
+
+@in_virtual_time
 async def test_users_use_only_their_groups() -> None:
     """Every request of another group gets GROUP_AUTHORIZATION_FAILED, and lists do not have it."""
     async with room(permissions=OnlyTheirs()) as anonymous:
