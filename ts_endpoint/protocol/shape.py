@@ -5,6 +5,7 @@ allocation then ends the process. kio also raises an error at a tagged field of 
 (KIP-482). So each count is compared with the bytes that follow, and such fields are left out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import UnionType
@@ -67,10 +68,10 @@ class _Tags:
     """Tagged fields.
 
     Attributes:
-        known: the tags of this version; all are strings.
+        known: the tags of this version, and the steps through the value of each.
     """
 
-    known: frozenset[int]
+    known: "Mapping[int, tuple[_Step, ...]]"
 
 
 _Step = _Skip | _Text | _Array | _Tags
@@ -176,7 +177,7 @@ class _Walk:
             self._pass(size)
             if tag in step.known:
                 self._at = value
-                self._text(_Text(0))
+                self.through(step.known[tag])
                 if self._at != value + size:
                     raise ValueError(f"the tagged field {tag} has another size than {size}")
                 kept.append(frame[field : self._at])
@@ -201,23 +202,24 @@ def _steps_of(schema: Any) -> tuple[_Step, ...]:
         TypeError: it has a field that no served request has.
     """
     steps: list[_Step] = []
-    known = set()
+    known: dict[int, tuple[_Step, ...]] = {}
     is_header = schema.__name__ == "RequestHeader"
     for field in fields(schema):
         tag = field.metadata.get("tag")
         # The client's name has the early form in every version, so that each broker can read it.
         is_compact = schema.__flexible__ and not (is_header and field.name == "client_id")
-        step = _step_of(field, is_compact=is_compact)
         if tag is not None:
-            if step != _Text(0):
-                raise TypeError(f"{schema.__name__}.{field.name} is tagged, and no string")
-            known.add(int(tag))
-        elif isinstance(step, _Skip) and steps and isinstance(steps[-1], _Skip):
+            kind: Any = field.type
+            is_entity = hasattr(kind, "__type__")
+            known[int(tag)] = _steps_of(kind) if is_entity else (_step_of(field, is_compact=is_compact),)
+            continue
+        step = _step_of(field, is_compact=is_compact)
+        if isinstance(step, _Skip) and steps and isinstance(steps[-1], _Skip):
             steps[-1] = _Skip(steps[-1].size + step.size)
         else:
             steps.append(step)
     if schema.__flexible__:
-        steps.append(_Tags(frozenset(known)))
+        steps.append(_Tags(known))
     return tuple(steps)
 
 

@@ -8,8 +8,6 @@ offered and refused, because clients need them:
 - SaslHandshake 0: librdkafka 2.0, which Debian's kcat uses, infers from it that a broker has SASL, and then sends
   version 1. After version 0 the messages of a login have no headers; clients older than Kafka 1.0 send them so.
 - DeleteRecords: an admin client then reports the refusal, and not a missing feature of the broker.
-
-Fetch ends with version 12, the last without topic ids: no client needs them, and an archive need not have any.
 """
 
 from enum import IntEnum
@@ -45,7 +43,7 @@ class Api(IntEnum):
 # The lowest versions are those of Kafka 4, which kio describes.
 SERVED: Final[dict[Api, tuple[int, int]]] = {
     Api.PRODUCE: (3, 9),
-    Api.FETCH: (4, 12),
+    Api.FETCH: (4, 18),
     Api.LIST_OFFSETS: (1, 8),
     Api.METADATA: (0, 12),
     Api.OFFSET_COMMIT: (2, 8),

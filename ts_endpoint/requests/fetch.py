@@ -18,6 +18,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -30,8 +31,13 @@ from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, epoch_error, error_of
 from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
 _READ_COMMITTED: Final = 1
+_FIRST_BY_IDS: Final = 13  # the first version whose requests name topics by their ids
+_FIRST_WITH_LEADERS: Final = 16  # the first version whose replies name the leader of a partition (KIP-951)
+_LAST_WITHOUT_STORAGE_ERROR: Final = 5
+_MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 _MOST_BYTES: Final = 16 << 20  # of a reply, whatever the client wants
 # A client can be ahead of this process, and the first look may have begun before the commit that the client has seen.
 _LOOKS: Final = 2
@@ -82,9 +88,14 @@ class NotNoted:
 
 @dataclass(slots=True)
 class _Part:
-    """One partition of a request."""
+    """One partition of a request.
+
+    Attributes:
+        refused: the place among the parts that a broker answers without a read, after all others; 0 if it reads.
+    """
 
     topic: str
+    topic_id: UUID
     number: int
     wanted: Any
     partition: Partition | None = None
@@ -92,7 +103,7 @@ class _Part:
     end: int = 0  # the offset after the last one that the client may see
     stable: int | None = None
     error: ErrorCode = ErrorCode.none
-    is_refused: bool = False  # a broker answers these parts without a read, after all others
+    refused: int = 0
     found: Found | None = None
     loading: "asyncio.Task[None] | None" = None
     again: bool = field(default=False)  # whether the snapshot was renewed after an object had disappeared
@@ -120,20 +131,27 @@ class FetchHandler:
         """Return the values of the reply."""
         body = request.body
         committed = body.isolation_level == _READ_COMMITTED
-        wanted = {(topic.topic, each.partition): each for topic in body.topics for each in topic.partitions}
-        parts = [_Part(topic, number, each) for (topic, number), each in wanted.items()]
+        wanted = {
+            (getattr(topic, "topic", ""), getattr(topic, "topic_id", None), each.partition): each
+            for topic in body.topics
+            for each in topic.partitions
+        }
+        is_by_id = request.version >= _FIRST_BY_IDS
+        parts = [
+            _Part(topic, topic_id or NO_TOPIC_ID, number, each) for (topic, topic_id, number), each in wanted.items()
+        ]
         loop = asyncio.get_running_loop()
         seconds = min(max(body.max_wait.total_seconds(), 0.0), _MOST_SECONDS)
         deadline, load_deadline = loop.time() + seconds, loop.time() + max(seconds, LEAST_LOAD_SECONDS)
         for some in in_lots(parts):
             for part in some:
-                await self._open(part, session, committed=committed)
+                await self._open(part, session, committed=committed, is_by_id=is_by_id)
             await asyncio.sleep(0)
         while True:
             # Nothing is reserved while a request waits: a thousand clients at the end of a topic need no memory.
             most = max(1, min(body.max_bytes, _MOST_BYTES, self._room.room(session)))
             size = self._fill(parts, most, committed=committed)
-            read = [part for part in parts if not part.is_refused]
+            read = [part for part in parts if not part.refused]
             has_error = not read or any(part.error is not ErrorCode.none for part in read)
             loading = {part.loading for part in parts if part.loading is not None}
             if has_error or (size >= min(body.min_bytes, most) and (size or not loading)):
@@ -145,20 +163,29 @@ class FetchHandler:
                 await asyncio.sleep(left)
                 break
             await asyncio.wait(loading, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        ordered = sorted(parts, key=lambda part: part.is_refused)
-        return {"session_id": 0, "responses": self._replies(ordered, session, committed=committed)}
+        return {"session_id": 0, **self._replies(parts, session, request.version, committed=committed)}
 
-    async def _open(self, part: _Part, session: Session, *, committed: bool) -> None:
+    async def _open(self, part: _Part, session: Session, *, committed: bool, is_by_id: bool) -> None:
         """Find the partition of a part, and check its offset and epoch; begin to open a view that is not in memory."""
         context = self._context
-        if not context.may_read(session, part.topic):
-            part.error, part.is_refused = ErrorCode.topic_authorization_failed, True
-            self._noted.refused_topic(session, part.topic)
-            return
         try:
-            part.partition = await context.archive.partition(part.topic, part.number)
-            if part.partition is None:
-                part.error, part.is_refused = ErrorCode.unknown_topic_or_partition, True
+            if is_by_id:
+                name = await context.archive.name_of(part.topic_id)
+                if name is None:
+                    part.error, part.refused = ErrorCode.unknown_topic_id, 1
+                    return
+                part.topic = name
+            if not context.may_read(session, part.topic):
+                part.error, part.refused = ErrorCode.topic_authorization_failed, 2
+                self._noted.refused_topic(session, part.topic)
+                return
+            topic = await context.archive.topic(part.topic)
+            if topic is None or part.number not in topic.partitions:
+                part.error, part.refused = ErrorCode.unknown_topic_or_partition, 2
+                return
+            part.partition = context.archive.of(topic, part.number)
+            if is_by_id and topic.topic_id != part.topic_id:  # the topic was created again
+                part.error = ErrorCode.inconsistent_topic_id
             elif not context.owns(part.topic, part.number):
                 part.error = ErrorCode.not_leader_or_follower
             elif part.partition.known is None:  # others are opened at the same time
@@ -254,14 +281,32 @@ class FetchHandler:
             reason = part.snapshot.frozen_from(part.partition.store, part.wanted.fetch_offset) or reason
         log.warning("fetch_failed", topic=part.topic, partition=part.number, reason=reason)
 
-    def _replies(self, parts: Iterable[_Part], session: Session, *, committed: bool) -> list[Values]:
+    def _replies(self, parts: Iterable[_Part], session: Session, version: int, *, committed: bool) -> Values:
         """Return the topics of the reply; consecutive partitions of one topic are together, as in a broker's."""
-        return [
-            {"topic": topic, "partitions": [self._reply(part, session, committed=committed) for part in some]}
-            for topic, some in groupby(parts, key=lambda part: part.topic)
-        ]
+        ordered = sorted(parts, key=lambda part: part.refused)
+        values: dict[str, Any] = {
+            "responses": [
+                {
+                    "topic": topic,
+                    "topic_id": topic_id,
+                    "partitions": [self._reply(part, session, version, committed=committed) for part in some],
+                }
+                for (topic, topic_id), some in groupby(ordered, key=lambda part: (part.topic, part.topic_id))
+            ]
+        }
+        if version >= _FIRST_WITH_LEADERS:
+            leaders = {self._leader_of(part) for part in ordered if part.error in _MOVED}
+            values["node_endpoints"] = [
+                {"node_id": node, "host": host, "port": port, "rack": None}
+                for node, host, port in self._context.nodes.brokers()
+                if node in leaders
+            ]
+        return values
 
-    def _reply(self, part: _Part, session: Session, *, committed: bool) -> Values:
+    def _leader_of(self, part: _Part) -> int:
+        return self._context.nodes.leader_of(part.topic, part.number)
+
+    def _reply(self, part: _Part, session: Session, version: int, *, committed: bool) -> Values:
         snapshot, found = part.snapshot, part.found
         values: dict[str, Any] = {
             "partition_index": part.number,
@@ -270,6 +315,11 @@ class FetchHandler:
             "aborted_transactions": None,
             "records": Records(),
         }
+        if part.error is ErrorCode.kafka_storage_error and version <= _LAST_WITHOUT_STORAGE_ERROR:
+            values["error_code"] = ErrorCode.not_leader_or_follower  # clients read Metadata and repeat the request
+        if part.error in _MOVED and version >= _FIRST_WITH_LEADERS:
+            epoch = NO_EPOCH if part.partition is None else part.partition.known_epoch
+            values["current_leader"] = {"leader_id": self._leader_of(part), "leader_epoch": epoch}
         if snapshot is None or part.error is not ErrorCode.none:
             return values
         values["high_watermark"] = snapshot.end

@@ -21,10 +21,12 @@ from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
-from ts_endpoint.topics.catalog import INCARNATION_MARK, UsedTopic
-from ts_endpoint.topics.topic_ids import NO_TOPIC_ID, uuid_of
+from ts_endpoint.topics.catalog import UsedTopic
+from ts_endpoint.topics.topic_ids import INCARNATION_MARK, NO_TOPIC_ID
 
-_NULL_NAMES: Final = 12  # the version since which a reply may have no name of a topic
+_FIRST_WITH_IDS: Final = 10  # the first version whose replies have topic ids
+_FIRST_BY_IDS: Final = 12  # the first version whose requests may name topics by their ids
+_ID_SECONDS: Final = 1.0  # that Metadata of all topics waits for ids: it has those that were read
 _ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not requested
 _AT_ONCE: Final = 32  # commits that are read for one request
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})  # Kafka's `Topic`
@@ -51,19 +53,17 @@ class MetadataHandler:
     async def __call__(self, request: Request, session: Session) -> Values:
         """Return the values of the reply."""
         asked = request.body.topics
-        is_all = asked is None or (request.version == 0 and not asked)
-        if is_all:
-            topics = await self._all(session)
+        ids = dict.fromkeys(each for topic in asked or () if (each := getattr(topic, "topic_id", None)) is not None)
+        if asked is None or (request.version == 0 and not asked):
+            topics = await self._all(session, has_ids=request.version >= _FIRST_WITH_IDS)
+        elif request.version < _FIRST_BY_IDS and (ids or any(topic.name is None for topic in asked)):
+            # Kafka named both in the schema of versions 10 and 11, and rejects both there.
+            topics = [_failed(topic.name or "", ErrorCode.invalid_request, topic.topic_id) for topic in asked]
+        elif ids:
+            topics = await self._by_ids(ids, session)
         else:
-            names = [getattr(each, "name", None) for each in asked]
-            found = await self._each(dict.fromkeys(name for name in names if name is not None), session)
-            # A request by topic id alone, since version 10: ids are not served.
-            unnamed = None if request.version >= _NULL_NAMES else ""
-            unserved = [
-                getattr(each, "topic_id", None) for each, name in zip(asked, names, strict=True) if name is None
-            ]
-            unknown = [_failed(unnamed, ErrorCode.unknown_topic_id, each) for each in dict.fromkeys(unserved)]
-            topics = [*unknown, *sorted(found, key=_place)]
+            found = await self._each(dict.fromkeys(topic.name for topic in asked if topic.name is not None), session)
+            topics = sorted(found, key=_place)
         nodes = self._context.nodes
         return {
             "brokers": [
@@ -75,11 +75,37 @@ class MetadataHandler:
             "cluster_authorized_operations": _ZERO_OPERATIONS,
         }
 
-    async def _all(self, session: Session) -> list[Values]:
+    async def _by_ids(self, ids: Iterable[UUID], session: Session) -> list[Values]:
+        """Describe topics by their ids; what is unknown comes first, as in a broker's reply."""
+        unknown: list[Values] = []
+        names: dict[str, UUID] = {}
+        for topic_id in ids:
+            name = await self._context.archive.name_of(topic_id)
+            if name is None:
+                unknown.append(_failed(None, ErrorCode.unknown_topic_id, topic_id))
+            else:
+                names[name] = topic_id
+        found = await self._each(names, session)
+        denied = ErrorCode.topic_authorization_failed
+        return [
+            *unknown,
+            *sorted(
+                (
+                    {**each, "name": None, "topic_id": names[each["name"]]} if _error_of(each) is denied else each
+                    for each in found
+                ),
+                key=_place,
+            ),
+        ]
+
+    async def _all(self, session: Session, *, has_ids: bool) -> list[Values]:
         context = self._context
         listed = await context.archive.topics()
+        if has_ids:
+            await context.archive.read_ids(_ID_SECONDS)
+        archive = context.archive
         found = [
-            self._topic(name, None, topic.partitions, partial(context.archive.known_epoch, name))
+            self._topic(name, archive.known_id(name), topic.partitions, partial(archive.known_epoch, name))
             for name, topic in sorted(listed.items())
             if context.may_read(session, name)
         ]
@@ -126,9 +152,7 @@ class MetadataHandler:
 
         return dict(zip(numbers, await asyncio.gather(*map(epoch, numbers)), strict=True))
 
-    def _topic(
-        self, name: str, topic_id: str | None, partitions: Iterable[int], epoch_of: Callable[[int], int]
-    ) -> Values:
+    def _topic(self, name: str, topic_id: UUID, partitions: Iterable[int], epoch_of: Callable[[int], int]) -> Values:
         leader_of = self._context.nodes.leader_of
 
         def partition(number: int) -> dict[str, Any]:
@@ -144,7 +168,7 @@ class MetadataHandler:
 
         return {
             "name": name,
-            "topic_id": uuid_of(topic_id),
+            "topic_id": topic_id,
             "is_internal": name in _INTERNAL,
             "partitions": [partition(number) for number in partitions],
             "topic_authorized_operations": _ZERO_OPERATIONS,
@@ -153,7 +177,12 @@ class MetadataHandler:
 
 def _place(topic: Values) -> int:
     """Return the place of a topic in the reply to a request that names topics: a broker orders them by their errors."""
-    return _PLACES.get(topic.get("error_code", ErrorCode.none), 0)
+    return _PLACES.get(_error_of(topic), 0)
+
+
+def _error_of(topic: Values) -> ErrorCode:
+    error: ErrorCode = topic.get("error_code", ErrorCode.none)
+    return error
 
 
 def _failed(name: str | None, error: ErrorCode, topic_id: UUID | None = None) -> Values:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
+from uuid import UUID
 from weakref import WeakValueDictionary
 
 from ts_common.archive.epoch_history import NO_EPOCH
@@ -39,6 +40,18 @@ class ServedArchive:
     async def topic(self, name: str) -> UsedTopic | None:
         """Return a topic; raise as `Catalog.use`."""
         return await self._catalog.use(name)
+
+    async def name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic; raise as `Catalog.name_of`."""
+        return await self._catalog.name_of(topic_id)
+
+    def known_id(self, name: str) -> UUID:
+        """Return the id of a topic as `Catalog.known_id`."""
+        return self._catalog.known_id(name)
+
+    async def read_ids(self, seconds: float) -> None:
+        """Read the ids of topics as `Catalog.read_ids`."""
+        await self._catalog.read_ids(seconds)
 
     async def former_incarnations(self) -> list[str]:
         """Return names of former incarnations; raise as `Catalog.use`."""

@@ -1,7 +1,8 @@
 """The topics of an archive, by the names of directories: a list costs no request for a partition.
 
 The list is read again when it is older than the refresh interval and a client requests it; meanwhile clients get the
-former one. Which incarnation is the newest is read for a topic when a client first uses it.
+former one. Which incarnation is the newest is read for a topic when a client first uses it. Topic ids are in the same
+lists of incarnations: those of all topics are read when a client uses an id that is not known yet.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 from typing import Final
+from uuid import UUID
 
 import structlog
 
@@ -22,10 +24,10 @@ from ts_common.model import TopicPartition
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import read_listed_incarnations
 from ts_common.store.contract import ObjectStore
-
-INCARNATION_MARK: Final = "~"  # no topic's name contains it
+from ts_endpoint.topics.topic_ids import INCARNATION_MARK, TopicIds
 
 _LEAST_SECONDS: Final = 1.0  # between two lists, however many unknown topics clients request
+_IDS_AT_ONCE: Final = 16  # lists of incarnations
 
 log = structlog.get_logger()
 
@@ -69,13 +71,13 @@ class UsedTopic:
 
     Attributes:
         name: as clients call it: the topic's, or `topic~id`.
-        topic_id: of the incarnation; None if no id was ever seen.
+        topic_id: as clients get it.
         location: that has it.
         partitions: its partitions, by number.
     """
 
     name: str
-    topic_id: str | None
+    topic_id: UUID
     location: Location
     partitions: Mapping[int, PartitionKeys]
 
@@ -100,6 +102,9 @@ class Catalog:
         self._locate = locate
         self._refresh_seconds = refresh_seconds
         self._with_incarnations = with_incarnations
+        self._ids = TopicIds(locations[0].keys.cluster, with_incarnations=with_incarnations)
+        self._ids_read_at = -inf
+        self._reading_ids: asyncio.Task[None] | None = None
         self._listed: dict[str, ListedTopic] = {}
         self._certain: set[str] = set()  # names that a listing of objects has confirmed
         self._used: dict[str, tuple[TopicDirectories, Incarnations]] = {}
@@ -134,15 +139,40 @@ class Catalog:
         if listed is None or (mark and not self._with_incarnations):
             return None
         incarnations = await self._incarnations(listed)
-        directory, chosen = incarnations.newest_directory, incarnations.newest_id
+        directory = incarnations.newest_directory
         if mark:
             entry = incarnations.find(topic_id)
             if entry is None:
                 return None
-            directory, chosen = entry.directory, topic_id
+            directory = entry.directory
         keys = listed.location.keys
         partitions = {number: keys.partition(TopicPartition(topic, number), directory) for number in listed.partitions}
-        return UsedTopic(name, chosen, listed.location, partitions)
+        return UsedTopic(name, self._ids.of(name), listed.location, partitions)
+
+    async def name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic; None if the archive has no topic of this id.
+
+        Raises:
+            TieredStorageError: as `topics`.
+        """
+        name = self._ids.name_of(topic_id)
+        if name is None and monotonic() - self._ids_read_at > _LEAST_SECONDS:
+            await self.topics()
+            if self._age() > _LEAST_SECONDS:
+                await asyncio.shield(self._refreshing())
+            await self.read_ids(_LEAST_SECONDS)
+            name = self._ids.name_of(topic_id)
+        return name
+
+    def known_id(self, name: str) -> UUID:
+        """Return the id of a topic, without a request; the zero UUID if it was not read yet."""
+        return self._ids.of(name)
+
+    async def read_ids(self, seconds: float) -> None:
+        """Read the ids of all listed topics, and wait for them at most some seconds; the reading continues."""
+        if self._reading_ids is None or self._reading_ids.done():
+            self._reading_ids = asyncio.ensure_future(self._read_ids())
+        await asyncio.wait({self._reading_ids}, timeout=seconds)
 
     async def former_incarnations(self) -> list[str]:
         """Return the names `topic~id` of incarnations that are not the newest; empty without the option.
@@ -172,7 +202,22 @@ class Catalog:
             read_listed_incarnations, location.store, location.keys, topic.name, topic.directories
         )
         self._used[topic.name] = topic.directories, found
+        self._ids.learn(found)
         return found
+
+    async def _read_ids(self) -> None:
+        limit = asyncio.Semaphore(_IDS_AT_ONCE)
+
+        async def read(topic: ListedTopic) -> None:
+            async with limit:
+                try:
+                    await self._incarnations(topic)
+                except TieredStorageError as error:  # a request that names the topic gets the error
+                    log.warning("topic_id_not_read", topic=topic.name, reason=str(error))
+
+        unread = [each for each in self._listed.values() if self._used.get(each.name, (None,))[0] != each.directories]
+        await asyncio.gather(*map(read, unread))
+        self._ids_read_at = monotonic()
 
     def _age(self) -> float:
         """Return the seconds since the list was read."""
