@@ -76,7 +76,7 @@ class MetadataHandler:
         }
 
     async def _by_ids(self, ids: Iterable[UUID], session: Session) -> list[Values]:
-        """Describe topics by their ids; what is unknown comes first, as in a broker's reply."""
+        """Describe topics by their ids; what is unknown is first, as in a broker's reply."""
         unknown: list[Values] = []
         names: dict[str, UUID] = {}
         for topic_id in ids:

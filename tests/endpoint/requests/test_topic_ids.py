@@ -78,7 +78,7 @@ def test_each_topic_is_fetched_by_the_id_that_metadata_has(archive: MadeArchive,
 
 
 def test_metadata_describes_topics_by_their_ids(archive: MadeArchive) -> None:
-    """What is unknown comes first; a topic that the user may not read has no name in the reply."""
+    """What is unknown is first; a topic that the user may not read has no name in the reply."""
 
     async def read() -> list[Any]:
         with serving(archive.store, archive.keys, permissions=OnlyTheirs()) as served:
