@@ -105,7 +105,7 @@ def requests() -> dict[Api, tuple[Any, str, str, list[str]]]:
 
 @pytest.mark.parametrize("api", requests(), ids=lambda api: api.name)
 def test_what_is_refused_is_answered_last(archive: MadeArchive, api: Api) -> None:
-    """The topics that the user may read are first, in the order of the request; in Metadata, unknown ones follow them."""
+    """The topics that the user may read are first, in the order of the request; unknown ones follow in Metadata."""
     body, listed, name, expected = requests()[api]
 
     async def ask() -> list[str]:
