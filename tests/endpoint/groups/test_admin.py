@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -158,8 +159,8 @@ async def test_groups_and_offsets_are_answered_in_the_order_of_a_broker() -> Non
         offset = {"committed_offset": 1, "committed_metadata": ""}
         asked = [("ann-1", 0), ("bob", 0), ("ann-1", -1), ("ann-2", 0)]
         topics = [{"name": name, "partitions": [{"partition_index": each, **offset}]} for name, each in asked]
-        values = {"group_id": "ann", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
-        committed = await client.send(Api.OFFSET_COMMIT, **values)
+        values: dict[str, Any] = {"group_id": "ann", "generation_id_or_member_epoch": -1, "member_id": ""}
+        committed = await client.send(Api.OFFSET_COMMIT, **values, topics=topics)
         assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in committed.topics] == [
             ("bob", [0]),
             ("ann-1", [-1, 0]),
