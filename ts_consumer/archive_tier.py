@@ -22,9 +22,12 @@ from ts_common.query.plan_query import plan_partition, splits_of
 from ts_common.query.query import Offsets, Query, Subscription, settled
 from ts_common.query.shared_stores import shared_store
 from ts_common.query.split import Split
+from ts_common.query.subscription import list_known
 from ts_common.query.wording import Wording
+from ts_common.reading.topics import topic_names
 from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
+from ts_common.store.options import Endpoint
 from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
 from ts_consumer.modes import Extent
 
@@ -148,18 +151,48 @@ class ArchiveTier:
         self._known[partition] = _Known(archived, now)
         return archived
 
-    def plan(self, archived: ArchivedPartition, offset: int) -> HistoryPlan:
-        """Return what is read from an offset to the end of the archive, or to the first lost offset.
+    def topics(self, topic: str | None) -> dict[str, frozenset[int]]:
+        """Return the topics of the archive with the numbers of their partitions, by the names of directories.
+
+        Args:
+            topic: the only one; None for all.
+
+        Raises:
+            QueryError: a location has no objects of the cluster.
+            ConfigurationError: the topic has no location, or no topic can have that name.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        """
+        if topic is not None and not is_topic_name(topic):
+            raise ConfigurationError("list_topics", [f"{topic!r} is no name of a topic"])
+        located = self._configuration.endpoint
+        found: dict[str, frozenset[int]] = {}
+        for endpoint in self._configuration.endpoints() if topic is None else (located(topic),):
+            query = self._settled_query(endpoint)
+            store = shared_store(query.location, query.connection)
+            listed = list_known(store, query)
+            for name in topic_names(store, query.keys):
+                if topic in {None, name} and located(name).location == endpoint.location:
+                    found[name] = listed[name].partitions if name in listed else frozenset()
+        return found
+
+    def plan(self, archived: ArchivedPartition, offset: int, kafka_start: int | None = None) -> HistoryPlan:
+        """Return what is read from an offset on: to the end of the archive, or to the first lost offset.
 
         Args:
             archived: the partition.
             offset: in its extent.
+            kafka_start: the plan ends with the archive's segment that has this offset, or where one begins with it;
+                None for no such end. Kafka cannot have an offset below it later, so no look before that end finds one.
 
         Raises:
             DataLoss: the offset itself is lost, and lost offsets are errors.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
         """
-        plan = self._planned(archived, offset, archived.extent.end)
+        end = archived.extent.end
+        if kafka_start is not None and offset < kafka_start < end:
+            ranges = archived.view.plan(kafka_start - 1, end)
+            end = next((each.end for each in ranges if each.end >= kafka_start), end)
+        plan = self._planned(archived, offset, end)
         if plan.losses and self._configuration.on_hole is OnHole.ERROR:
             first = plan.losses[0]
             if first.start <= offset:
@@ -202,8 +235,12 @@ class ArchiveTier:
         return HistoryPlan(splits, start, end, losses, archived.view, archived.store, archived.topic_id)
 
     def _query(self, partition: TopicPartition) -> Query:
+        query = self._settled_query(self._configuration.endpoint(partition.topic))
+        return replace(query, subscription=Subscription(assigned={partition.topic: (partition.partition,)}))
+
+    def _settled_query(self, endpoint: Endpoint) -> Query:
+        """Return the query of a location, with its entropy bits."""
         configuration = self._configuration
-        endpoint = configuration.endpoint(partition.topic)
         with self._lock:
             query = self._settled.get(endpoint.location)
         if query is None:
@@ -221,7 +258,7 @@ class ArchiveTier:
             query = settled(shared_store(query.location, query.connection), query)
             with self._lock:
                 self._settled[endpoint.location] = query
-        return replace(query, subscription=Subscription(assigned={partition.topic: (partition.partition,)}))
+        return query
 
 
 def _at(partition: TopicPartition, offset: int) -> Offsets:

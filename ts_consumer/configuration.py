@@ -14,7 +14,7 @@
 =================================== ===================================================================================
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,9 +26,8 @@ from ts_common.endpoints.provider import PROVIDER_KEY, EndpointProvider, open_pr
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import is_cluster_id
-from ts_common.reading.cluster_file import SUFFIX, read_cluster_file
-from ts_common.store.factory import parse_location
-from ts_common.store.options import Endpoint, StorageOptions
+from ts_common.reading.cluster_file import SUFFIX, for_reading, read_cluster_file
+from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
 from ts_consumer.modes import Mode
 
@@ -101,7 +100,7 @@ class Configuration:
         live: librdkafka's configuration, as the user has it.
         cluster: the cluster's id; empty in `KAFKA_ONLY`, like the next two.
         entropy_bits: of the archive's keys; None: as its layout has it.
-        endpoint: returns the location of a topic; it raises ConfigurationError for a topic without one.
+        provider: of the topics' locations; None in `KAFKA_ONLY`.
         on_gap: see `OnGap`.
         on_hole: see `OnHole`.
         buffered_bytes: the limit of what is read ahead.
@@ -118,7 +117,7 @@ class Configuration:
     live: Mapping[str, Any]
     cluster: str
     entropy_bits: int | None
-    endpoint: Callable[[str], Endpoint]
+    provider: EndpointProvider | None
     on_gap: OnGap
     on_hole: OnHole
     buffered_bytes: int
@@ -129,6 +128,20 @@ class Configuration:
     stores_offsets: bool
     commits: bool
     read_committed: bool
+
+    def endpoint(self, topic: str) -> Endpoint:
+        """Return the location of a topic and the connection to it.
+
+        Raises:
+            ConfigurationError: the topic has no location.
+        """
+        if self.provider is None:
+            raise ConfigurationError(_SOURCE, [f"topic {topic} has no location"])
+        return for_reading(self.provider.endpoint(topic))
+
+    def endpoints(self) -> frozenset[Endpoint]:
+        """Return every endpoint that `endpoint` can return."""
+        return frozenset() if self.provider is None else frozenset(map(for_reading, self.provider.endpoints()))
 
     @property
     def live_part(self) -> dict[str, Any]:
@@ -164,7 +177,7 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     problems += [f"{key!r}: its value is no Unicode text" for key, value in given.items() if not is_text(key, value)]
     mode = _one_of(Mode, MODE_KEY, texts.get(MODE_KEY, Mode.KAFKA_PREFERRED).upper(), problems)
     is_plain = mode is Mode.KAFKA_ONLY
-    cluster, bits, endpoint = ("", None, _nowhere) if is_plain else _place(texts, problems)
+    cluster, bits, provider = ("", None, None) if is_plain else _place(texts, problems)
     buffered = _number(BYTES_KEY, texts.get(BYTES_KEY, str(_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
     batch = _number(BATCH_KEY, texts.get(BATCH_KEY, str(MAX_BATCH_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
     refresh = _number(REFRESH_KEY, texts.get(REFRESH_KEY, str(_REFRESH_MS)), _LEAST_REFRESH_MS, _MOST_MS, problems)
@@ -182,7 +195,7 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
         live=live,
         cluster=cluster,
         entropy_bits=bits,
-        endpoint=endpoint,
+        provider=provider,
         on_gap=on_gap,
         on_hole=on_hole,
         buffered_bytes=buffered,
@@ -211,8 +224,8 @@ def _is_ours(key: str) -> bool:
     return key.startswith((_PREFIX, _STORE_PREFIX)) or key in _OWN
 
 
-def _place(texts: Mapping[str, str], problems: list[str]) -> tuple[str, int | None, Callable[[str], Endpoint]]:
-    """Return the cluster, its entropy bits, and what finds the location of a topic."""
+def _place(texts: Mapping[str, str], problems: list[str]) -> tuple[str, int | None, EndpointProvider | None]:
+    """Return the cluster, its entropy bits, and the provider of locations."""
     if CONFIG_KEY in texts:
         if both := [key for key in texts if key in {CLUSTER_KEY, ENTROPY_BITS_KEY} or key.startswith(_STORE_PREFIX)]:
             problems.append(f"{CONFIG_KEY} sets {', '.join(both)} too: give one of the two")
@@ -221,7 +234,7 @@ def _place(texts: Mapping[str, str], problems: list[str]) -> tuple[str, int | No
     if not is_cluster_id(cluster):
         found = f"{CLUSTER_KEY}={cluster}" if cluster else f"{CLUSTER_KEY} is missing"
         problems.append(f"{found}: the cluster's part of the archive's keys is expected, or {CONFIG_KEY}")
-        return cluster, None, _nowhere
+        return cluster, None, None
     bits = None
     if ENTROPY_BITS_KEY in texts:
         bits = _number(ENTROPY_BITS_KEY, texts[ENTROPY_BITS_KEY], 0, MAX_ENTROPY_BITS, problems)
@@ -229,32 +242,20 @@ def _place(texts: Mapping[str, str], problems: list[str]) -> tuple[str, int | No
         provider = open_provider(texts.get(PROVIDER_KEY), cluster, Path(), texts)
     except ConfigurationError as error:
         problems += error.problems
-        return cluster, bits, _nowhere
-    return cluster, bits, _locating(provider)
+        return cluster, bits, None
+    return cluster, bits, provider
 
 
-def _place_of_file(path: Path, problems: list[str]) -> tuple[str, int | None, Callable[[str], Endpoint]]:
+def _place_of_file(path: Path, problems: list[str]) -> tuple[str, int | None, EndpointProvider | None]:
     if path.suffix != SUFFIX or not is_cluster_id(path.stem):
         problems.append(f"{CONFIG_KEY}={path}: a file named <clusterId>{SUFFIX} is expected")
-        return "", None, _nowhere
+        return "", None, None
     try:
         file = read_cluster_file(path)
     except ConfigurationError as error:
         problems += [f"{path}: {problem}" for problem in error.problems]
-        return "", None, _nowhere
-    return path.stem, file.keys.entropy_bits, file.endpoint
-
-
-def _locating(provider: EndpointProvider) -> Callable[[str], Endpoint]:
-    def endpoint(topic: str) -> Endpoint:
-        found = provider.endpoint(topic)
-        return Endpoint(str(parse_location(found.location)), StorageOptions(found.options.connection))
-
-    return endpoint
-
-
-def _nowhere(topic: str) -> Endpoint:
-    raise ConfigurationError(_SOURCE, [f"topic {topic} has no location"])
+        return "", None, None
+    return path.stem, file.keys.entropy_bits, file.provider
 
 
 def _reset(live: Mapping[str, Any], problems: list[str]) -> str:

@@ -153,9 +153,11 @@ class TieredConsumer:
         return self._part.offsets_for_times(partitions, timeout)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """Return the metadata of brokers."""
-        given: dict[str, Any] = {"timeout": timeout} if topic is None else {"topic": topic, "timeout": timeout}
-        return self._group.list_topics(**given)
+        """Return the metadata of brokers. `TIERED_STORAGE_ONLY` without a subscription has that of the archive.
+
+        There each partition has the leader -1, and a topic that the archive lacks has an error, as the plain client's.
+        """
+        return self._part.list_topics(topic, timeout)
 
     def cluster_id(self, timeout: float = -1) -> str | None:
         """Return the cluster id of brokers."""

@@ -28,6 +28,7 @@ CONFLICT: int = KafkaError._CONFLICT
 TIMED_OUT: int = KafkaError._TIMED_OUT
 NO_GROUP: int = KafkaError._UNKNOWN_GROUP
 FAILED: int = KafkaError._FAIL
+UNKNOWN_TOPIC: int = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 _REFUSALS = frozenset(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, KafkaException
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import DataLoss
@@ -14,7 +14,8 @@ from ts_common.model import TopicPartition
 from ts_consumer.archive_tier import ArchivedPartition, ArchiveTier, HistoryPlan
 from ts_consumer.brokers import Brokers
 from ts_consumer.configuration import GAP_KEY, Configuration, OnGap
-from ts_consumer.errors import NoOffset, SeamRefused
+from ts_consumer.errors import UNKNOWN_TOPIC, NoOffset, SeamRefused
+from ts_consumer.errors import refusal as refused
 from ts_consumer.live import Key
 from ts_consumer.modes import Extent, Mode, Way, way_of
 
@@ -81,7 +82,7 @@ class Resolver:
             SeamRefused: Kafka has another topic of that name than the archive; or the archive, or the brokers' log,
                 does not continue the records that the application has.
             DataLoss: the archive lost the offset, and lost offsets are errors.
-            KafkaException: from a broker.
+            KafkaException: from a broker; or no broker is there, and the archive lacks the partition.
             TieredStorageError: from the store.
         """
         mode = self._configuration.mode
@@ -104,6 +105,8 @@ class Resolver:
             if offset is not None and offset >= kafka.start:  # this needs no request to the store
                 return Resolution(Way.KAFKA, offset, epoch=epoch)
         archived = self._archived(key, wanted, epoch, history)
+        if archived is None and self._brokers() is None:
+            raise self.unknown(key)
         extent = None if archived is None else archived.extent
         offset = self._offset(key, wanted, extent, kafka)
         if offset is None:
@@ -118,8 +121,9 @@ class Resolver:
             self._skip(key, offset, kafka)
             offset, epoch, way = kafka.start, None, Way.KAFKA
         if way is Way.ARCHIVE and archived is not None:
+            preferred = kafka.start if kafka is not None and mode is Mode.KAFKA_PREFERRED else None
             try:
-                return Resolution(way, offset, self._archive.plan(archived, offset), epoch)
+                return Resolution(way, offset, self._archive.plan(archived, offset, preferred), epoch)
             except DataLoss:
                 if kafka is None or offset < kafka.start:
                     raise
@@ -129,6 +133,15 @@ class Resolver:
     def extents(self, key: Key) -> tuple[ArchivedPartition | None, Extent | None]:
         """Return what the archive and what brokers have of a partition; raise as `resolve`."""
         return self._archived(key, OFFSET_BEGINNING, None, None), self._kafka(key)
+
+    def unknown(self, key: Key) -> KafkaException:
+        """Return the error of a partition that neither the archive nor a broker has."""
+        cluster, location = self._configuration.cluster, self._configuration.endpoint(key[0]).location
+        return refused(
+            UNKNOWN_TOPIC,
+            f"{key[0]} [{key[1]}]: the archive of cluster {cluster} at {location} does not have the partition. "
+            "list_topics() returns those that it has. A partition that is shipped later is read then",
+        )
 
     def _kafka(self, key: Key) -> Extent | None:
         brokers = self._brokers()

@@ -1,16 +1,29 @@
 """The consumer over both tiers: every method of the interface, one call at a time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, without `as`
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
 
 from ts_common.errors import TieredStorageError
 from ts_consumer.assigning import Assigning, key_of
 from ts_consumer.configuration import Configuration
-from ts_consumer.errors import NO_GROUP, TIMED_OUT, WRONG_ARGUMENT, kafka_error, refusal
+from ts_consumer.errors import NO_GROUP, TIMED_OUT, UNKNOWN_TOPIC, WRONG_ARGUMENT, kafka_error, refusal
 from ts_consumer.gate import Gate
 from ts_consumer.hand_out import HandOut
 from ts_consumer.live import Callback, Key, LivePart
@@ -187,7 +200,7 @@ class Tiers:
         archived, kafka = self._answered(self.parts.resolver.extents, key, timeout)
         extents: list[Extent] = [extent for extent in (archived and archived.extent, kafka) if extent is not None]
         if not extents:
-            raise refusal(WRONG_ARGUMENT, f"{key[0]} [{key[1]}]: no tier has the partition")
+            raise self.parts.resolver.unknown(key)
         return min(extent.start for extent in extents), (kafka or extents[0]).end
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float | None = None) -> list[TopicPartition]:
@@ -207,6 +220,14 @@ class Tiers:
             TopicPartition(each.topic, each.partition, by_kafka.get(key_of(each), -1) if offset is None else offset)
             for each, offset in zip(partitions, found, strict=True)
         ]
+
+    def list_topics(self, topic: str | None, timeout: float) -> Any:
+        """Return the metadata of brokers; without a live part, the topics and partitions of the archive."""
+        self._gate.check()
+        if self.parts.live is not None:
+            return self.parts.live.consumer.list_topics(topic, timeout)
+        found = self._answered(self.parts.archive.topics, topic, timeout)
+        return _metadata(self.parts.configuration.cluster, found, topic)
 
     def tier_statistics(self) -> TierStatistics:
         """Return what was done per tier."""
@@ -236,10 +257,12 @@ class Tiers:
         archived, kafka = self.parts.resolver.extents(key_of(wanted))
         theirs = None if archived is None else archived.extent
         extents = [extent for extent in (kafka, theirs) if extent is not None]
+        if not extents:
+            raise self.parts.resolver.unknown(key_of(wanted))
         if wanted.offset == OFFSET_END:
-            return extents[0].end if extents else None
+            return extents[0].end
         if wanted.offset == OFFSET_BEGINNING:
-            return min((extent.start for extent in extents), default=None)
+            return min(extent.start for extent in extents)
         if wanted.offset < 0:
             raise refusal(WRONG_ARGUMENT, f"{wanted.offset} is no timestamp")
         return None if archived is None else self.parts.archive.offset_for_time(archived, wanted.offset)
@@ -254,6 +277,28 @@ class Tiers:
             raise refusal(TIMED_OUT, f"no answer in {_seconds(timeout)} s") from None
         except TieredStorageError as error:
             raise KafkaException(kafka_error(error)) from error
+
+
+def _metadata(cluster: str, topics: Mapping[str, Collection[int]], wanted: str | None) -> Any:
+    """Return the topics of the archive in the form of the binding. No broker leads their partitions.
+
+    Args:
+        cluster: its id.
+        topics: numbers of partitions by topic.
+        wanted: the topic that the application named; without it in the archive, the metadata has an error for it.
+    """
+    metadata: Any = ClusterMetadata()
+    metadata.cluster_id = cluster
+    for name in sorted({*topics, *([] if wanted is None else [wanted])}):
+        topic = TopicMetadata()
+        topic.topic = name
+        if name not in topics:
+            topic.error = KafkaError(UNKNOWN_TOPIC, f"the archive of cluster {cluster} has no topic {name}")
+        for number in sorted(topics.get(name, ())):
+            topic.partitions[number] = partition = PartitionMetadata()
+            partition.id = number
+        metadata.topics[name] = topic
+    return metadata
 
 
 def _seconds(timeout: float | None) -> float:

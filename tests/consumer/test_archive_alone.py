@@ -101,6 +101,31 @@ def test_watermarks_and_times_are_the_archives(consumer: TieredConsumer) -> None
     assert [each.offset for each in found] == [0, -1]
 
 
+def test_topics_and_partitions_are_listed_without_a_broker(consumer: TieredConsumer) -> None:
+    """In the binding's form; a topic that the archive lacks has the error of a broker."""
+    metadata = consumer.list_topics(timeout=10)
+    assert {name: list(topic.partitions) for name, topic in metadata.topics.items()} == {TOPIC: [0, 1]}
+    assert metadata.topics[TOPIC].partitions[1].leader == -1
+    missing = consumer.list_topics("clikcs", timeout=10).topics["clikcs"].error
+    assert missing.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_a_topic_that_does_not_exist_is_an_error(archive: MadeArchive) -> None:
+    """Of calls at once, and of an assignment as an event; -1 would be a time after the last record."""
+    missing = TopicPartition("clikcs", 0, 0)
+    with TieredConsumer(configuration(archive, tiered_storage_report_after_ms="0")) as consumer:
+        for call in (consumer.offsets_for_times, lambda each: consumer.get_watermark_offsets(*each)):
+            with pytest.raises(
+                KafkaException, match=r"clikcs \[0\]: the archive of cluster .* does not have"
+            ) as raised:
+                call([missing])
+            assert raised.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        consumer.assign([missing])
+        event = wait_for(lambda: consumer.poll(1), "the event")
+        assert event is not None
+        assert error_of(event).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
 @pytest.mark.parametrize("call", ["commit", "committed", "consumer_group_metadata", "memberid"])
 def test_without_a_subscription_there_is_no_group(consumer: TieredConsumer, call: str) -> None:
     """The error is the one that librdkafka has for it."""

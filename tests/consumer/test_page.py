@@ -34,4 +34,4 @@ def test_the_example_of_an_hour_prints_its_records(both: Both, capsys: pytest.Ca
     text = HOUR.text.replace("s3://bucket/base/prefix", both.archive.location).replace("page_views", "hour")
     exec(compile(text, "docs/consumer.md", "exec"), {})
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[:3] == [[f"{offset}", f"b'{times[offset]}'"] for offset in (1, 2, 3)]
+    assert lines[:3] == [["0", f"{offset}", f"b'{times[offset]}'"] for offset in (1, 2, 3)]

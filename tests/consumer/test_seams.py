@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.consumer.archives import PROTOCOLS, Both, Row, error_of, fill, offsets_of, read_until, ship
+from tests.consumer.archives import PROTOCOLS, Both, Row, error_of, fill, offsets_of, read_until, row_of, ship
+from ts_common.model import TopicPartition as Partition
 from ts_consumer import Mode, TieredConsumer
 from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
@@ -66,6 +67,26 @@ def test_a_manual_assignment_passes_the_seam(filled: Filled, mode: Mode) -> None
         check(filled, consumer, mode)
 
 
+def test_at_most_one_segment_beyond_kafkas_start_is_read_from_the_archive(filled: Filled) -> None:
+    """Brokers have the rest, so a service that fell behind returns to them."""
+    with filled.both.consumer(KAFKA_FIRST, "returns") as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0)])
+        read_until(consumer, {0: filled.ends(KAFKA_FIRST)[0]})
+        found = consumer.tier_statistics()
+    assert found is not None
+    end = next(base for base in archived_bases(filled.both, TOPIC) if base >= filled.lows[0])
+    assert end < filled.shipped[0]
+    assert found.archive_records == len([row for row in filled.rows[0] if row[2] < end])
+    assert (found.to_history, found.to_live) == (1, 1)
+
+
+def archived_bases(both: Both, topic: str) -> list[int]:
+    """Return the base offsets of the archived segments of partition 0, ascending."""
+    prefix = both.archive.keys.partition(Partition(topic, 0)).prefix
+    names = (info.key.removeprefix(prefix) for info in both.archive.store.list(prefix))
+    return sorted(int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
     "mode", [KAFKA_FIRST, *(pytest.param(mode, marks=pytest.mark.full) for mode in (ARCHIVE_FIRST, ARCHIVE))]
@@ -119,21 +140,29 @@ def test_watermarks_and_times_are_those_of_both_tiers(filled: Filled) -> None:
         assert [each.offset for each in found] == [first, -1]
 
 
-def test_retention_that_passes_a_slow_reader_leads_back_to_the_archive(both: Both) -> None:
-    """The partition was live; its records are read from the archive, and then from Kafka again."""
-    topic = "slow"
-    fill(both.cluster, topic, partitions=1)
+def test_a_reader_that_retention_passes_again_and_again_does_not_swing(both: Both) -> None:
+    """Each look at the archive leads to the end of one of its segments, whatever retention removes meanwhile."""
+    topic = "swing"
+    fill(both.cluster, topic, partitions=1, rounds=3)
     end = both.cluster.latest(topic, 0)
     rows = both.plain_rows(topic, [end])[0]
     (shipped,) = ship(both.archive, both.cluster, topic, 1)
-    config = both.config(KAFKA_FIRST, "slow", queued_max_messages_kbytes=64, fetch_message_max_bytes=4096)
+    found: dict[int, list[Row]] = {0: []}
+    config = both.config(KAFKA_FIRST, "swing", queued_max_messages_kbytes=64, fetch_message_max_bytes=4096)
     with TieredConsumer(config) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        found = read_until(consumer, {0: 5})
-        consumer.pause([TopicPartition(topic, 0)])  # librdkafka drops what it has fetched
-        both.cluster.delete_records(topic, {0: shipped})
-        consumer.resume([TopicPartition(topic, 0)])
+        low = 0
+        while low < shipped:
+            found[0] += [row_of(message) for message in wait_for(partial(consumer.consume, 5, 0.5), "messages")]
+            consumer.pause([TopicPartition(topic, 0)])  # librdkafka drops what it has fetched
+            low = max(low, min(found[0][-1][2] + 15, shipped))
+            both.cluster.delete_records(topic, {0: low})  # retention is always ahead
+            consumer.resume([TopicPartition(topic, 0)])
         assert read_until(consumer, {0: end}, found)[0] == rows
+        statistics = consumer.tier_statistics()
+    assert statistics is not None
+    assert 0 < statistics.to_history <= len(archived_bases(both, topic))
+    assert statistics.to_live <= statistics.to_history + 1
 
 
 def test_an_archive_that_ends_below_kafkas_log_is_waited_for(both: Both) -> None:

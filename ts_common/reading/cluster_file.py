@@ -42,11 +42,11 @@ class ClusterFile:
         Raises:
             ConfigurationError: the topic has no location.
         """
-        return _for_reading(self.provider.endpoint(topic))
+        return for_reading(self.provider.endpoint(topic))
 
     def endpoints(self) -> frozenset[Endpoint]:
         """Return all endpoints that `endpoint` may return."""
-        return frozenset(_for_reading(endpoint) for endpoint in self.provider.endpoints())
+        return frozenset(for_reading(endpoint) for endpoint in self.provider.endpoints())
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
@@ -65,5 +65,6 @@ def read_cluster_file(path: Path) -> ClusterFile:
     return ClusterFile(path, keys, provider, config.stuck_after_seconds)
 
 
-def _for_reading(endpoint: Endpoint) -> Endpoint:
+def for_reading(endpoint: Endpoint) -> Endpoint:
+    """Return an endpoint with the options that reading needs, and its location in one form."""
     return Endpoint(str(parse_location(endpoint.location)), StorageOptions(endpoint.options.connection))
