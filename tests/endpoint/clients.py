@@ -25,9 +25,10 @@ from ts_endpoint.data.feeds import Feeds
 from ts_endpoint.data.reads import Reads
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import SERVED, Api
+from ts_endpoint.requests.configs import DescribeConfigsHandler
 from ts_endpoint.requests.context import Context
 from ts_endpoint.requests.fetch import FetchHandler
-from ts_endpoint.requests.metadata import DescribeConfigsHandler, MetadataHandler
+from ts_endpoint.requests.metadata import MetadataHandler
 from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog, Location

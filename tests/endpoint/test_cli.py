@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
 
-from tests.endpoint.running import PARTITIONS, TOPIC, Running, made_archive, running
+from tests.endpoint.running import PARTITIONS, TOPIC, Running, made_archive, put_topic, running
 from tests.made_archive import MadeArchive, batches
 from ts_endpoint import cli_page
 from ts_endpoint.cli import run
@@ -66,6 +67,25 @@ def test_the_command_line_page_is_the_generated_one() -> None:
     """The page under docs and the man page never fall behind the command."""
     assert (DOCS / "endpoint-cli.md").read_text() == cli_page.reference_page()
     assert (DOCS.parent / "man/ts-endpoint.1").read_text() == cli_page.manual()
+
+
+def test_an_admin_client_reads_the_settings_of_topics_and_brokers(endpoint: Running) -> None:
+    """Retention is the topic's own setting, which mirrors copy; all others are read-only defaults."""
+    admin = AdminClient({"bootstrap.servers": endpoint.address})
+    asked = [ConfigResource("topic", TOPIC), ConfigResource("broker", "0")]
+    answers = admin.describe_configs(asked)
+    topic, broker = (answers[each] for each in asked)
+    found = {name: (each.value, each.is_default, each.is_read_only) for name, each in topic.result(30).items()}
+    assert found == {
+        "cleanup.policy": ("delete", True, True),
+        "compression.type": ("producer", True, True),
+        "max.message.bytes": ("134217728", True, True),
+        "min.insync.replicas": ("1", True, True),
+        "retention.bytes": ("-1", False, False),
+        "retention.ms": ("-1", False, False),
+    }
+    settings = {name: each.value for name, each in broker.result(30).items()}
+    assert (settings["log.retention.ms"], settings["auto.create.topics.enable"]) == ("-1", "false")
 
 
 def test_the_pages_of_a_process_report_what_it_serves(endpoint: Running) -> None:
@@ -151,17 +171,55 @@ def test_all_mistakes_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -
     ("options", "expected"),
     [
         (["--url", "file:///no/such/archive"], "/no/such/archive"),
-        (["--cluster", "test"], "has no objects of cluster test; check the location and the cluster"),
         (["--entropy-bits", "5"], "has no objects of cluster prod with --entropy-bits=5; found with no --entropy-bits"),
     ],
 )
 def test_what_only_the_store_shows_is_one_message_too(
     capsys: pytest.CaptureFixture[str], location: str, options: list[str], expected: str
 ) -> None:
-    """A missing directory, another cluster, other entropy bits: nothing would be served."""
+    """A missing directory, other entropy bits: nothing would ever be served."""
     port, http_port = free_ports(2)
     addresses = ["--listen", f"127.0.0.1:{port}", "--http-address", f"127.0.0.1:{http_port}"]
     assert expected in refusal(capsys, "serve", "--url", location, "--cluster", "prod", *addresses, *options)
+
+
+def test_a_process_waits_unready_for_the_first_segment(tmp_path: Path) -> None:
+    """With the reason in `/readyz` and the log; a restart would not help, so `/healthz` is 200. Then it serves."""
+    archive = MadeArchive(tmp_path / "archive")
+    port, http_port = free_ports(2)
+    process = Running(archive.location, tmp_path / "log", port, http_port, ["--refresh", "1"])
+    try:
+        wait_for(lambda: process.page("/readyz")[0] == 503, "the page of a process that waits")
+        facts = process.facts("/readyz")
+        assert (facts["status"], facts["listening"]) == ("waiting", False)
+        assert f"no segment of cluster prod is in {archive.location}" in facts["reason"]
+        assert (process.page("/healthz")[0], process.facts("/healthz")["status"]) == (200, "waiting")
+        wait_for(lambda: "archive_empty" in process.log, "a line of the log")
+        put_topic(archive)
+        process.wait_until_ready()
+        assert records(process.address) == list(range(1000))
+        assert "topic_read" not in process.log  # without users it would name none
+        assert process.stop() == 0
+    finally:
+        process.stop(signal.SIGKILL)
+
+
+def test_a_process_that_waits_ends_by_a_signal(tmp_path: Path) -> None:
+    """In order, with code 0. If the first segment has other entropy bits, it ends with 75, and a restart serves it."""
+    port, http_port = free_ports(2)
+    archive = MadeArchive(tmp_path / "archive", entropy_bits=3)
+    options = ["--refresh", "1", "--groups", "memory"]
+    process = Running(archive.location, tmp_path / "log", port, http_port, options)
+    try:
+        wait_for(lambda: "archive_empty" in process.log, "a process that waits")
+        assert process.stop() == 0
+        process = Running(archive.location, tmp_path / "log", port, http_port, options)
+        wait_for(lambda: process.page("/readyz")[0] == 503, "a process that waits again")
+        put_topic(archive)
+        assert process.process.wait(60) == 75
+        assert "found with --entropy-bits=3: set that option" in process.log
+    finally:
+        process.stop(signal.SIGKILL)
 
 
 @pytest.mark.parametrize("option", ["--listen", "--http-address"])

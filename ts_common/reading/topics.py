@@ -117,13 +117,29 @@ def nothing_under(store: ObjectStore, keys: ClusterKeys, option: str) -> str:
         CorruptData, NewerFormat: from reading the layout.
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
+    other = other_width(store, keys, option)
+    nothing = f"{store.location} has no objects of cluster {keys.cluster}; check the location and the cluster"
+    return nothing if other is None else other
+
+
+def other_width(store: ObjectStore, keys: ClusterKeys, option: str) -> str | None:
+    """Return the message for a user whose cluster has another entropy width only; None if it has objects of no other.
+
+    Args:
+        store: of the query.
+        keys: as of `nothing_under`.
+        option: as of `nothing_under`.
+
+    Raises:
+        as `nothing_under`.
+    """
     layout = read_layout(store, keys)
     if layout is not None and (message := contradiction(layout, keys, option, store.location)) is not None:
         return message
     cluster, name = keys.cluster, option.rstrip("= ")
     widths = entropy_widths(store, cluster)
-    if not widths:
-        return f"{store.location} has no objects of cluster {cluster}; check the location and the cluster"
+    if not widths or max(keys.entropy_bits, 0) in widths:
+        return None
     ways = " or ".join(f"{option}{width}" if width else f"no {name}" for width in sorted(widths))
     given = f"{option}{keys.entropy_bits}" if keys.entropy_bits else f"no {name}"
     return f"{store.location} has no objects of cluster {cluster} with {given}; found with {ways}: set that option"

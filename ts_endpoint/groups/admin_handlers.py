@@ -1,4 +1,4 @@
-"""Requests of administrators: DescribeGroups, ListGroups, DeleteGroups."""
+"""Requests of administrators: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
@@ -6,12 +6,15 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from ts_common.archive.group_offsets import is_partition
+from ts_common.model import TopicPartition
 from ts_endpoint.contract import Handlers, Session, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
 from ts_endpoint.groups.gate import Gate
 from ts_endpoint.groups.group import Group, State
 from ts_endpoint.groups.keeper import Keeper, NotReadable
 from ts_endpoint.groups.limits import Limits
+from ts_endpoint.groups.offset_handlers import by_topic
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
@@ -56,6 +59,7 @@ class AdminHandlers:
             Api.DESCRIBE_GROUPS: self._describe,
             Api.LIST_GROUPS: self._list,
             Api.DELETE_GROUPS: self._delete,
+            Api.OFFSET_DELETE: self._delete_offsets,
         }
 
     async def _describe(self, request: Request, session: Session) -> Values:
@@ -114,6 +118,43 @@ class AdminHandlers:
                 self._flush()
             results.append({"group_id": name, "error_code": error or ErrorCode.none})
         return {"results": results}
+
+    async def _delete_offsets(self, request: Request, session: Session) -> Values:
+        body = request.body
+        name = body.group_id
+        error = self._gate.error_of(session, name)
+        exists = False
+        if error is None:
+            # Awaited first: a member can join meanwhile.
+            error, exists = await self._has_offsets(name, self._loop.time() + self._limits.load)
+        group = self._coordinator.get(name)
+        if error is None and group is None and not exists:
+            error = ErrorCode.group_id_not_found
+        if error is None and group is not None and group.state is not State.EMPTY and not group.is_of_consumers:
+            error = ErrorCode.non_empty_group
+        if error is not None:
+            return {"error_code": error, "topics": ()}
+        named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+        errors = {each: self._error_of_offset(each, group, session) for each in named}
+        self._keeper.remove(name, [each for each, error in errors.items() if error is ErrorCode.none])
+        self._flush()
+        decided = {ErrorCode.none, ErrorCode.group_subscribed_to_topic}  # by the coordinator, after all others
+        return {
+            "error_code": ErrorCode.none,
+            "topics": by_topic(sorted(errors, key=lambda each: errors[each] in decided), errors),
+        }
+
+    def _error_of_offset(self, partition: TopicPartition, group: Group | None, session: Session) -> ErrorCode:
+        """Return why the offset of a partition may not be deleted."""
+        if not self._gate.may_read(session, partition.topic):
+            return ErrorCode.topic_authorization_failed
+        if not is_partition(partition.topic, partition.partition):
+            return ErrorCode.unknown_topic_or_partition
+        if group is None or (group.state is State.EMPTY and not group.is_of_consumers):
+            return ErrorCode.none
+        topics = group.topics
+        is_subscribed = topics is None or partition.topic in topics
+        return ErrorCode.group_subscribed_to_topic if is_subscribed else ErrorCode.none
 
     async def _has_offsets(self, name: str, deadline: float) -> tuple[ErrorCode | None, bool]:
         try:

@@ -1,15 +1,22 @@
 """The state of one classic group: members, their votes, the generation."""
 
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from ts_endpoint.groups.alarm import Alarm
 from ts_endpoint.groups.members import MEMBER_BYTES, Answer, Member, Protocols
 from ts_endpoint.protocol.replies import Values
+
+_CONSUMER: Final = "consumer"
+_VERSION_BYTES: Final = 2  # of a subscription
+_COUNT: Final = struct.Struct(">i")
+_LENGTH: Final = struct.Struct(">h")
 
 
 class State(StrEnum):
@@ -79,6 +86,25 @@ class Group:
     def member_of_instance(self, instance: str) -> str | None:
         """Return the id of a static member; None if the group has no such member."""
         return self._instances.get(instance)
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members are consumers, and not workers of Connect or others."""
+        return self.protocol_type == _CONSUMER
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that its members subscribe to; None if they are not known (Kafka's `computeSubscribedTopics`)."""
+        if not self.is_of_consumers:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol is None:
+            return None
+        try:
+            return frozenset().union(*(_topics_of(each.metadata(self.protocol)) for each in self.members.values()))
+        except (ValueError, struct.error):
+            return None
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Return whether a member with these protocols can join the others."""
@@ -231,6 +257,23 @@ class Group:
     def _weigh(self, change: int) -> None:
         self.bytes += change
         self._budget.used += change
+
+
+def _topics_of(subscription: bytes) -> frozenset[str]:
+    """Return the topics of a consumer's metadata: Kafka's `ConsumerProtocolSubscription`, whose version 0 begins all.
+
+    Raises:
+        ValueError, struct.error: the metadata is no subscription.
+    """
+    (count,) = _COUNT.unpack_from(subscription, _VERSION_BYTES)
+    topics, at = set(), _VERSION_BYTES + _COUNT.size
+    for _ in range(count):
+        (size,) = _LENGTH.unpack_from(subscription, at)
+        at += _LENGTH.size + size
+        if size < 0 or at > len(subscription):
+            raise ValueError(f"a topic's name ends at byte {at} of {len(subscription)}")
+        topics.add(subscription[at - size : at].decode())
+    return frozenset(topics)
 
 
 def _names(protocols: Protocols) -> set[str]:

@@ -11,7 +11,7 @@ was read from the store is read again after half a minute, when a client fetches
 
 import asyncio
 from asyncio import AbstractEventLoop, Task
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -168,6 +168,17 @@ class Keeper:
         found.delete(self._clock())
         if self._store is None:
             self._drop(found)
+
+    def remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete the offsets of partitions of a group that was read; the store deletes them with the next flush."""
+        found = self._groups.get(group)
+        if found is None:
+            return
+        self._bytes -= found.remove(partitions, self._clock())
+        if self._store is None:
+            found.removed.clear()
+            if not found.offsets:
+                self._drop(found)
 
     def release(self, group: str) -> bool:
         """Stop using what is in memory: another process owns the group. Return whether it must be flushed first."""

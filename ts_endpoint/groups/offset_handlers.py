@@ -71,7 +71,7 @@ class OffsetHandlers:
             await asyncio.sleep(0)
         named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
         # A broker answers what it refuses before the coordinator answers the rest.
-        return {"topics": _by_topic(sorted(named, key=lambda each: each in commits), errors)}
+        return {"topics": by_topic(sorted(named, key=lambda each: each in commits), errors)}
 
     def _commit_to(
         self, request: Request, commits: Mapping[TopicPartition, tuple[int, int, str]]
@@ -144,7 +144,7 @@ class OffsetHandlers:
         return topics
 
 
-def _by_topic(partitions: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]) -> list[Values]:
+def by_topic(partitions: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]) -> list[Values]:
     """Return the errors of partitions by topic, each topic where its first partition is."""
     topics: dict[str, list[Values]] = {}
     for each in partitions:

@@ -8,10 +8,11 @@ changes. Then their clocks decide.
 Other rules are worse. An order by writes would let the last flush of a former owner win over the commits of the new
 one. The greater offset must not win, because an operator can reset a group to an earlier offset.
 
-A group that was deleted keeps the time of the deletion. Commits of other processes up to then are deleted, and later
-ones stay.
+A group, or an offset of it, that was deleted keeps the time of the deletion. Commits of other processes up to then are
+deleted, and later ones stay.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +39,7 @@ class Unwritten:
         deleted_at: milliseconds since the epoch: the group was deleted; 0 if it was not.
         etag: of the object that the other offsets were read from; None without an object.
         is_read: whether the object was read, and no later write failed.
+        removed: partitions whose offsets were deleted, with the milliseconds since the epoch.
     """
 
     group: str
@@ -46,10 +48,15 @@ class Unwritten:
     deleted_at: int
     etag: str | None
     is_read: bool
+    removed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def merged(self, stored: Offsets) -> dict[TopicPartition, Committed]:
         """Return the offsets after a merge with those that another process stored."""
-        result = {partition: theirs for partition, theirs in stored.items() if theirs.time > self.deleted_at}
+        result = {
+            partition: theirs
+            for partition, theirs in stored.items()
+            if theirs.time > max(self.deleted_at, self.removed.get(partition, 0))
+        }
         for partition in self.changed:
             ours, theirs = self.offsets[partition], result.get(partition)
             if theirs is None or ours.time >= theirs.time:
@@ -66,6 +73,7 @@ class GroupOffsets:
         offsets: the committed offsets.
         changed: partitions with commits that are not stored yet.
         deleted_at: as of `Unwritten`; 0 once the deletion is stored.
+        removed: as of `Unwritten`; without the deletions that are stored.
         etag: as of `Unwritten`.
         is_read: as of `Unwritten`.
         is_loaded: whether `offsets` has what the store had when this process became the owner.
@@ -79,6 +87,7 @@ class GroupOffsets:
     offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
     changed: set[TopicPartition] = field(default_factory=set)
     deleted_at: int = 0
+    removed: dict[TopicPartition, int] = field(default_factory=dict)
     etag: str | None = None
     is_read: bool = False
     is_loaded: bool = False
@@ -90,7 +99,7 @@ class GroupOffsets:
     @property
     def is_written(self) -> bool:
         """Whether the store has everything."""
-        return not self.changed and not self.deleted_at
+        return not self.changed and not self.deleted_at and not self.removed
 
     @property
     def last_commit(self) -> int:
@@ -100,7 +109,7 @@ class GroupOffsets:
     def commit(self, partition: TopicPartition, offset: int, epoch: int, metadata: str, now: int) -> int:
         """Commit an offset; return by how many bytes the memory grows."""
         former = self.offsets.get(partition)
-        after = max(self.deleted_at, former.time if former is not None else 0)
+        after = max(self.deleted_at, self.removed.get(partition, 0), former.time if former is not None else 0)
         committed = Committed(offset, epoch, min(max(now, after + 1), MAX_INT64), metadata)
         grown = size_of(partition, committed) - (size_of(partition, former) if former is not None else 0)
         self.offsets[partition] = committed
@@ -110,10 +119,22 @@ class GroupOffsets:
 
     def delete(self, now: int) -> None:
         """Delete all offsets."""
-        self.deleted_at = max(now, self.last_commit, self.deleted_at)
+        self.deleted_at = max(now, self.last_commit, self.deleted_at, *self.removed.values())
         self.offsets.clear()
         self.changed.clear()
+        self.removed.clear()
         self.bytes = 0
+
+    def remove(self, partitions: Iterable[TopicPartition], now: int) -> int:
+        """Delete the offsets of partitions that have one; return by how many bytes the memory shrinks."""
+        before = self.bytes
+        for partition in partitions:
+            former = self.offsets.pop(partition, None)
+            if former is not None:
+                self.removed[partition] = max(now, former.time)
+                self.changed.discard(partition)
+                self.bytes -= size_of(partition, former)
+        return before - self.bytes
 
     def release(self) -> None:
         """Record that another process owns the group: before the next use the object must be read again."""
@@ -122,7 +143,8 @@ class GroupOffsets:
     def unwritten(self) -> Unwritten:
         """Return what is to be written, as it is now."""
         changed = frozenset(self.changed)
-        return Unwritten(self.group, dict(self.offsets), changed, self.deleted_at, self.etag, self.is_read)
+        offsets, removed = dict(self.offsets), dict(self.removed)
+        return Unwritten(self.group, offsets, changed, self.deleted_at, self.etag, self.is_read, removed)
 
     def written(self, what: Unwritten, stored: Offsets, etag: str | None) -> None:
         """Record that the store has offsets; commits that were made during the write stay changed."""
@@ -131,6 +153,7 @@ class GroupOffsets:
         }
         if self.deleted_at == what.deleted_at:
             self.deleted_at = 0
+        self.removed = {each: time for each, time in self.removed.items() if what.removed.get(each) != time}
         self.read(stored, etag)
 
     def read(self, stored: Offsets, etag: str | None) -> None:

@@ -17,7 +17,7 @@ from ts_endpoint.network.large_messages import LargeMessages
 from ts_endpoint.network.limited_log import LimitedLog
 from ts_endpoint.network.limits import Counters, Limits
 from ts_endpoint.protocol.replies import Piece, Values, api_versions, encode_reply, encode_unserved_versions
-from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedVersions, parse_request
+from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedRequest, UnservedVersions, parse_request
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.security.audit import Audit
 from ts_endpoint.security.login import Login, Sasl, UnexpectedRequest
@@ -142,6 +142,8 @@ class Connection:
             self._count_end(error.kind, str(error))
         except MalformedRequest as error:
             self._count_end("malformed_request", str(error))
+        except UnservedRequest as error:
+            self._count_end(error.kind, str(error))
         except UnexpectedRequest as error:
             self._count_end("unexpected_request", str(error))
         except ssl.SSLEOFError:  # a health check of a load balancer connects and sends nothing

@@ -41,8 +41,8 @@ class Counters:
         refused: connections that were closed at once, by the limit: `connections`, `connections_per_host`.
         ended: connections that the endpoint closed: `idle`, `login_timeout`, `frame_timeout`, `reply_timeout`,
             `reply_memory` (a large reply, while clients do not read theirs), `parting_timeout`, `frame_size`,
-            `cut_frame`, `malformed_request`, `unexpected_request` (before a login), `refused_request`,
-            `failed_request`, `tls`, `stopped`.
+            `cut_frame`, `malformed_request`, `unsupported_version`, `unsupported_request`, `unexpected_request` (before
+            a login), `refused_request`, `failed_request`, `tls`, `stopped`.
         requests: by kind.
         bytes_received: of requests, with their lengths.
         bytes_sent: of replies, with their lengths.

@@ -2,13 +2,16 @@
 
 What a user sees, tried with the clients:
 
-- Java's producer reports `PolicyViolationException` with the text below, at once. Its default is an idempotent
-  producer, which fails before: "The node does not support INIT_PRODUCER_ID".
+- Java's producer reports `PolicyViolationException` with the text below, at once, also an idempotent one.
 - librdkafka's producer reports POLICY_VIOLATION for each message, without a further attempt.
-- A producer with `acks=0` expects no reply, so its connection ends, as on a broker.
+- A producer with `acks=0` expects no reply, so its connection ends, as on a broker. It reports the message as sent.
 - `kafka-delete-records` prints `PolicyViolationException` for each partition.
+- A transactional producer fails at FindCoordinator (`ts_endpoint.peers.handlers`).
+
+An idempotent producer gets its id: frameworks create one at their start and may never produce.
 """
 
+import secrets
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,6 +23,7 @@ from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
 
+_ID_BITS: Final = 62
 READ_ONLY: Final = "this endpoint serves an archive, which is read-only: produce to the Kafka cluster itself"
 
 
@@ -50,6 +54,23 @@ def _refused(partition: int) -> dict[str, Any]:
         "record_errors": [],
         "error_message": READ_ONLY,
     }
+
+
+async def grant_producer_id(request: Request, session: Session) -> Values:
+    """Return a producer id that was not given before: random, because all processes give some.
+
+    A transactional producer gets POLICY_VIOLATION, and one that names an id without an epoch INVALID_REQUEST as from a
+    broker.
+    """
+    del session
+    body = request.body
+    has_id, has_epoch = getattr(body, "producer_id", -1) != -1, getattr(body, "producer_epoch", -1) != -1
+    error = ErrorCode.invalid_request if has_id != has_epoch else ErrorCode.none
+    if body.transactional_id is not None:
+        error = ErrorCode.policy_violation
+    if error is not ErrorCode.none:
+        return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
+    return {"error_code": error, "producer_id": secrets.randbits(_ID_BITS), "producer_epoch": 0}
 
 
 async def refuse_delete_records(request: Request, session: Session) -> Values:
@@ -92,6 +113,7 @@ async def refuse_authenticate(request: Request, session: Session) -> Values:
 REFUSALS: Final[Handlers] = {
     Api.PRODUCE: refuse_produce,
     Api.DELETE_RECORDS: refuse_delete_records,
+    Api.INIT_PRODUCER_ID: grant_producer_id,
     Api.SASL_HANDSHAKE: refuse_handshake,
     Api.SASL_AUTHENTICATE: refuse_authenticate,
 }

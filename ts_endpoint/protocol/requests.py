@@ -10,13 +10,28 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from ts_endpoint.protocol.shape import checked
-from ts_endpoint.protocol.versions import Api, is_served
+from ts_endpoint.protocol.versions import Api, served_versions
 
 _KEY_AND_VERSION: Final = struct.Struct(">hhi")  # with the correlation id
 
 
 class MalformedRequest(Exception):
-    """The bytes are no request of a served version; the connection ends."""
+    """The bytes are no request; the connection ends."""
+
+
+class UnservedRequest(Exception):
+    """The request, or this version of it, is not served; the connection ends, as a broker ends it.
+
+    Attributes:
+        kind: `unsupported_version` if other versions are served, else `unsupported_request`; for the counter.
+    """
+
+    def __init__(self, api_key: int, version: int) -> None:
+        served = served_versions(api_key)
+        self.kind = "unsupported_request" if served is None else "unsupported_version"
+        name = f"request {api_key}" if served is None else Api(api_key).name
+        expected = "this kind is not served" if served is None else f"versions {served[0]} to {served[1]} are served"
+        super().__init__(f"{name} of version {version}: {expected}; a client must heed the reply to ApiVersions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +71,17 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request | UnservedVe
         frame: without its length.
 
     Raises:
-        MalformedRequest: the request is not served in this version, or its bytes are damaged.
+        MalformedRequest: its bytes are damaged.
+        UnservedRequest: the request is not served in this version.
     """
     if len(frame) < _KEY_AND_VERSION.size:
         raise MalformedRequest(f"{len(frame)} bytes are no request")
     api_key, version, correlation = _KEY_AND_VERSION.unpack_from(frame)
-    if not is_served(api_key, version):
-        if api_key == Api.API_VERSIONS and version > 0:
+    served = served_versions(api_key)
+    if served is None or not served[0] <= version <= served[1]:
+        if api_key == Api.API_VERSIONS:
             return UnservedVersions(correlation)
-        raise MalformedRequest(f"request {api_key} of version {version} is not served")
+        raise UnservedRequest(api_key, version)
     schema, read_header, read_body = _readers(api_key, version)
     try:
         sound = checked(bytes(frame), schema)

@@ -1,6 +1,6 @@
 """The requests that the endpoint serves, each with its lowest and highest version.
 
-The list is exact: a Java client that is offered a higher version requests it again without an end. Three entries are
+The list is exact: a Java client that is offered a higher version requests it again without an end. Some entries are
 offered and refused, because clients need them:
 
 - Produce: librdkafka infers from its versions that a broker has record batches of magic 2 (Produce 3) and zstd
@@ -8,6 +8,8 @@ offered and refused, because clients need them:
 - SaslHandshake 0: librdkafka 2.0, which Debian's kcat uses, infers from it that a broker has SASL, and then sends
   version 1. After version 0 the messages of a login have no headers; clients older than Kafka 1.0 send them so.
 - DeleteRecords: an admin client then reports the refusal, and not a missing feature of the broker.
+- InitProducerId: frameworks that only read create an idempotent producer too (Quix Streams). The id is granted, and
+  what the producer sends is refused.
 """
 
 from enum import IntEnum
@@ -33,10 +35,12 @@ class Api(IntEnum):
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
     DELETE_GROUPS = 42
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
 
 
@@ -58,15 +62,16 @@ SERVED: Final[dict[Api, tuple[int, int]]] = {
     Api.SASL_HANDSHAKE: (0, 1),
     Api.API_VERSIONS: (0, 4),
     Api.DELETE_RECORDS: (0, 2),
+    Api.INIT_PRODUCER_ID: (0, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: (2, 4),
     Api.DESCRIBE_CONFIGS: (1, 4),
     Api.SASL_AUTHENTICATE: (0, 2),
     Api.DELETE_GROUPS: (0, 2),
+    Api.OFFSET_DELETE: (0, 0),
     Api.DESCRIBE_CLUSTER: (0, 1),
 }
 
 
-def is_served(api_key: int, version: int) -> bool:
-    """Return whether the endpoint answers a request of this number and version."""
-    versions = SERVED.get(Api(api_key)) if api_key in Api._value2member_map_ else None
-    return versions is not None and versions[0] <= version <= versions[1]
+def served_versions(api_key: int) -> tuple[int, int] | None:
+    """Return the lowest and the highest version of a request that the endpoint answers; None if it answers none."""
+    return SERVED.get(Api(api_key)) if api_key in Api._value2member_map_ else None

@@ -2,8 +2,9 @@
 
 Each request names all its partitions: session id 0 in the reply turns fetch sessions off (KIP-227).
 
-The reply has what is in memory. If that is less than the client's least bytes, loads are awaited up to its longest
-wait. They continue after that, so the next request finds them. A partition without new records costs nothing meanwhile.
+The reply has what is in memory. If that is less than the client's least bytes, loads and new snapshots are awaited up
+to its longest wait. Loads continue after that, so the next request finds them. Meanwhile the commit of a partition is
+read again once in each refresh interval.
 
 Without any record the loads are awaited for half a second at least, because a broker reads before it waits: a client
 that never waits would otherwise repeat its request in a loop, and never see an error of a load.
@@ -42,6 +43,7 @@ _MOST_BYTES: Final = 16 << 20  # of a reply, whatever the client wants
 # A client can be ahead of this process, and the first look may have begun before the commit that the client has seen.
 _LOOKS: Final = 2
 _MOST_SECONDS: Final = 30.0  # of a wait
+_LOOK_SECONDS: Final = 1.0  # between two looks for snapshots that are old enough to be renewed
 LEAST_LOAD_SECONDS: Final = 0.5  # of a wait for the first records (Kafka's `remote.fetch.max.wait.ms`)
 
 log = structlog.get_logger()
@@ -159,11 +161,32 @@ class FetchHandler:
             left = (deadline if size or not loading else load_deadline) - loop.time()
             if left <= 0:
                 break
-            if not loading:
-                await asyncio.sleep(left)
-                break
-            await asyncio.wait(loading, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await self._news(parts, loading, left, committed=committed)
         return {"session_id": 0, **self._replies(parts, session, request.version, committed=committed)}
+
+    async def _news(
+        self, parts: Iterable[_Part], loading: Iterable["asyncio.Task[None]"], seconds: float, *, committed: bool
+    ) -> None:
+        """Wait until a load has ended or a partition has another snapshot, at most some seconds."""
+        idle = [
+            (part, part.partition)
+            for part in parts
+            if part.partition is not None and part.snapshot is not None and part.loading is None
+        ]
+        for _, partition in idle:
+            await partition.snapshot()  # begins a renewal if it is old
+        changed = {partition.change for part, partition in idle if partition.known is part.snapshot}
+        if len(changed) == len(idle):
+            await asyncio.wait(
+                {*loading, *changed}, timeout=min(seconds, _LOOK_SECONDS), return_when=asyncio.FIRST_COMPLETED
+            )
+        for part, partition in idle:
+            if partition.known is not None and partition.known is not part.snapshot:
+                part.found = None
+                try:
+                    await self._see(part, partition.known, committed=committed)
+                except TieredStorageError as error:
+                    self._fail(part, error)
 
     async def _open(self, part: _Part, session: Session, *, committed: bool, is_by_id: bool) -> None:
         """Find the partition of a part, and check its offset and epoch; begin to open a view that is not in memory."""

@@ -1,4 +1,4 @@
-"""Metadata and DescribeConfigs: which topics and partitions there are, and who serves them.
+"""Metadata: which topics and partitions there are, and who serves them.
 
 A request that names topics gets the leader epoch of each partition, which costs one request for a commit that is not
 in memory: with it clients notice an election that replaced records. Metadata of all topics reads no partition. It has
@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
 from ts_common.model import is_topic_name
-from ts_endpoint.contract import Session, in_lots, permitted_first
+from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
@@ -35,7 +35,6 @@ _PLACES: Final = {
     ErrorCode.invalid_topic_exception: 1,
     ErrorCode.topic_authorization_failed: 2,
 }
-_TOPIC, _BROKER = 2, 4  # Kafka's numbers of resources
 
 log = structlog.get_logger()
 
@@ -194,48 +193,3 @@ def _failed(name: str | None, error: ErrorCode, topic_id: UUID | None = None) ->
         "partitions": [],
         "topic_authorized_operations": _ZERO_OPERATIONS,
     }
-
-
-class DescribeConfigsHandler:
-    """Answers DescribeConfigs: an archive has no settings of topics, so the lists are empty.
-
-    Args:
-        context: of the room.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def __call__(self, request: Request, session: Session) -> Values:
-        """Return the values of the reply."""
-        results = []
-        for some in in_lots(permitted_first(request.body.resources, lambda each: self._is_permitted(each, session))):
-            results += [await self._one(each, session) for each in some]
-            await asyncio.sleep(0)
-        return {"results": results}
-
-    async def _one(self, resource: Any, session: Session) -> Values:
-        error = ErrorCode.none
-        if resource.resource_type == _TOPIC:
-            error = await self._topic_error(resource.resource_name, session)
-        elif resource.resource_type != _BROKER:
-            error = ErrorCode.invalid_request
-        return {
-            "error_code": error,
-            "error_message": None,
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
-            "configs": [],
-        }
-
-    def _is_permitted(self, resource: Any, session: Session) -> bool:
-        return resource.resource_type != _TOPIC or self._context.may_read(session, resource.resource_name)
-
-    async def _topic_error(self, name: str, session: Session) -> ErrorCode:
-        if not self._context.may_read(session, name):
-            return ErrorCode.topic_authorization_failed
-        try:
-            known = await self._context.archive.topic(name)
-        except TieredStorageError as error:
-            return error_of(error)
-        return ErrorCode.none if known is not None else ErrorCode.unknown_topic_or_partition

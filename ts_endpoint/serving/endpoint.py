@@ -5,14 +5,15 @@ import errno
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, TransientError
+from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, StaleStateError, TransientError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.reading.topics import nothing_under
+from ts_common.reading.topics import other_width
 from ts_endpoint.contract import Handlers
 from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.feeds import Feeds
@@ -24,9 +25,10 @@ from ts_endpoint.network.server import Server
 from ts_endpoint.peers.cluster import STOPPING, Peers, PeerStatus
 from ts_endpoint.peers.handlers import describe_cluster, find_coordinator
 from ts_endpoint.protocol.versions import Api
+from ts_endpoint.requests.configs import DescribeConfigsHandler
 from ts_endpoint.requests.context import Context
 from ts_endpoint.requests.fetch import FetchHandler
-from ts_endpoint.requests.metadata import DescribeConfigsHandler, MetadataHandler
+from ts_endpoint.requests.metadata import MetadataHandler
 from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from ts_endpoint.serving.options import GroupOffsets, OnHole, Settings
 from ts_endpoint.serving.readings import readings
@@ -46,6 +48,8 @@ _SMALL_REQUESTS: Final = 16  # threads for lists, commits and offsets
 _SEGMENT_READS: Final = 32  # threads for bytes of segments
 _REWRITES: Final = 1  # threads that decode batches: a small batch can need much memory
 GRACE_SECONDS: Final = 10.0  # for requests in progress at a stop
+WAITING: Final = "waiting"  # the status of a process that serves no client yet
+_LONGEST_PAUSE: Final = 10.0  # seconds between two looks for the first topic
 _HUNG_SECONDS: Final = 20.0  # since the event loop last ran; then only a restart helps
 
 
@@ -67,6 +71,7 @@ class Endpoint:
         self._settings = settings
         self._stores = stores
         self._is_serving = False
+        self._waits_for: str | None = None  # why nothing can be served yet
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_SMALL_REQUESTS, "small-requests"))
         self._segment_threads = ThreadPoolExecutor(_SEGMENT_READS, "segment-reads")
         self._rewrite_threads = ThreadPoolExecutor(_REWRITES, "rewrites")
@@ -84,7 +89,6 @@ class Endpoint:
         self._cache = ChunkCache(options.cache_mib * _MIB)
         self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
         self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.SKIP)
-        self._audit = security.audit
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
         self._groups = Groups(self._offsets, security.permissions, self._peers.owns_group)
@@ -112,24 +116,40 @@ class Endpoint:
 
         Raises:
             ConfigurationError, AddressInUse: the process cannot listen, or may not write offsets of groups.
-            QueryError: the archive has no topic.
+            QueryError: the archive has another entropy width.
+            StaleStateError: the first objects have another entropy width; a restart reads it.
             StoreUnavailable, AccessDenied, BucketMissing, CorruptData: the archive cannot be listed.
         """
         try:
-            await self._begin()
-            await stop.wait()
-            await self._hand_over()
+            if not await self._archive.topics() and (other := await asyncio.to_thread(self._other_width)) is not None:
+                raise QueryError(other)
+            await self._check_offsets()
+            self._pulse.start()
+            self._pages.start()
+            if await self._archive.topics() or await self._first_topics(stop):
+                await self._begin()
+                await stop.wait()
+                await self._hand_over()
         finally:
             await self._close()
 
+    async def _first_topics(self, stop: asyncio.Event) -> bool:
+        """Wait until the archive has a topic, with pages but without a listener; return whether it has one now."""
+        self._waits_for = self._nothing()
+        log.warning("archive_empty", reason=self._waits_for, pages=self._pages.address)
+        while not await self._archive.topics():
+            with suppress(TransientError):
+                if (other := await asyncio.to_thread(self._other_width)) is not None:
+                    raise StaleStateError(other)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), min(self._settings.options.refresh, _LONGEST_PAUSE))
+                return False
+        self._waits_for = None
+        return True
+
     async def _begin(self) -> None:
         topics = await self._archive.topics()
-        if not topics:
-            raise QueryError(self._nothing())
-        await self._check_offsets()
         await self._listen()
-        self._pulse.start()
-        self._pages.start()
         self._peers.start()
         self._is_serving = True
         log.info(
@@ -208,6 +228,7 @@ class Endpoint:
     def _registry(self) -> CollectorRegistry:
         return make_registry(
             readings(
+                is_serving=self._serves,
                 server=self._server,
                 requests=self._requests,
                 archive=self._archive,
@@ -221,22 +242,28 @@ class Endpoint:
             )
         )
 
+    def _serves(self) -> bool:
+        """Return whether clients are served; on any thread."""
+        return self._is_serving and not self._peers.is_leaving
+
     def _health(self) -> Verdict:
         """Return the answer of `/healthz`; on a thread of the pages."""
         is_hung = self._pulse.age > _HUNG_SECONDS
-        status = "failing" if is_hung else STOPPING if self._peers.is_leaving else "ok"
+        status = "ok" if self._is_serving else WAITING  # other processes do not count this one then
+        status = "failing" if is_hung else STOPPING if self._peers.is_leaving else status
         facts = {**self._peers.health_fields(), "connections": self._server.connections, "loop_age": self._pulse.age}
-        return Verdict(status, status == "ok", facts)
+        return Verdict(status, status in {"ok", WAITING}, facts)
 
     def _readiness(self) -> Verdict:
         """Return the answer of `/readyz`; on a thread of the pages."""
-        is_ready = self._is_serving and not self._peers.is_leaving
+        is_ready = self._serves()
         facts = {
+            **({} if self._waits_for is None else {"reason": self._waits_for}),
             "listening": self._is_serving,
             "partitions_in_memory": self._archive.used,
             "peers": {each.address: _described(each) for each in self._peers.others()},
         }
-        return Verdict("ready" if is_ready else "waiting", is_ready, facts)
+        return Verdict("ready" if is_ready else WAITING, is_ready, facts)
 
     def _count_groups(self) -> None:
         self._group_numbers = self._groups.numbers()
@@ -244,13 +271,18 @@ class Endpoint:
     def _peers_changed(self) -> None:
         self._groups.ownership_changed()
 
-    def _nothing(self) -> str:
+    def _other_width(self) -> str | None:
+        """Return the message about another entropy width; None if no location has objects of the cluster."""
         name = self._stores.name
-        stores = [location.store for location in self._stores.locations]
-        if len(stores) == 1:
-            return nothing_under(stores[0], name.keys, name.option)
-        locations = ", ".join(store.location for store in stores)
-        return f"{locations} have no objects of cluster {name.keys.cluster}; check the file's locations and its name"
+        found = (other_width(each.store, name.keys, name.option) for each in self._stores.locations)
+        return next((message for message in found if message is not None), None)
+
+    def _nothing(self) -> str:
+        locations = ", ".join(each.store.location for each in self._stores.locations)
+        return (
+            f"no segment of cluster {self._stores.name.keys.cluster} is in {locations}; clients are served after the "
+            "first one. If agents ship already, check the location and the cluster"
+        )
 
 
 def _described(peer: PeerStatus) -> str:

@@ -88,10 +88,14 @@ class Settings:
     options: Options
 
     @property
+    def has_logins(self) -> bool:
+        """Whether clients authenticate, by SASL or by a certificate."""
+        return bool(self.mechanisms) or (self.tls is not None and self.tls.client_authorities is not None)
+
+    @property
     def is_open(self) -> bool:
         """Whether everyone who reaches the listener may read everything, and others than this machine reach it."""
-        has_logins = self.mechanisms or (self.tls is not None and self.tls.client_authorities is not None)
-        return not has_logins and not _is_loopback(self.listen.host)
+        return not self.has_logins and not _is_loopback(self.listen.host)
 
 
 class _Problems:

@@ -19,6 +19,7 @@ from ts_endpoint.topics.archive import ServedArchive
 
 def readings(
     *,
+    is_serving: Callable[[], bool],
     server: Server,
     requests: RequestCounts,
     archive: ServedArchive,
@@ -33,6 +34,7 @@ def readings(
     """Return the readings of all metrics; they are called on a thread of the pages.
 
     Args:
+        is_serving: returns whether clients are served.
         server: the listener.
         requests: counted around handlers.
         archive: topics and partitions.
@@ -46,6 +48,7 @@ def readings(
     """
     network, in_flight = server.counters, server.in_flight
     return {
+        "serving": lambda: float(is_serving()),
         "connections": lambda: server.connections,
         "connections_accepted": lambda: network.accepted,
         "connections_refused": lambda: _labelled(network.refused),

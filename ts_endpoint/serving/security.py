@@ -21,14 +21,14 @@ class Security:
         tls: None for plain TCP.
         sasl: None if clients need not authenticate by SASL.
         quotas: of users; None without users.
-        audit: of logins and reads.
+        audit: of logins and reads; None if clients do not log in and no file was named: its lines would name no user.
     """
 
     permissions: Permissions
     tls: Tls | None
     sasl: Sasl | None
     quotas: Quotas | None
-    audit: Audit
+    audit: Audit | None
 
 
 def secured(settings: Settings) -> Security:
@@ -43,7 +43,8 @@ def secured(settings: Settings) -> Security:
     options = settings.options
     users = None if options.users is None else Users(options.users)
     try:
-        audit = Audit(options.audit_log)
+        is_audited = settings.has_logins or options.audit_log is not None
+        audit = Audit(options.audit_log) if is_audited else None
     except OSError as error:
         raise ConfigurationError("--audit-log", [f"{options.audit_log}: cannot write: {error.strerror}"]) from error
     return Security(

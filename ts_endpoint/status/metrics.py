@@ -47,6 +47,7 @@ class Family:
 
 
 FAMILIES: Final = (
+    Family("serving", "gauge", "1 while clients are served, 0 while the process waits for the first segment, or ends."),
     Family("connections", "gauge", "Open connections of clients."),
     Family("connections_accepted", "counter", "Connections that clients opened."),
     Family("connections_refused", "counter", "Connections that were closed at once, by the limit.", ("limit",)),

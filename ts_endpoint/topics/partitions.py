@@ -171,11 +171,19 @@ class Partition:
         self._reads_left = float(_READS_AT_ONCE)
         self._reads_counted = 0.0
         self._reading: asyncio.Task[int] | None = None
+        self._change: asyncio.Future[None] | None = None
 
     @property
     def known(self) -> Snapshot | None:
         """The last snapshot, however old; None before the first."""
         return self._snapshot
+
+    @property
+    def change(self) -> "asyncio.Future[None]":
+        """A future that is done when another snapshot replaces `known`; do not cancel it, because others wait too."""
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_future()
+        return self._change
 
     @property
     def known_epoch(self) -> int:
@@ -256,6 +264,9 @@ class Partition:
         if former is not None and _is_equal(former, snapshot):
             return former  # with what was looked up for it
         self._snapshot = snapshot
+        change, self._change = self._change, None
+        if change is not None:
+            change.set_result(None)
         return snapshot
 
     def _open(

@@ -1,13 +1,14 @@
 """Tools describe, list and delete groups."""
 
 import asyncio
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.endpoint.groups.client import directory_store, room
+from tests.endpoint.groups.client import Client, directory_store, room
 from tests.endpoint.groups.virtual_time import in_virtual_time
 from ts_endpoint.protocol.versions import SERVED, Api
 
@@ -149,6 +150,61 @@ async def test_a_commit_after_a_deletion_that_is_not_stored_yet_survives_alone(t
             assert await client.fetched() == {"orders-1": 1}
         async with room(store) as client:
             assert await client.fetched() == {"orders-1": 1}
+
+
+def subscription(*topics: str) -> bytes:
+    """Return the metadata of a consumer, as Java's clients send it."""
+    names = b"".join(struct.pack(">h", len(each)) + each.encode() for each in topics)
+    return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">ii", -1, 0)
+
+
+async def deleted(client: Client, *partitions: str, group: str = "g") -> Any:
+    """Return the error of an OffsetDelete, and those of its partitions."""
+    named = [each.rpartition("-") for each in partitions]
+    topics = [{"name": name, "partitions": [{"partition_index": int(number)}]} for name, _, number in named]
+    reply = await client.send(Api.OFFSET_DELETE, group_id=group, topics=topics)
+    return reply.error_code, {
+        f"{topic.name}-{each.partition_index}": each.error_code for topic in reply.topics for each in topic.partitions
+    }
+
+
+@in_virtual_time
+async def test_offsets_of_topics_that_a_group_does_not_read_are_deleted(tmp_path: Path) -> None:
+    """As by kafka-consumer-groups --delete-offsets, also after a restart; a partition without an offset is no error."""
+    none, subscribed = ErrorCode.none, ErrorCode.group_subscribed_to_topic
+    with directory_store(tmp_path) as store:
+        async with room(store) as client:
+            (joined,) = await client.stable(protocols=[("range", subscription("orders"))])
+            await client.commit({"orders-0": 1, "old-0": 2, "old-1": 3}, joined)
+            answers = await deleted(client, "orders-0", "old-0", "old-7", "a/b-0")
+            assert answers == (
+                none,
+                {"a/b-0": ErrorCode.unknown_topic_or_partition, "orders-0": subscribed, "old-0": none, "old-7": none},
+            )
+            assert next(iter(answers[1])) == "a/b-0"  # what the coordinator does not decide is first
+            await client.groups.flush()
+            await client.commit({"old-1": 4}, joined)
+        async with room(store) as client:
+            assert await client.fetched() == {"orders-0": 1, "old-1": 4}
+            assert await deleted(client, "orders-0", "old-1") == (none, {"orders-0": none, "old-1": none})
+            assert await client.fetched() == {}
+        assert list(store.list()) == []
+
+
+@in_virtual_time
+async def test_offsets_that_cannot_be_deleted_stay() -> None:
+    """A group that does not exist, one of another user, one of Connect, and members whose metadata is not readable."""
+    async with room(permissions=OnlyTheirs()) as anonymous:
+        client = anonymous.as_user("ann")
+        assert await deleted(client, "ann-0", group="ann") == (ErrorCode.group_id_not_found, {})
+        assert await deleted(client, "ann-0", group="bob") == (ErrorCode.group_authorization_failed, {})
+        await client.stable(group="ann-connect", protocol_type="connect")
+        assert await deleted(client, "ann-0", group="ann-connect") == (ErrorCode.non_empty_group, {})
+        await client.stable(group="ann-odd", protocols=[("range", b"odd")])
+        assert await deleted(client, "ann-0", "bob-0", group="ann-odd") == (
+            ErrorCode.none,
+            {"bob-0": ErrorCode.topic_authorization_failed, "ann-0": ErrorCode.group_subscribed_to_topic},
+        )
 
 
 @in_virtual_time

@@ -98,6 +98,15 @@ def test_an_object_that_another_process_deleted_is_written_again_with_new_commit
     assert merged.offsets == {PAYMENTS: at(3, 60)}
 
 
+def test_a_deleted_offset_stays_deleted_but_for_a_later_commit(inner: UnsteadyStore, store: OffsetsStore) -> None:
+    """Whichever process writes last; without the last offset there is no object."""
+    base = store.write(first({ORDERS: at(1, 10), PAYMENTS: at(1, 30)}))
+    deleted = Unwritten("g", {}, frozenset(), 0, base.etag, is_read=True, removed={ORDERS: 20, PAYMENTS: 20})
+    assert store.write(deleted).offsets == {PAYMENTS: at(1, 30)}
+    assert store.write(replace(deleted, removed={PAYMENTS: 30})).offsets == {}
+    assert list(inner.list()) == []
+
+
 def test_a_deletion_removes_the_object_but_no_later_commit(inner: UnsteadyStore, store: OffsetsStore) -> None:
     """Commits of another process after the deletion stay."""
     base = store.write(first({ORDERS: at(1, 10), PAYMENTS: at(1, 30)}))

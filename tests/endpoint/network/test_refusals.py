@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -17,13 +18,14 @@ from ts_endpoint.protocol.versions import Api
 from ts_local.jars import Line
 
 
-def test_librdkafkas_producer_reports_the_policy() -> None:
-    """The delivery report has POLICY_VIOLATION; the producer does not retry."""
+@pytest.mark.parametrize("is_idempotent", [False, True])
+def test_librdkafkas_producer_reports_the_policy(is_idempotent: bool) -> None:
+    """The delivery report has POLICY_VIOLATION; the producer does not retry. An idempotent one gets its id before."""
     cluster = SmallCluster()
     reports = []
 
     async def client() -> None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": False})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": is_idempotent})
         producer.produce(TOPIC, b"value", on_delivery=lambda error, _: reports.append(error))
         await asyncio.to_thread(producer.flush, 30)
 
@@ -36,12 +38,11 @@ def test_librdkafkas_producer_reports_the_policy() -> None:
 
 @pytest.mark.parametrize("line", ["4", pytest.param("3.9", marks=pytest.mark.full)])
 def test_javas_producer_shows_that_the_archive_is_read_only(line: Line) -> None:
-    """The console producer prints the message of the endpoint once."""
+    """The console producer, an idempotent one, prints the message of the endpoint once."""
     cluster = SmallCluster()
 
     async def client() -> tuple[int | None, str]:
-        arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", TOPIC, "--request-required-acks", "1"]
-        arguments += ["--producer-property", "enable.idempotence=false"]
+        arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", TOPIC]
         return await run_tool(PRODUCER[line], arguments, line=line, stdin=b"value\n")
 
     _, printed = serve(cluster, client)
@@ -102,3 +103,24 @@ def test_a_producer_without_acknowledgements_is_disconnected() -> None:
 
     assert cluster.server is not None
     assert cluster.server.counters.ended["refused_request"] >= 1
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_producer_id_is_granted_once(version: int) -> None:
+    """Two producers get different ids; a transactional one gets POLICY_VIOLATION, and half an id is INVALID_REQUEST."""
+    cluster = SmallCluster()
+
+    async def client() -> list[Any]:
+        raw = await RawClient.open(cluster.bootstrap)
+        asked: list[dict[str, Any]] = [{}, {}, {"transactional_id": "t"}]
+        asked += [{"producer_id": 5}] if version >= 3 else []
+        usual: dict[str, Any] = {"transactional_id": None, "transaction_timeout": timedelta(0)}
+        found = [await raw.ask(Api.INIT_PRODUCER_ID, version, **{**usual, **each}) for each in asked]
+        await raw.close()
+        return found
+
+    one, other, *refused = serve(cluster, client)
+    assert (one.error_code, one.producer_epoch) == (other.error_code, other.producer_epoch) == (ErrorCode.none, 0)
+    assert -1 < one.producer_id != other.producer_id > -1
+    expected = [ErrorCode.policy_violation, ErrorCode.invalid_request][: len(refused)]
+    assert [(each.error_code, each.producer_id) for each in refused] == [(each, -1) for each in expected]

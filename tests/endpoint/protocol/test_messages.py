@@ -1,12 +1,14 @@
 """Requests are parsed and replies encoded in every version that is served."""
 
+import struct
+
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from ts_endpoint.protocol.replies import Records, api_versions, encode_reply, encode_unserved_versions
-from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedVersions, parse_request
+from ts_endpoint.protocol.requests import MalformedRequest, Request, UnservedRequest, UnservedVersions, parse_request
 from ts_endpoint.protocol.versions import SERVED, Api
 
 VERSIONS = [(api, version) for api, (low, high) in SERVED.items() for version in range(low, high + 1)]
@@ -62,10 +64,24 @@ def test_a_client_with_a_later_version_of_api_versions_learns_the_served_ones() 
     assert int.from_bytes(frame[10:14], "big") == len(SERVED) == len(api_versions()["api_keys"])
 
 
-@pytest.mark.parametrize(
-    "frame", [b"", b"\x00\x01", b"\x00\x01\x00\x7f\x00\x00\x00\x01", b"\x7f\xff\x00\x00\x00\x00\x00\x01"]
-)
-def test_bytes_that_are_no_served_request_are_refused(frame: bytes) -> None:
-    """A frame that is too short, or of an unserved request, is malformed."""
+@pytest.mark.parametrize("frame", [b"", b"\x00\x01"])
+def test_bytes_that_are_no_request_are_refused(frame: bytes) -> None:
+    """A frame that is too short is malformed."""
     with pytest.raises(MalformedRequest):
         parse_request(frame)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "kind", "reason"),
+    [
+        (1, 3, "unsupported_version", "FETCH of version 3: versions 4 to 18 are served"),
+        (1, 99, "unsupported_version", "FETCH of version 99: versions 4 to 18 are served"),
+        (44, 1, "unsupported_request", "request 44 of version 1: this kind is not served"),
+        (0x7FFF, 0, "unsupported_request", "request 32767 of version 0: this kind is not served"),
+    ],
+)
+def test_a_version_that_is_not_served_is_no_damage(key: int, version: int, kind: str, reason: str) -> None:
+    """The counter and the log distinguish a client that ignores ApiVersions from one that sends garbage."""
+    with pytest.raises(UnservedRequest, match=reason) as caught:
+        parse_request(struct.pack(">hhi", key, version, 1))
+    assert caught.value.kind == kind

@@ -1,5 +1,6 @@
 """What a Fetch without a wait, without least bytes or without bytes returns, as a broker answers."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
     monkeypatch.setattr(fetch_handler, "LEAST_LOAD_SECONDS", 60.0)
     made = MadeArchive(tmp_path / "archive")
     made.put_segment("t", 0, batches(*steps(0, 50)))
-    made.commit("t", 50)
+    made.commit("t", 50, last_stable_offset=50)
     return made
 
 
@@ -48,3 +49,34 @@ def test_a_client_that_never_waits_gets_the_error_of_a_commit(archive: MadeArchi
             return (await fetch(served, "t", 25, max_wait=0.0)).error
 
     assert run(read) is ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_waiting_fetch_is_answered_when_new_records_are_committed(archive: MadeArchive, committed: bool) -> None:
+    """It does not wait until its longest wait, which is half a minute here, and returns the new records."""
+
+    async def read() -> list[int]:
+        with serving(archive.store, archive.keys) as served:
+            assert (await fetch(served, "t", 50, max_wait=0.0)).records == b""
+            waiting = asyncio.ensure_future(fetch(served, "t", 50, max_wait=30.0, committed=committed))
+            await asyncio.sleep(0)
+            archive.put_segment("t", 50, batches((50, 60)))
+            archive.commit("t", 60, highest_base=50, last_stable_offset=60)
+            return [header.base_offset for header, _ in batches_of((await waiting).records)]
+
+    assert run(read) == [50]
+
+
+def test_few_bytes_are_answered_with_the_records_that_follow(archive: MadeArchive) -> None:
+    """A client that wants more bytes than there are waits for new records, and gets both."""
+
+    async def read() -> list[int]:
+        with serving(archive.store, archive.keys) as served:
+            size = len((await fetch(served, "t", 40, max_wait=0.0)).records)
+            waiting = asyncio.ensure_future(fetch(served, "t", 40, max_wait=30.0, min_bytes=size + 1))
+            await asyncio.sleep(0)
+            archive.put_segment("t", 50, batches((50, 60)))
+            archive.commit("t", 60, highest_base=50)
+            return [header.base_offset for header, _ in batches_of((await waiting).records)]
+
+    assert run(read)[0] == 40

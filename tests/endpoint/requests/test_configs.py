@@ -1,0 +1,78 @@
+"""DescribeConfigs answers what is true of an archive, in the form of a broker."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.endpoint.clients import call, module_of, run, serving
+from tests.made_archive import MadeArchive, batches
+from ts_endpoint.protocol.replies import encode_reply
+from ts_endpoint.protocol.requests import Request
+from ts_endpoint.protocol.versions import SERVED, Api
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+LOWEST, NEWEST = SERVED[Api.DESCRIBE_CONFIGS]
+
+
+def described(
+    directory: Path, *resources: tuple[int, str, tuple[str, ...] | None], version: int = NEWEST, **options: bool
+) -> list[Any]:
+    """Return the results of a request."""
+    archive = MadeArchive(directory / "archive")
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.commit("t", 10)
+    types = module_of(Api.DESCRIBE_CONFIGS, version)
+    named = tuple(
+        types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        for kind, name, keys in resources
+    )
+    body = types.DescribeConfigsRequest(resources=named, **options)
+
+    async def ask() -> Any:
+        with serving(archive.store, archive.keys) as served:
+            values = await call(served, Api.DESCRIBE_CONFIGS, body)
+            assert encode_reply(Request(Api.DESCRIBE_CONFIGS, version, 1, None, body), values)
+            return values["results"]
+
+    found: list[Any] = run(ask)
+    return found
+
+
+@pytest.mark.parametrize("version", range(LOWEST, NEWEST + 1))
+def test_only_the_settings_that_a_client_names_are_described(tmp_path: Path, version: int) -> None:
+    """All of them without names. Unknown names are left out, as by a broker."""
+    named, everything = described(
+        tmp_path, (TOPIC, "t", ("retention.ms", "cleanup.policy", "no.such")), (TOPIC, "t", None), version=version
+    )
+    assert [each["name"] for each in named["configs"]] == ["cleanup.policy", "retention.ms"]
+    assert len(everything["configs"]) == 6
+
+
+def test_synonyms_and_documentation_are_described_on_request(tmp_path: Path) -> None:
+    """The setting of a topic is before the broker's default, and its source is the entry's."""
+    resource = (TOPIC, "t", ("retention.ms", "min.insync.replicas"))
+    (plain,) = described(tmp_path / "plain", resource)
+    assert {(each["documentation"], len(each["synonyms"])) for each in plain["configs"]} == {(None, 0)}
+    ((least, retention),) = [
+        each["configs"] for each in described(tmp_path, resource, include_synonyms=True, include_documentation=True)
+    ]
+    assert [(each["name"], each["source"]) for each in retention["synonyms"]] == [
+        ("retention.ms", 1),
+        ("log.retention.ms", 5),
+    ]
+    assert [(each["name"], each["source"]) for each in least["synonyms"]] == [("min.insync.replicas", 5)]
+    assert (retention["config_source"], least["config_source"]) == (1, 5)
+    assert (retention["config_type"], retention["documentation"]) == (5, "Age deletes nothing.")
+
+
+def test_a_broker_describes_itself_alone(tmp_path: Path) -> None:
+    """Without an id a client gets the dynamic defaults of all brokers, an empty list; groups have no settings here."""
+    own, defaults, other, group = described(
+        tmp_path, (BROKER, "1", None), (BROKER, "", None), (BROKER, "2", None), (GROUP, "g", None)
+    )
+    assert {each["read_only"] for each in own["configs"]} == {True}
+    assert (defaults["error_code"], defaults["configs"]) == (ErrorCode.none, [])
+    assert other["error_code"] is group["error_code"] is ErrorCode.invalid_request
+    assert other["error_message"] == "unexpected broker id '2'; expected 1, or no id"

@@ -1,0 +1,177 @@
+"""DescribeConfigs: the settings that are true of an archive, because tools and frameworks read some of them.
+
+- Quix Streams ends without `retention.ms`, and `kafka-topics --under-min-isr-partitions` without `min.insync.replicas`.
+- MirrorMaker 2 writes to its target each setting that is neither a default nor read-only. So retention is shown as a
+  setting of the topic: a target with its own default of seven days would delete old records at once.
+- All others are read-only defaults, which MirrorMaker 2 leaves out: an archive has no settings of topics. A compacted
+  topic is `delete` here too, because nothing compacts it any more.
+- What an archive has no answer for is left out, for instance `message.timestamp.type`.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from ts_common.errors import TieredStorageError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_endpoint.contract import Session, in_lots, permitted_first
+from ts_endpoint.protocol.replies import Values
+from ts_endpoint.protocol.requests import Request
+from ts_endpoint.requests.context import Context, error_of
+
+
+class _Resource(IntEnum):
+    """Kafka's numbers of resources (`ConfigResource.Type`)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class _Source(IntEnum):
+    """Kafka's numbers of sources (`ConfigSource`)."""
+
+    TOPIC = 1
+    DEFAULT = 5
+
+
+class _Type(IntEnum):
+    """Kafka's numbers of types (`ConfigType`)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A setting of topics, and the broker's setting that is its default.
+
+    Attributes:
+        topic: its name as a setting of topics; None if only brokers have it.
+        broker: its name as a setting of brokers.
+        value: what is true of the archive.
+        type: of the value.
+        about: its documentation.
+        is_topics: whether each topic has it, and mirrors of the topic should.
+    """
+
+    topic: str | None
+    broker: str
+    value: str
+    type: _Type
+    about: str
+    is_topics: bool = False
+
+    def of_topic(self, *, has_synonyms: bool, is_documented: bool) -> Values:
+        """Return the entry of a topic."""
+        own = {"name": self.topic, "value": self.value, "source": _Source.TOPIC}
+        synonyms = [own, self._default] if self.is_topics else [self._default]
+        entry = self._entry(str(self.topic), synonyms if has_synonyms else [], is_documented=is_documented)
+        source = _Source.TOPIC if self.is_topics else _Source.DEFAULT
+        return {**entry, "config_source": source, "read_only": not self.is_topics}
+
+    def of_broker(self, *, has_synonyms: bool, is_documented: bool) -> Values:
+        """Return the entry of a broker."""
+        entry = self._entry(self.broker, [self._default] if has_synonyms else [], is_documented=is_documented)
+        return {**entry, "config_source": _Source.DEFAULT, "read_only": True}
+
+    @property
+    def _default(self) -> Values:
+        return {"name": self.broker, "value": self.value, "source": _Source.DEFAULT}
+
+    def _entry(self, name: str, synonyms: list[Values], *, is_documented: bool) -> Values:
+        return {
+            "name": name,
+            "value": self.value,
+            "is_sensitive": False,
+            "synonyms": synonyms,
+            "config_type": self.type,
+            "documentation": self.about if is_documented else None,
+        }
+
+
+_READ_ONLY: Final = "An archive is read-only."
+_SETTINGS: Final = (
+    _Setting(None, "auto.create.topics.enable", "false", _Type.BOOLEAN, _READ_ONLY),
+    _Setting("cleanup.policy", "log.cleanup.policy", "delete", _Type.LIST, "The endpoint compacts nothing."),
+    _Setting("compression.type", "compression.type", "producer", _Type.STRING, "Batches are those that brokers had."),
+    _Setting(None, "default.replication.factor", "1", _Type.INT, "Replicas are the store's own concern."),
+    _Setting(None, "delete.topic.enable", "false", _Type.BOOLEAN, _READ_ONLY),
+    _Setting(
+        "max.message.bytes", "message.max.bytes", str(MAX_BATCH_BYTES), _Type.INT, "Larger batches are not served."
+    ),
+    _Setting("min.insync.replicas", "min.insync.replicas", "1", _Type.INT, "One process serves a partition."),
+    _Setting("retention.bytes", "log.retention.bytes", "-1", _Type.LONG, "Size deletes nothing.", is_topics=True),
+    _Setting("retention.ms", "log.retention.ms", "-1", _Type.LONG, "Age deletes nothing.", is_topics=True),
+)
+_OF_TOPICS: Final = tuple(sorted((each for each in _SETTINGS if each.topic), key=lambda each: str(each.topic)))
+_OF_BROKERS: Final = tuple(sorted(_SETTINGS, key=lambda each: each.broker))
+
+
+class DescribeConfigsHandler:
+    """Answers DescribeConfigs.
+
+    Args:
+        context: of the room.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, request: Request, session: Session) -> Values:
+        """Return the values of the reply."""
+        body = request.body
+        shown = {
+            "has_synonyms": body.include_synonyms,
+            "is_documented": getattr(body, "include_documentation", False),
+        }
+        results = []
+        for some in in_lots(permitted_first(body.resources, lambda each: self._is_permitted(each, session))):
+            results += [await self._one(each, session, shown) for each in some]
+            await asyncio.sleep(0)
+        return {"results": results}
+
+    async def _one(self, resource: Any, session: Session, shown: dict[str, bool]) -> Values:
+        kind, name = resource.resource_type, resource.resource_name
+        error, message, entries = ErrorCode.none, None, list[Values]()
+        if kind == _Resource.TOPIC:
+            error = await self._topic_error(name, session)
+            if error is ErrorCode.none:
+                entries = [each.of_topic(**shown) for each in _OF_TOPICS]
+        elif kind != _Resource.BROKER:
+            error, message = ErrorCode.invalid_request, "this endpoint has settings of topics and of brokers only"
+        elif name == str(self._context.nodes.self_id):
+            entries = [each.of_broker(**shown) for each in _OF_BROKERS]
+        elif name:  # without a name, these are the dynamic defaults of all brokers: an empty list
+            error = ErrorCode.invalid_request
+            message = f"unexpected broker id {name!r}; expected {self._context.nodes.self_id}, or no id"
+        return {
+            "error_code": error,
+            "error_message": message,
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": _named(entries, resource.configuration_keys),
+        }
+
+    def _is_permitted(self, resource: Any, session: Session) -> bool:
+        return resource.resource_type != _Resource.TOPIC or self._context.may_read(session, resource.resource_name)
+
+    async def _topic_error(self, name: str, session: Session) -> ErrorCode:
+        if not self._context.may_read(session, name):
+            return ErrorCode.topic_authorization_failed
+        try:
+            known = await self._context.archive.topic(name)
+        except TieredStorageError as error:
+            return error_of(error)
+        return ErrorCode.none if known is not None else ErrorCode.unknown_topic_or_partition
+
+
+def _named(entries: Iterable[Values], names: Collection[str] | None) -> list[Values]:
+    """Return the entries that a client named; all if it named none."""
+    return [each for each in entries if not names or each["name"] in names]
