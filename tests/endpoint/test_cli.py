@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from tests.endpoint.running import PARTITIONS, TOPIC, Running, made_archive, put_topic, running
 from tests.made_archive import MadeArchive, batches

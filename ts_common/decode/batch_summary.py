@@ -13,7 +13,7 @@ keeps. Messages of magic 0 and 1 are always decoded.
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -41,6 +41,14 @@ class _Sum(IntEnum):
 
 _ROWS, _FIRST, _LAST, _LEAST = int(_Sum.ROWS), int(_Sum.FIRST), int(_Sum.LAST), int(_Sum.LEAST)
 _GREATEST, _BEGUN, _SPARSE = int(_Sum.GREATEST), int(_Sum.BEGUN), int(_Sum.SPARSE)
+
+
+class BatchObserver(Protocol):
+    """Receives the batches that a decoder lists, before it decodes them."""
+
+    def take(self, table: Int64Rows, start: int, end: int) -> None:
+        """Receive rows of the table in `[start, end)`, as `BatchSummary.take`."""
+        ...
 
 
 class BatchSummary:

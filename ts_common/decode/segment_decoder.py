@@ -19,7 +19,7 @@ import numpy as np
 from awscrt.checksums import crc32, crc32c
 
 from ts_common.decode.batch_index import index_batches
-from ts_common.decode.batch_summary import BatchSummary
+from ts_common.decode.batch_summary import BatchObserver
 from ts_common.decode.codecs import Scratch
 from ts_common.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_common.decode.compiled import Bytes, Int64Rows, given
@@ -93,7 +93,7 @@ class SegmentDecoder:
         limit: BatchLimit = DEFAULT_LIMIT,
         pool: BufferPool | None = None,
         aborted: Iterable[AbortedTransaction] = (),
-        summary: BatchSummary | None = None,
+        summary: BatchObserver | None = None,
     ) -> None:
         """Create a decoder for a range of offsets.
 

@@ -14,6 +14,8 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
 from ts_common.decode.columns import Projection
+from ts_common.decode.compiled import Int64Rows
+from ts_common.decode.kernel_arrays import Column
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.reading.segment_reader import SegmentReader
 from ts_common.reading.time_index import first_that_may_reach
@@ -23,6 +25,7 @@ from ts_common.store.contract import ObjectStore
 # search fetches and decodes little at once.
 _NEAR_BYTES: Final = 128 << 10
 _NEAR_ROWS: Final = 512
+LOWEST_TIME: Final = -(1 << 63)  # ms
 
 # Returns the offsets of a range's first record and of its first match. With the flag it finds the first record too;
 # without the flag it may skip records that cannot match.
@@ -54,10 +57,39 @@ def first_offset_at(view: PartitionView, search: Search, *, after_hole: bool = T
     return hole.start if hole and after_hole else None
 
 
+class MarkerTimes:
+    """Notes the transaction markers that a decoder passes, which yields no rows of them.
+
+    Args:
+        least: ms since 1970; earlier markers are not noted.
+    """
+
+    def __init__(self, least: int = LOWEST_TIME) -> None:
+        self._least = least
+        self._found: dict[int, int] = {}  # timestamps by offset
+
+    @property
+    def first(self) -> int | None:
+        """The least offset so far; None without a marker."""
+        return min(self._found, default=None)
+
+    def take(self, table: Int64Rows, start: int, end: int) -> None:
+        """Note the markers among the batches of a table; see `ts_common.decode.batch_summary.BatchObserver`."""
+        offsets, times = table[:, Column.BASE_OFFSET], table[:, Column.MAX_TIMESTAMP]
+        is_marker = (table[:, Column.CODEC] == -1) & (table[:, Column.MAGIC] == 2) & (table[:, Column.RECORD_COUNT] > 0)
+        noted = is_marker & (offsets >= start) & (offsets < end) & (times >= self._least)
+        self._found.update(zip(offsets[noted].tolist(), times[noted].tolist(), strict=True))
+
+    def time_of(self, offset: int) -> int | None:
+        """Return the timestamp of a marker, in ms; None if it was not passed."""
+        return self._found.get(offset)
+
+
 def search_for(
     store: ObjectStore,
     milliseconds: int,
     *,
+    counts_markers: bool = False,
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
 ) -> Search:
@@ -66,11 +98,13 @@ def search_for(
     Args:
         store: of the segments.
         milliseconds: since 1970.
+        counts_markers: whether a match can be a transaction marker too, as for a broker.
         way_out: as of `SegmentReader`.
         limit: of the memory that one record batch may use.
     """
     projection = Projection(key=False, value=False, headers=False)
-    reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit)
+    markers = MarkerTimes(milliseconds) if counts_markers else None
+    reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit, summary=markers)
 
     def search(part: ReadRange, first_too: bool) -> tuple[int | None, int | None]:
         found: int | None = None
@@ -91,7 +125,10 @@ def search_for(
                     offset = int(columns.offsets[matches[0]])
                     found = offset if found is None else min(found, offset)
                     break
-        return first, found
+                if markers is not None and markers.first is not None:
+                    break
+        marker = None if markers is None else markers.first
+        return first, marker if found is None else min(found, found if marker is None else marker)
 
     return search
 

@@ -19,7 +19,7 @@ from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, one_ahead, tra
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.stored_indexes import read_index
-from ts_common.decode.batch_summary import BatchSummary
+from ts_common.decode.batch_summary import BatchObserver
 from ts_common.decode.columns import BufferPool, Projection, RecordColumns
 from ts_common.decode.memory import HEAP, Memory
 from ts_common.decode.salvage import Damage, Stretch
@@ -65,7 +65,7 @@ class SegmentReader:
         limit: BatchLimit = DEFAULT_LIMIT,
         damage_map: DamageMap | None = None,
         memory: Memory = HEAP,
-        summary: BatchSummary | None = None,
+        summary: BatchObserver | None = None,
     ) -> None:
         self._summary = summary
         self._limit = limit

@@ -119,12 +119,15 @@ def _place(snapshot: Snapshot, offset: int) -> Values:
 
 
 def _search(partition: Partition, snapshot: Snapshot, end: int, timestamp: int) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first record at or after a time, or with the greatest; None without one."""
+    """Return offset and timestamp of the first record at or after a time, or with the greatest; None without one.
+
+    Transaction markers count for a time, as for a broker. The greatest timestamp is that of a record that clients read.
+    """
     view = replace(snapshot.view, end=end)
     if timestamp == Special.MAX_TIMESTAMP:
         greatest = greatest_time(partition.store, view)
         return None if greatest is None else (greatest[1], greatest[0])
-    offset = first_offset_at(view, search_for(partition.store, timestamp), after_hole=False)
+    offset = first_offset_at(view, search_for(partition.store, timestamp, counts_markers=True), after_hole=False)
     if offset is None:
         return None
     found = time_at(partition.store, view, offset)

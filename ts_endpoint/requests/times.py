@@ -7,7 +7,7 @@ from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
 from ts_common.decode.columns import Projection
 from ts_common.log_format.framing import NO_TIMESTAMP
-from ts_common.reading.first_offset import search_for
+from ts_common.reading.first_offset import MarkerTimes, search_for
 from ts_common.reading.segment_reader import SegmentReader
 from ts_common.store.contract import ObjectStore
 
@@ -16,18 +16,19 @@ _TIMES_ALONE = Projection(key=False, value=False, headers=False)
 
 
 def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
-    """Return the timestamp of the record at an offset, in ms; None if no copy has it.
+    """Return the timestamp of the record or the marker at an offset, in ms; None if no copy has it.
 
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading the segment.
     """
-    reader = SegmentReader(store, _TIMES_ALONE, max_rows=1)
+    markers = MarkerTimes()
+    reader = SegmentReader(store, _TIMES_ALONE, max_rows=1, summary=markers)
     for step in view.plan(offset, offset + 1):
         for copy in step.copies if isinstance(step, ReadRange) else ():
             for columns in reader.read(copy, offset, offset + 1, chunk_bytes=_NEAR_BYTES):
                 if len(columns.offsets) and int(columns.offsets[0]) == offset:
                     return int(columns.timestamps[0])
-    return None
+    return markers.time_of(offset)
 
 
 def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | None:

@@ -67,6 +67,25 @@ def test_the_greatest_timestamp_is_that_of_a_record_that_clients_can_read(
     assert run(read) == (29, 1029)
 
 
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [(1, (0, 1)), (2, (1, 5)), (5, (1, 5)), (6, (3, 9)), (9, (3, 9)), (10, (5, 20)), (20, (5, 20)), (21, (-1, -1))],
+)
+def test_a_transaction_marker_counts_for_a_time(tmp_path: Path, time: int, expected: tuple[int, int]) -> None:
+    """As for a broker, whose batches of markers have timestamps too; also if no record is at or after the time."""
+    archive = MadeArchive(tmp_path / "archive")
+    log = [data(0, 1, 7), ended(1, 5, 7), data(2, 3, 8), ended(3, 9, 8), data(4, 8, 7), ended(5, 20, 7)]
+    archive.put_segment("t", 0, b"".join(log))
+    archive.commit("t", 6, last_stable_offset=6)
+
+    async def read() -> tuple[int, int]:
+        with serving(archive.store, archive.keys) as served:
+            found = await list_offset(served, "t", time)
+            return found["offset"], found["timestamp"]
+
+    assert run(read) == expected
+
+
 def test_the_greatest_timestamp_of_a_bucket_of_the_java_uploader_is_found() -> None:
     """Its segments have no metadata."""
 
