@@ -52,7 +52,7 @@ imports: $(READY)
 
 # Files that an operator uses unchanged: scripts, the image, manifests, the unit. tests/deploy tests what they do.
 deploy-checks: $(READY)
-	$(BIN)/shellcheck .ci/run deploy/need-chromium deploy/need-java deploy/fleet/rollout deploy/fleet/on-host
+	$(BIN)/shellcheck .ci/run deploy/fleet/rollout deploy/fleet/on-host
 	$(BIN)/hadolint deploy/Dockerfile deploy/spark/Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
 	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service deploy/ts-endpoint.service
@@ -96,12 +96,12 @@ lock: $(READY)
 	    --python-version 3.11 --universal -o requirements/pack.txt
 
 setup: $(READY)
-	@deploy/need-java
+	@$(BIN)/python -m ts_local.jdk
 	@$(BIN)/python -m ts_local.jars
 
 # Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics. Kafka starts more quickly.
 test-parts: setup
-	@deploy/need-chromium
+	@$(BIN)/python -m ts_local.apt chromium chromium
 	@$(BIN)/python -m ts_local.stores.hdfs
 	@$(BIN)/python -m ts_local.stores.azurite
 	@$(BIN)/python -m ts_local.registry

@@ -36,7 +36,8 @@ from bench.measuring.pairs import Goal, exit_code, gate_parser, median_ratio, pr
 from bench.measuring.raw_fetches import Boundaries, RawReader, boundaries_of
 from bench.measuring.topics import CODECS, ClosedPart
 from bench.spark import ARCHIVE_URL, BUCKET, fill_and_ship
-from ts_local.jars import java, kafka_jars
+from ts_local.jars import kafka_jars
+from ts_local.jdk import program
 from ts_local.kafka.cluster import LocalCluster
 
 BROKER, ON_DISK, ON_S3 = "broker", "endpoint, directory", "endpoint, S3"
@@ -99,7 +100,7 @@ def perform(source: Source, topic: str, ends: Sequence[int]) -> float:
     """
     arguments = ["--bootstrap-server", source.bootstrap, "--topic", topic, "--messages", str(sum(ends))]
     arguments += ["--group", token_hex(6), "--timeout", "30000"]
-    command = [java(), "-Xmx512m", "-cp", f"{kafka_jars('4')}/*", _PERFORMANCE, *arguments]
+    command = [program("java"), "-Xmx512m", "-cp", f"{kafka_jars('4')}/*", _PERFORMANCE, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = [line for line in done.stdout.splitlines() if re.match(r"\d{4}-\d\d-\d\d", line)]
     if not rows:

@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: Debian's Chromium without a window (`deploy/need-chromium` installs it).
+"""A real browser for tests of pages: Debian's Chromium without a window (`make test` installs it).
 
 screen = look(html, directory, width=390, dark=True)
 screen["scrollWidth"]        what a script in the page would measure
@@ -85,7 +85,7 @@ def without_scripts(document: str) -> str:
 
 def _chromium(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     program = next(filter(None, map(shutil.which, _NAMES)), None)
-    assert program, "there is no chromium: deploy/need-chromium brings it, and make test calls that"
+    assert program, "there is no chromium: make test installs it"
     command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'chromium'}"]
     # The browser fetches only the page: no proxy, no background requests. The virtual time is a limit for scripts,
     # not for the clock: the browser prints the page as soon as its scripts are idle.

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ts_local.jars import LINES, Line, build_once, java, kafka_jars, print_fetched
+from ts_local.jars import LINES, Line, build_once, kafka_jars, print_fetched
+from ts_local.jdk import program
 from ts_local.jvm import class_archives, writing_class_archives
 from ts_local.kafka.cluster import LocalCluster, Record
 from ts_local.oracle import dump
@@ -29,7 +30,7 @@ def write_class_archives(line: Line) -> Path:
     """
     directory = class_archives(line)
     # The JVM compares times of the jars, and its own version.
-    version = subprocess.run([java(), "-version"], capture_output=True, check=True).stderr
+    version = subprocess.run([program("java"), "-version"], capture_output=True, check=True).stderr
     times = [str(jar.stat().st_mtime_ns) for jar in sorted(kafka_jars(line).glob("*.jar"))]
     return build_once(directory, version + " ".join(times).encode(), partial(_run_each, line))
 

@@ -18,8 +18,6 @@ Two processes may build at once: each builds in its own directory, and renames i
 
 import fcntl
 import hashlib
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +27,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from ts_local.apt import ToolMissingError
+from ts_local.jdk import home, maven, program
+
 Line = Literal["3.9", "4"]
 LINES: tuple[Line, ...] = ("3.9", "4")
 
@@ -36,11 +37,6 @@ PACKAGE = Path(__file__).resolve().parent
 BUILD = PACKAGE.parent / "build"
 
 _MARKER = ".complete"
-_INSTALL = "apt-get install openjdk-17-jdk-headless maven"
-
-
-class ToolMissingError(RuntimeError):
-    """Java 17 or Maven is missing. The message has the command to install it."""
 
 
 class BuildFailedError(RuntimeError):
@@ -51,10 +47,9 @@ def kafka_jars(line: Line) -> Path:
     """Return the directory with the jars of one line of Kafka, fetched if needed.
 
     Raises:
-        ToolMissingError: Java 17 or Maven is missing.
+        ToolMissingError: Java or Maven is missing.
         BuildFailedError: Maven could not fetch them.
     """
-    java()
     return _fetched(line, _pom(f"kafka-{line}"))
 
 
@@ -83,7 +78,6 @@ def hadoop_jars() -> Path:
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
     """
-    java()
     return _fetched("hadoop-3.4", _pom("hadoop-3.4"))
 
 
@@ -93,7 +87,6 @@ def apicurio_jar() -> Path:
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
     """
-    java()
     (jar,) = _fetched("apicurio-2.6", _pom("apicurio-2.6"), "unpack").glob("*-runner.jar")
     return jar
 
@@ -123,33 +116,13 @@ def _compiled(name: str, line: Line) -> Path:
     jar = f"{name}.jar"
 
     def compile_it(directory: Path) -> None:
-        command = [_require("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
+        command = [program("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
         run([*command, "-d", str(directory / "classes"), *map(str, sources)])
         # A class archive contains classes of jars alone.
-        run([_require("jar"), "--create", "--file", str(directory / jar), "-C", str(directory / "classes"), "."])
+        run([program("jar"), "--create", "--file", str(directory / jar), "-C", str(directory / "classes"), "."])
 
     made_from = b"".join(source.read_bytes() for source in sources) + _pom(f"kafka-{line}").read_bytes() + jar.encode()
     return build_once(BUILD / name, made_from, compile_it) / jar
-
-
-def java() -> str:
-    """Return the path of Java 17 or newer: that of `JAVA_HOME`, else the one on the PATH.
-
-    Raises:
-        ToolMissingError: Java is missing or older.
-    """
-    path = _require("java")
-    if path not in _checked:
-        said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-        version = re.search(r'version "(\d+)', said)
-        if version is None or int(version[1]) < 17:
-            found = said.splitlines()[0] if said else "no version"
-            raise ToolMissingError(f"Java 17 or newer is needed; {path} is {found}. Install it with: {_INSTALL}")
-        _checked.add(path)
-    return path
-
-
-_checked: set[str] = set()  # java programs whose version is new enough
 
 
 def _pom(name: str) -> Path:
@@ -160,7 +133,7 @@ def _fetched(name: str, pom: Path, goal: str = "copy-dependencies") -> Path:
     def fetch(directory: Path) -> None:
         run(
             [
-                *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), f"dependency:{goal}"),
+                *("env", f"JAVA_HOME={home()}", maven(), "-B", "-ntp", "-q", "-f", str(pom), f"dependency:{goal}"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
                 # Maven's own place is next to the pom: it would then unpack nothing into another directory.
                 f"-DmarkersDirectory={directory}/.unpacked",
@@ -168,17 +141,6 @@ def _fetched(name: str, pom: Path, goal: str = "copy-dependencies") -> Path:
         )
 
     return build_once(BUILD / "jars" / name, pom.read_bytes(), fetch)
-
-
-def _require(tool: str) -> str:
-    if tool != "mvn" and "JAVA_HOME" in os.environ:
-        candidate = Path(os.environ["JAVA_HOME"]) / "bin" / tool
-        if candidate.exists():
-            return str(candidate)
-    found = shutil.which(tool)
-    if found is None:
-        raise ToolMissingError(f"{tool} is missing (Java 17 and Maven are needed). Install them with: {_INSTALL}")
-    return found
 
 
 def build_once(directory: Path, made_from: bytes, build: Callable[[Path], None]) -> Path:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ts_local.jars import BUILD, PACKAGE, Line, java, kafka_jars
+from ts_local.jars import BUILD, PACKAGE, Line, kafka_jars
+from ts_local.jdk import program
 
 # With the first compiler alone and the serial collector, a short-lived server starts in half the time, and brokers only
 # move bytes here.
@@ -83,5 +84,5 @@ def java_command(
         ToolMissingError, BuildFailedError: as `ts_local.jars.kafka_jars`.
     """
     class_path = ":".join([f"{kafka_jars(line)}/*", *map(str, further_jars)])
-    fixed = [java(), f"-Xmx{heap_mb}m", *FAST_START, *_class_archive(line, main), _LOGGING[line]]
+    fixed = [program("java"), f"-Xmx{heap_mb}m", *FAST_START, *_class_archive(line, main), _LOGGING[line]]
     return [*fixed, *options, "-cp", class_path, main, *arguments]

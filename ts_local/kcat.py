@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ts_local.debian import unpacked
+from ts_local.debian import libraries, unpacked
 from ts_local.jars import print_fetched
 
 _PROGRAM: Final = "kcat"
-_PACKAGES: Final = (_PROGRAM, "librdkafka1", "libyajl2", "libsasl2-2", "liblz4-1")
 
 
 def kcat() -> tuple[str, dict[str, str]]:
@@ -27,9 +26,8 @@ def kcat() -> tuple[str, dict[str, str]]:
     found = shutil.which(_PROGRAM)
     if found is not None:
         return found, dict(os.environ)
-    root = unpacked(_PROGRAM, _PACKAGES, _PROGRAM)
-    libraries = sorted({str(path.parent) for path in root.rglob("*.so*")})
-    return str(root / "usr" / "bin" / _PROGRAM), {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
+    root = unpacked(_PROGRAM, [_PROGRAM], _PROGRAM)
+    return str(root / "usr" / "bin" / _PROGRAM), {**os.environ, **libraries(root)}
 
 
 def main() -> int:

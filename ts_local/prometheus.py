@@ -8,24 +8,26 @@ PrometheusServer      a Server (start, stop, kill, pause, resume, restart) and
   rules()             the rules that it loaded
   targets()           what it scrapes, with `health`
 
-`python -m ts_local.prometheus` fetches it, so that a later start needs no network.
+`python -m ts_local.prometheus` fetches them, so that a later start needs no network.
 """
 
 import json
 import shutil
 import sys
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from ts_local.apt import has
 from ts_local.debian import unpacked
 from ts_local.jars import print_fetched
 from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
-_PACKAGE = "prometheus"
+_PACKAGE = "prometheus"  # and of promtool, before Debian 13
 
 
 def program(name: str) -> str:
@@ -36,7 +38,7 @@ def program(name: str) -> str:
         BuildFailedError: apt or dpkg failed.
     """
     found = shutil.which(name)
-    return found or str(unpacked(_PACKAGE, [_PACKAGE], "prometheus and promtool") / "usr" / "bin" / name)
+    return found or str(unpacked(name, [name if has(name) else _PACKAGE], name) / "usr" / "bin" / name)
 
 
 class PrometheusServer(Server):
@@ -100,8 +102,12 @@ class PrometheusServer(Server):
 
 
 def main() -> int:
-    """Fetch it and print its path."""
-    return print_fetched(("Prometheus", lambda: Path(program("prometheus"))))
+    """Fetch them and print their paths."""
+    return print_fetched(*((name, partial(_path, name)) for name in (_PACKAGE, "promtool")))
+
+
+def _path(name: str) -> Path:
+    return Path(program(name))
 
 
 if __name__ == "__main__":

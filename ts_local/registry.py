@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ts_local.jars import apicurio_jar, java, print_fetched
+from ts_local.jars import apicurio_jar, print_fetched
+from ts_local.jdk import program
 from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
@@ -46,7 +47,7 @@ class RegistryServer(Server):
     def command(self) -> list[str]:
         """Return the command for a registry in memory; the compiler's first tier is the fastest to start."""
         return [
-            *(java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"),
+            *(program("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"),
             *(f"-Dquarkus.http.host={LOOPBACK}", f"-Dquarkus.http.port={self.port}", "-Dquarkus.log.level=WARN"),
             *("-jar", str(apicurio_jar())),
         ]

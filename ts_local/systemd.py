@@ -14,12 +14,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ts_local.debian import unpacked
-from ts_local.jars import BuildFailedError, ToolMissingError
+from ts_local.apt import ToolMissingError
+from ts_local.debian import libraries, unpacked
+from ts_local.jars import BuildFailedError
 
 _PROGRAM = "systemd-analyze"
-# And the libraries that no other package of a small Debian contains.
-_PACKAGES = ("systemd", "libsystemd-shared", "libapparmor1", "libip4tc2", "libkmod2", "libseccomp2", "libargon2-1")
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,13 +44,8 @@ def _command() -> tuple[Sequence[str], dict[str, str]]:
     found = shutil.which(_PROGRAM)
     if found is not None:
         return (found,), {}
-    root = unpacked("systemd", _PACKAGES, _PROGRAM)
-    libraries = sorted({str(path.parent) for path in root.rglob("*.so*")})
-    units = _units(root)
-    return (str(root / "usr" / "bin" / _PROGRAM),), {
-        "LD_LIBRARY_PATH": ":".join(libraries),
-        "SYSTEMD_UNIT_PATH": str(units),
-    }
+    root = unpacked("systemd", ["systemd"], _PROGRAM)
+    return (str(root / "usr" / "bin" / _PROGRAM),), {**libraries(root), "SYSTEMD_UNIT_PATH": str(_units(root))}
 
 
 def _units(root: Path) -> Path:

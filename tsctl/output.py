@@ -3,6 +3,9 @@
 On a terminal, tables are drawn. Elsewhere they are plain text in columns, and no line is wrapped. JSON is one document,
 or one line for each item of a long result. Its field names are lower case with underscores, its times ISO 8601 in UTC
 with milliseconds, its sizes bytes. A later release may add fields. If the meaning of a field changes, `version` does.
+
+A file or a pipe has each line as soon as it is written: a command can run for days. Only `row`, for results of millions
+of lines, leaves lines in the buffer.
 """
 
 import json
@@ -68,9 +71,15 @@ class Output:
         """Write the command's JSON document."""
         whole = {"version": VERSION, **fields, "warnings": self._warnings}
         _write(printable_json(json.dumps(whole, indent=1)) + "\n")
+        flush()
 
     def line(self, fields: Mapping[str, object]) -> None:
         """Write one JSON document on a line of its own."""
+        self.row(fields)
+        flush()
+
+    def row(self, fields: Mapping[str, object]) -> None:
+        """Write one JSON document of very many; who waits after it calls `flush`."""
         for piece in json_line(fields):
             _write(piece)
 
@@ -78,6 +87,7 @@ class Output:
         """Write a line of text, unless standard output is JSON."""
         if not self.as_json:
             _write(printable_lines(line) + "\n")
+            flush()
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Write a table; numbers are right-aligned."""
@@ -88,6 +98,7 @@ class Output:
         cells = [[_shown(cell) for cell in row] for row in rows]
         if not sys.stdout.isatty() or len(cells) > _DRAWN:
             _plain([list(columns), *cells], right)
+            flush()
             return
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name, numeric in zip(columns, right, strict=True):
@@ -98,6 +109,7 @@ class Output:
         with console.capture() as drawn:
             console.print(table)
         _write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+        flush()
 
     @contextmanager
     def progress(

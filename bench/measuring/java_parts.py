@@ -15,7 +15,8 @@ from typing import Self
 
 import pyspark
 
-from ts_local.jars import BUILD, build_once, java, kafka_jars
+from ts_local.jars import BUILD, build_once, kafka_jars
+from ts_local.jdk import maven, program
 
 _HERE = Path(__file__).parents[1]
 _SPARK_KAFKA = _HERE / "spark-kafka"
@@ -37,10 +38,9 @@ def spark_kafka_jars() -> list[Path]:
         _fetch(pom, directory)
         classes = directory / "classes"
         _compile(sources, f"{_PYSPARK_JARS}/*", classes)
-        archive = ["jar", "--create", "--file", str(directory / "no-tokens.jar"), "-C", str(classes), "."]
+        archive = [program("jar"), "--create", "--file", str(directory / "no-tokens.jar"), "-C", str(classes), "."]
         subprocess.run(archive, check=True)
 
-    java()
     made_from = b"".join(file.read_bytes() for file in (pom, *sources))
     return sorted(build_once(BUILD / "spark-kafka", made_from, build).glob("*.jar"))
 
@@ -48,17 +48,26 @@ def spark_kafka_jars() -> list[Path]:
 def spark_s3_jars() -> list[Path]:
     """Return Hadoop's S3A and its dependencies beyond pyspark's own jars; raise as `spark_kafka_jars`."""
     pom = _SPARK_S3 / "pom.xml"
-    java()
     return sorted(build_once(BUILD / "spark-s3", pom.read_bytes(), partial(_fetch, pom)).glob("*.jar"))
 
 
 def _fetch(pom: Path, directory: Path) -> None:
-    maven = ["mvn", "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    subprocess.run([*maven, f"-DoutputDirectory={directory}"], check=True)
+    copy = [maven(), "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    subprocess.run([*copy, f"-DoutputDirectory={directory}"], check=True)
 
 
 def _compile(sources: Sequence[Path], class_path: str, directory: Path) -> None:
-    command = ["javac", "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", class_path, "-d", str(directory)]
+    command = [
+        program("javac"),
+        "--release",
+        "17",
+        "-Xlint:all,-path",
+        "-Werror",
+        "-cp",
+        class_path,
+        "-d",
+        str(directory),
+    ]
     subprocess.run([*command, *map(str, sources)], check=True)
 
 
@@ -97,7 +106,7 @@ class JavaConsumer:
         classes = build_once(BUILD / "consume-all", _CONSUMER.read_bytes(), build)
         # The logger in Kafka's jars writes to standard output by default.
         self._command = [
-            *(java(), "-Xmx1g", "-Dlog4j.configuration=", "-cp", f"{classes}:{jars}/*", "ConsumeAll"),
+            *(program("java"), "-Xmx1g", "-Dlog4j.configuration=", "-cp", f"{classes}:{jars}/*", "ConsumeAll"),
             *(bootstrap, topic, ",".join(map(str, ends))),
         ]
         self._process: subprocess.Popen[str] | None = None

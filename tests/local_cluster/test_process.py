@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ts_local import ports
-from ts_local.jars import LINES, ToolMissingError, build_once, kafka_jars, oracle_jar
+from ts_local.jars import LINES, build_once, kafka_jars, oracle_jar
 from ts_local.ports import free_ports
 from ts_local.process import Server, ServerDiedError, ServerNotRunningError
 from ts_local.waiting import WaitTimedOutError, wait_for
@@ -194,14 +194,6 @@ def test_a_build_is_done_once_by_many_and_again_when_its_source_changed(tmp_path
     assert len(built) == 1
     build_once(target, b"two", build)
     assert {path.name for path in target.iterdir()} == {"product-2", ".complete"}
-
-
-def test_without_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the missing tool and the whole command."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(ToolMissingError, match=r"java is missing .*apt-get install openjdk-17-jdk-headless maven"):
-        kafka_jars("4")
 
 
 def test_jars_and_the_oracle_are_built() -> None:

@@ -12,6 +12,7 @@ from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys
 from ts_common.errors import TieredStorageError
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
+from ts_local.apt import ToolMissingError
 from ts_local.demo.answers import DemoFailedError, tell_answer
 from ts_local.demo.ending import raise_if_ended
 from ts_local.demo.journal import Journal
@@ -21,10 +22,11 @@ from ts_local.demo.records import DAY_MS, HOUR_MS, Day
 from ts_local.demo.screen import Screen
 from ts_local.demo.shipping import Archive, Shipped, Watch, active_bases, size_of, wait_for_shipping
 from ts_local.demo.spark_runner import QueryFailedError, ask
-from ts_local.jars import BuildFailedError, ToolMissingError
+from ts_local.environment import isolate
+from ts_local.jars import BuildFailedError
 from ts_local.kafka.cluster import LocalCluster, WaitTimedOutError
 from ts_local.kafka.topics import NotDeliveredError
-from ts_local.ports import LOOPBACK, NoFreePortError
+from ts_local.ports import NoFreePortError
 from ts_local.process import ServerDiedError
 
 TOPIC = "page_views"
@@ -51,7 +53,7 @@ _FAILURES = (
 def tell(records: int) -> int:
     """Run the demo with this many records, and return its exit status: 0 or 1."""
     screen = Screen()
-    _ours_alone()
+    isolate()
     cluster = LocalCluster(s3=True, buckets=(BUCKET,), name="demo")
     try:
         with ExitStack() as running:
@@ -229,11 +231,3 @@ def _what_next(screen: Screen) -> None:
     ):
         screen.say(text)
         screen.code([command])
-
-
-def _ours_alone() -> None:
-    """Remove the machine's AWS settings and proxies from the environment, so that the demo uses its own store only."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        del os.environ[name]
-    os.environ.update({"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull})
-    os.environ.update(dict.fromkeys(("no_proxy", "NO_PROXY"), LOOPBACK))

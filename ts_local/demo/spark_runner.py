@@ -34,15 +34,13 @@ def ask(question: Question, log: Path) -> Iterator[Iterator[dict[str, Any]]]:
     """
     scratch = Path(question.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
-    # Settings of another Spark on this machine must not apply.
-    inherited = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    ours = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(scratch)}
+    ours = {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(scratch)}
     with log.open("ab") as errors:
         program = subprocess.Popen(
             # It ends with this process, and its Java and workers end with it, when their parent's pipe closes.
             ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "ts_local.demo.query", question.to_json()],
             cwd=scratch,
-            env={**inherited, **ours},
+            env={**os.environ, **ours},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ts_local.certificates import Certificates
-from ts_local.jars import java
+from ts_local.jdk import program
 
 PASSWORD = "store secret"
 TYPES = ("PEM", "JKS", "PKCS12")
@@ -70,7 +70,7 @@ class KeyStores:
     @staticmethod
     def _keytool(command: str, *arguments: str) -> None:
         password = "-deststorepass" if command == "-importkeystore" else "-storepass"
-        keytool = Path(java()).with_name("keytool")
+        keytool = Path(program("java")).with_name("keytool")
         subprocess.run(
             [str(keytool), command, *arguments, password, PASSWORD], check=True, capture_output=True, timeout=60
         )

@@ -7,7 +7,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, CatalogType, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -40,6 +41,8 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
 )
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
 
 from ts_common.errors import OperatorError
 from ts_common.suggestions import nearest
@@ -70,6 +73,18 @@ _SIMPLE: Final[Mapping[pa.DataType, IcebergType]] = {
     pa.float64(): DoubleType(),
     pa.date32(): DateType(),
 }
+
+
+class _UnpooledCatalog(SqlCatalog):
+    """An SQL catalog that closes each connection after its use; a pool would keep it until the process ends."""
+
+    def _init_catalog(self) -> None:
+        pooled = self.engine  # it has not connected yet
+        self.engine = create_engine(pooled.url, echo=pooled.echo, poolclass=NullPool)
+        super()._init_catalog()
+
+
+AVAILABLE_CATALOGS[CatalogType.SQL] = lambda name, properties: _UnpooledCatalog(name, **properties)
 
 
 def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:

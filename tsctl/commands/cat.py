@@ -173,7 +173,7 @@ class _Shown:
                             write(line)
 
         if self._to is None:
-            written(self._output.line)
+            written(self._output.row)
             return
         with complete_file(self._to) as temporary, temporary.open("w", encoding="utf-8") as file:
             written(lambda line: file.writelines(json_line(line)))

@@ -202,7 +202,7 @@ class JsonPrinter:
         for batch in rows.to_batches():
             for some in lines.of(batch):
                 for line in some:
-                    self._output.line(line)
+                    self._output.row(line)
 
 
 def _by_partition(table: Any) -> Iterator[tuple[str, int, Any]]:

@@ -1,6 +1,5 @@
 """A Spark home whose files a test owns, and a packed environment that is small because its libraries are links."""
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -10,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 from ts_local.dist import build_wheel
-from ts_local.jars import java
+from ts_local.jdk import home as java_home
 
 
 def spark_home(directory: Path) -> Path:
@@ -45,7 +44,7 @@ def shell_environment(home: Path) -> dict[str, str]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(home.parent),
-        "PATH": f"{home}/bin:{Path(java()).parent}:/usr/bin:/bin",
+        "PATH": f"{home}/bin:{java_home() / 'bin'}:/usr/bin:/bin",
         "PYTHONPATH": "",
-        "JAVA_HOME": os.environ.get("JAVA_HOME", ""),
+        "JAVA_HOME": str(java_home()),
     }

@@ -14,7 +14,8 @@ from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.versions import process
-from ts_local.jars import BUILD, java
+from ts_local import jdk
+from ts_local.jars import BUILD
 
 ROOT: Final = Path(__file__).parents[3]
 SPARKS: Final = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
@@ -57,7 +58,6 @@ def environment(spark: str, python: str) -> Path:
 
 def answer_of(python: Path, archive: Archive, folder: Path) -> dict[str, Any]:
     """What a driver in that environment reads."""
-    java()
     run = subprocess.run(
         [str(python), str(Path(process.__file__))],
         input=json.dumps({"options": archive.options(), "folder": str(folder)}),
@@ -65,7 +65,13 @@ def answer_of(python: Path, archive: Archive, folder: Path) -> dict[str, Any]:
         text=True,
         timeout=SECONDS,
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python), "HOME": str(folder)},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": str(python),
+            "HOME": str(folder),
+            **jdk.variables(),
+        },
         check=False,
     )
     assert run.returncode == 0, run.stderr[-4000:]

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import PROGRAM, Ended, Run
 from ts_common.archive.table_claims import tables_with_claims
 from ts_local.agent import write_config
 from ts_local.waiting import wait_for
+from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.opening import CATALOG
 from tsctl.exit_codes import ExitCode
 
 FILE = """
@@ -172,8 +173,8 @@ def test_a_table_that_was_rolled_back_is_adopted(archive: MadeArchive, tables: T
     tables("run", "backup.t", "--workers", "1")
     put(archive, "t", 100, 150)
     tables("run", "backup.t", "--workers", "1")
-    catalog = SqlCatalog(
-        "ts-uploader", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    catalog = open_catalog(
+        CATALOG, {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     )
     loaded = catalog.load_table("backup.t")
     loaded.manage_snapshots().rollback_to_snapshot(loaded.snapshots()[1].snapshot_id).commit()
@@ -358,7 +359,7 @@ def test_the_schema_of_the_file_is_printed(run: Run) -> None:
 
 
 def test_a_loop_adds_new_records_until_it_is_stopped(archive: MadeArchive, tmp_path: Path) -> None:
-    """SIGTERM ends it after the current run, with exit code 0."""
+    """A file shows each run when it ends. SIGTERM ends the loop after the current run, with exit code 0."""
     command = [PROGRAM, "tables", "run", "--every", "1s", "--workers", "1", "backup.t"]
     subprocess.run([PROGRAM, "tables", "create"], cwd=tmp_path, check=True, capture_output=True)
     log = tmp_path / "log"
