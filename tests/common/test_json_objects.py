@@ -18,7 +18,7 @@ from ts_common.archive.metadata_cache import CacheObject
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import CorruptData, NewerFormat
-from ts_common.json_objects import MAX_DEPTH, parse_json
+from ts_common.json_objects import MAX_DEPTH, check_depth, parse_json
 from ts_common.model import TopicPartition
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
@@ -135,6 +135,22 @@ def test_a_text_is_read_up_to_the_depth_and_size_that_are_allowed() -> None:
     assert parse_json(b'["' + b"[" * 100 + b'", "\\"[[["]', KEY, 1000) == ["[" * 100, '"[[[']
     with pytest.raises(CorruptData, match=rf"{KEY}: .* at most {len(deepest) - 1} are expected"):
         parse_json(deepest, KEY, len(deepest) - 1)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [(b"[", b"]"), (b'{"a]":', b"}"), (b"[", b""), (b'["[{\\"[", ', b"]")],
+    ids=["lists", "objects", "no end", "brackets in texts"],
+)
+def test_r15_levels_have_a_bound_that_no_parser_sets(begin: bytes, end: bytes) -> None:
+    """The `json` of Python 3.14 reads 10,000 levels; the bound is the same for a text that does not end."""
+    for levels in (1, MAX_DEPTH, 1000):
+        text = begin * levels + b"0" + end * levels
+        check_depth(text, levels)
+        with pytest.raises(ValueError, match=f"nested more than {levels - 1} levels"):
+            check_depth(text, levels - 1)
+    with pytest.raises(CorruptData, match=f"{KEY}.* nested more than {MAX_DEPTH} levels"):
+        parse_json(begin * 10_000 + b"0" + end * 10_000, KEY, 1 << 20)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,12 @@ can have (`orders.*`, `(a.b)`).
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ts_common.model import is_topic_name
+
+_GROUPS: Final = re.compile(r"\\.|[()]", re.DOTALL)
+_MOST_LEVELS: Final = 50
 
 
 def topic_chooser(texts: Sequence[str]) -> Callable[[str], bool]:
@@ -21,10 +25,24 @@ def topic_chooser(texts: Sequence[str]) -> Callable[[str], bool]:
     for text in texts:
         if text not in names:
             try:
+                _check_levels(text)
                 patterns.append(re.compile(text))
-            except (re.error, ArithmeticError, RecursionError) as error:
+            except (re.error, ArithmeticError, ValueError) as error:
                 raise ValueError(f"topic {text!r} is not a regular expression: {error}") from error
     return lambda name: name in names or any(pattern.fullmatch(name) for pattern in patterns)
+
+
+def _check_levels(pattern: str) -> None:
+    """Check how deep groups are in groups: the compiler of `re` recurses into each.
+
+    Raises:
+        ValueError: deeper than a choice of names can need.
+    """
+    level = 0
+    for sign in _GROUPS.findall(pattern):
+        level += {"(": 1, ")": -1}.get(sign, 0)
+        if level > _MOST_LEVELS:
+            raise ValueError(f"groups are more than {_MOST_LEVELS} levels deep")
 
 
 def as_pattern(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
@@ -20,9 +21,10 @@ from ts_common.suggestions import nearest
 
 MOST_BYTES: Final = 4 << 20  # of a file
 _MOST_TEXT: Final = 500  # characters of YAML's own message
+_MOST_LEVELS: Final = 64  # values inside of one another
 _MOST_KEY: Final = 100  # characters of a name or value in a message
 # What ruamel.yaml raises in addition for hostile text: tags, escapes and keys that it does not check.
-_FOREIGN: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_FOREIGN: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _INSIDE: Final = re.compile(r"(dict|literal|constrained)?\[.*\]")  # pydantic's names of parts of a type
 _A_LIST: Final = "a list is expected, as {name}: [...]"
 _MESSAGES: Final = {
@@ -70,17 +72,43 @@ def parse_yaml(text: str) -> Any:
         ValueError: it is no YAML.
     """
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        return _parser().load(text)
     except DuplicateKeyError as error:  # its own message advises to allow them
         raise ValueError(_given_twice(text, error)) from error
     except (YAMLError, *_FOREIGN) as error:
         raise ValueError(" ".join(str(error).split())[:_MOST_TEXT]) from error
 
 
+class _Composer(Composer):
+    """The library's, which recurses into each level of a text."""
+
+    _level = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Return a node and all below it.
+
+        Raises:
+            ComposerError: the text is nested too deep.
+        """
+        if self._level == _MOST_LEVELS:
+            raise ComposerError(f"it is nested more than {_MOST_LEVELS} levels deep")
+        self._level += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._level -= 1
+
+
+def _parser() -> YAML:
+    found = YAML(typ="safe", pure=True)
+    found.Composer = _Composer
+    return found
+
+
 def _given_twice(text: str, error: DuplicateKeyError) -> str:
     """Return a message that names a key and both its lines."""
     second = error.problem_mark.line
-    nodes, seen = [YAML(typ="safe", pure=True).compose(text)], set[int]()
+    nodes, seen = [_parser().compose(text)], set[int]()
     while nodes:
         node = nodes.pop()
         if id(node) in seen:  # an alias

@@ -9,6 +9,7 @@ MAX_SCHEMA_BYTES: Final = 2 << 20  # of one schema's text; registries allow 1 MB
 MAX_BUNDLE_BYTES: Final = 8 << 20  # of a schema and all that it refers to
 MAX_REFERENCES: Final = 500  # schemas that one schema refers to, directly or not
 MAX_JSON_DEPTH: Final = 128  # brackets of a schema's text; a record in a record has three
+MAX_JSON_VALUE_DEPTH: Final = 512  # of a JSON value that `json` reads; orjson reads 1,024 levels, and writes 254
 MAX_DEPTH: Final = 48  # types inside of types; also levels of a value of a recursive type
 MAX_COLUMNS: Final = 10_000  # fields of an Arrow type, at all levels
 MAX_BRANCHES: Final = 1_000  # of one union

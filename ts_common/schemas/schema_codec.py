@@ -125,8 +125,6 @@ class SchemaCodec(Codec):
                     builder.add(self._plain(data, None), len(data))
             except (TypeError, ValueError) as error:  # TypeError: of a library, for a type that it rejects
                 builder.refuse(str(error))
-            except RecursionError:
-                builder.refuse("the value is nested too deeply")
         return builder.finish()
 
     def _headers(self, headers: pa.Array | None) -> Callable[[int], bytes | None]:

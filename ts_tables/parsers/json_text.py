@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from ts_common.schemas.limits import MAX_JSON_BYTES
+from ts_common.json_objects import check_depth
+from ts_common.schemas.limits import MAX_JSON_BYTES, MAX_JSON_VALUE_DEPTH
 
 # A float has each number of 15 digits. More digits in a row are enough of a reason to read a text once more.
 _MANY_DIGITS: Final = re.compile(rb"(?:[0-9]\.?){16}")
@@ -30,10 +31,8 @@ def json_value(data: bytes, *, exactly: bool) -> Any:
     value = orjson.loads(data)
     if not exactly or _MANY_DIGITS.search(data) is None:
         return value
-    try:
-        return json.loads(data, parse_float=_decimal, parse_int=_integer)
-    except RecursionError:
-        raise ValueError("the value is nested too deeply") from None
+    check_depth(data, MAX_JSON_VALUE_DEPTH)
+    return json.loads(data, parse_float=_decimal, parse_int=_integer)
 
 
 def json_text(value: Any) -> str:

@@ -23,6 +23,8 @@ import orjson
 import pyarrow as pa
 
 from ts_common.errors import OperatorError
+from ts_common.json_objects import check_depth
+from ts_common.schemas.limits import MAX_JSON_DEPTH
 from ts_tables.parsers.converted import Converted, halving, shown
 from ts_tables.parsers.inference import KINDS
 
@@ -171,8 +173,9 @@ def text_type(text: str) -> pa.DataType:
         ValueError: it is no such text.
     """
     try:
+        check_depth(text.encode(), MAX_JSON_DEPTH)
         return _type(orjson.loads(text) if text.startswith("[") else text)
-    except (KeyError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise ValueError(f"{shown(text)} is no type of a column") from error
 
 

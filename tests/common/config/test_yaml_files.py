@@ -56,6 +56,16 @@ def test_what_is_no_yaml_is_refused(tmp_path: Path, data: bytes) -> None:
     assert len(str(found.value).splitlines()) == 2
 
 
+def test_levels_have_a_bound() -> None:
+    """In both styles, and in a text that does not end."""
+    for begin, end in (("[", "]"), ("{a: ", "}"), ("- ", "")):
+        assert parse_yaml(begin * 63 + "x" + end * 63)
+        with pytest.raises(ValueError, match="nested more than 64 levels"):
+            parse_yaml(begin * 64 + "x" + end * 64)
+    with pytest.raises(ValueError, match="nested more than 64 levels"):
+        parse_yaml("[" * 20_000)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """One that is missing, with the caller's remedy; a directory; one that is too large."""
     with pytest.raises(ConfigurationError, match="no file; add a user"):

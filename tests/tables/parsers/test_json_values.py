@@ -159,6 +159,14 @@ def test_what_is_no_json_is_refused(value: bytes) -> None:
     assert all("\n" not in reason and len(reason) <= 300 for reason in refused.values())
 
 
+def test_a_value_with_many_digits_is_read_up_to_a_depth() -> None:
+    """That is parsed once more, by Python's `json`, whose own bound depends on the version."""
+    deep = [b'{"b": 1.5, "a": ' + b"[" * n + b"1234567890123456.7" + b"]" * n + b"}" for n in (511, 512)]
+    rows, refused = parsed(parser_of(b="decimal(3,1)"), deep)
+    assert [number for number, _ in rows] == [0]
+    assert refused == {1: "it is nested more than 512 levels deep"}
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
