@@ -21,7 +21,7 @@ from typing import IO, Final
 from ts_local.jars import resident_jar
 from ts_local.jvm import java_command
 
-_HEAP_MB: Final = 256
+_HEAP_MB: Final = 512
 _ANSWER_HEAD: Final = struct.Struct(">bi")
 _ARGUMENTS_SIZE: Final = struct.Struct(">i")
 _NAME_SIZE: Final = struct.Struct(">H")
@@ -86,14 +86,10 @@ class ResidentJvm:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `_end` closes it
-        command = java_command(
-            "4",
-            "Resident",
-            [],
-            heap_mb=self._heap_mb,
-            further_jars=[resident_jar()],
-            options=["-Dlog4j2.configurationFile=", "-Dorg.apache.logging.log4j.level=OFF"],
-        )
+        # Room for classes is 1 GiB otherwise, more than a caller whose address space is limited may have left.
+        options = ["-XX:CompressedClassSpaceSize=64m"]
+        jars = [resident_jar()]
+        command = java_command("4", "Resident", [], heap_mb=self._heap_mb, further_jars=jars, options=options)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
         )

@@ -38,7 +38,7 @@ def main() -> int:
             sys.stdout.write(f"{error}\n")
             broken = True
             continue
-        sys.stdout.write(f"{outcome.line()}\n")
+        sys.stdout.write(f"{outcome.lines()}\n")
         sys.stdout.flush()
         known = [failure for failure in outcome.failures if failure.kind in TARGETS[name].known]
         for failure in known:

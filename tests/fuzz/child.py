@@ -1,6 +1,6 @@
 """The process that runs inputs: `python -m tests.fuzz.child <arguments as JSON>`. `parent` starts it and watches it.
 
-It prints a line of JSON for each kind of failure.
+It prints a line of JSON for each kind of failure, and one with the target's counts from time to time.
 """
 
 import faulthandler
@@ -98,7 +98,14 @@ class _Runner:
             sys.stdout.write(json.dumps({"kind": kind, "file": str(path), "traceback": trace[-3000:]}) + "\n")
             sys.stdout.flush()
             if "TooMuchMemory" in kind or "MemoryError" in kind:
+                self.write_counts()
                 os._exit(FULL)  # the memory is not freed, so another process continues
+
+    def write_counts(self) -> None:
+        """Report what the target counted so far; the parent reads the last report of a process."""
+        if counts := self._target.counts():
+            sys.stdout.write(json.dumps({"counts": dict(counts)}) + "\n")
+            sys.stdout.flush()
 
 
 def resident_bytes() -> int:
@@ -131,6 +138,7 @@ def main(arguments: str) -> None:
         return
     for path in job.files:
         runner.run(Path(path).read_bytes(), path)
+    runner.write_counts()
     if not job.seconds:
         return
     chance = random.Random(job.seed)
@@ -138,7 +146,11 @@ def main(arguments: str) -> None:
     if atheris is not None:
         _guided(atheris, target, runner, chance, job)
     while time.monotonic() < ends:
-        runner.run(target.drawn(chance))
+        inputs = [target.drawn(chance) for _ in range(target.at_once)]
+        target.run_ahead(inputs)
+        for data in inputs:
+            runner.run(data)
+        runner.write_counts()
 
 
 def _atheris() -> Any:

@@ -1,109 +1,148 @@
-"""The compiled decoder: segments with lies in them, in guarded memory, against a second reader (`reference`).
+"""The decoder against Kafka's Java consumer, record for record, in memory that ends at a guard page.
 
-An input is a line of settings, and the segment. Settings are `rows=` and `bytes=` of one `RecordColumns`, `sized` where
-the segment's size is known, and `cuts=3,9`, where chunks end.
+An input is a line of settings, and the bytes of a log. Settings are `rows=` and `bytes=` of one `RecordColumns`,
+`sized` where the log's size is known, and `cuts=3,9`, where chunks end. Both read the log from offset 0, uncommitted
+and committed. They must show the same records (each field but the leader epoch, which is no column), and refuse the
+same batches. `excuses` lists the differences that are right, and the inputs that each excused are counted.
 """
 
 import ctypes
 import gc
-import gzip
 import itertools
 import random
-import struct
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-import lz4.frame
 import pyarrow
-import zstandard
-from awscrt.checksums import crc32
 
 from tests.common.log_format import build
+from tests.fuzz.excuses import Difference, Ours, Row, excuse_of
 from tests.fuzz.guard import GuardedNumpy, guarded
-from tests.fuzz.independent import XERIAL
+from tests.fuzz.logs import batches_of, draw_log, with_crcs
 from tests.fuzz.mutate import mutate_bytes
-from tests.fuzz.reference import Header, Row, judge
-from tests.fuzz.segments import with_crcs
-from tests.fuzz.target import Mismatch, Target, split_input
+from tests.fuzz.target import Mismatch, Target, corpus_of, split_input
 from ts_common.decode import columns
 from ts_common.decode.arrow import to_arrow
 from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
-from ts_common.decode.columns import BinaryColumn, Projection, RecordColumns, java_utf8
+from ts_common.decode.columns import BinaryColumn, Projection, RecordColumns
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
+from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import BatchLimit
+from ts_local.consumed_logs import Consumed, consume
+from ts_local.resident_jvm import CommandFailedError, JvmLostError, resident_jvm
 
-_MOST = 8 << 20
-_LATEST = ((1 << 63) - 1) // 1000
-_COLLECT_EACH = 20
-_LONGEST_SEED = 20_000
-_SNAPPY: Any = pyarrow.Codec("snappy")
-_ROOMS = ((4, 64), (3, 1000), (32_768, 1 << 16), (1, 1))
-_VARINTS = (-1, -2, -(1 << 31), (1 << 31) - 1, 1 << 31, 1 << 62, (1 << 63) - 1, -(1 << 63), 127, 128)
+_MOST: Final = 8 << 20
+_MOST_AHEAD: Final = 1 << 18
+_LATEST: Final = ((1 << 63) - 1) // 1000
+_COLLECT_EACH: Final = 20
+_ROOMS: Final = ((4, 64), (3, 1000), (4096, 1 << 16), (1, 1))
+_ASKED_AT_ONCE: Final = 64
+_MUTATED_SHARE: Final = 0.15
+_LONGEST_SEED: Final = 5000
+_JAVA_SECONDS: Final = 30.0
 
 
 class Decoder(Target):
     """One decoder after the other."""
 
+    at_once = _ASKED_AT_ONCE
+
     def open(self) -> None:
-        """Compile the kernels; arrays end at a page that must not be accessed."""
+        """Compile the kernels, and start the JVM; arrays end at a page that must not be accessed."""
         self._count = 0
+        self._counts: Counter[str] = Counter()
+        self._consumed: dict[bytes, Consumed] = {}
         module: Any = columns
         module.np = GuardedNumpy()
-        self._real = [path.read_bytes()[:_LONGEST_SEED] for path in sorted(build.DATA.glob("*.log"))]
-        for segment in self._real:
-            self.run(b"rows=100 bytes=1000 sized\n" + segment)
+        self._real = [batch for path in sorted(build.DATA.glob("*.log")) for batch in batches_of(path.read_bytes())]
+        seeds = [split_input(path.read_bytes())[1] for path in corpus_of(self.name)]
+        self._corpus = [log for log in seeds if len(log) <= _LONGEST_SEED]
+        self.run(b"rows=100 bytes=1000 sized\n" + b"".join(self._real[:10]))
+        self._counts.clear()
         gc.freeze()
 
+    def drawn(self, chance: random.Random) -> bytes:
+        """A log, or one of the corpus with other bytes and mostly with right CRCs, and how it is read."""
+        if chance.random() >= _MUTATED_SHARE:
+            return self.draw(chance)
+        log = mutate_bytes(chance, chance.choice(self._corpus))
+        return _settings(chance, log) + (with_crcs(log) if chance.random() < 0.8 else log)
+
     def draw(self, chance: random.Random) -> bytes:
-        """Batches of each magic and codec, most with some lie in them, CRCs right where lengths lead to them."""
-        if chance.random() < 0.15:
-            segment = with_crcs(mutate_bytes(chance, chance.choice(self._real)))
-        else:
-            segment = _segment(chance)
-        rows, room = chance.choice(_ROOMS)
-        line = f"rows={rows} bytes={room}"
-        if chance.random() < 0.7:
-            line += " sized"
-        if chance.random() < 0.4 and len(segment) > 2:
-            cuts = sorted({chance.randrange(len(segment)) for _ in range(chance.randrange(1, 4))})
-            line += f" cuts={','.join(map(str, cuts))}"
-        return line.encode() + b"\n" + segment
+        """A log, and how it is read."""
+        log = draw_log(chance, self._real)
+        return _settings(chance, log) + log
+
+    def run_ahead(self, inputs: Sequence[bytes]) -> None:
+        """Let Java read all of them in one call; what is large, or ends the JVM, it reads alone later."""
+        logs = [split_input(data)[1] for data in inputs]
+        try:
+            found = consume(resident_jvm(), logs, most_bytes=_MOST_AHEAD, seconds=_JAVA_SECONDS)
+        except (CommandFailedError, JvmLostError):
+            found = []
+        pairs = zip(logs, found, strict=False)
+        self._consumed = {log: each for log, each in pairs if not (each.uncommitted.is_cut or each.committed.is_cut)}
+
+    def counts(self) -> Mapping[str, int]:
+        """Logs that were compared, and those that each excuse is for."""
+        return self._counts
 
     def run(self, data: bytes) -> None:
-        """Decode it, and judge the rows and whether damage was seen."""
+        """Decode it for both isolation levels, and compare."""
         self._count += 1
         if self._count % _COLLECT_EACH == 0:
             gc.collect()  # errors hold decoders, and these guarded memory, in circles
-        words, segment = split_input(data)
-        said = dict(word.partition("=")[::2] for word in words)
+        words, log = split_input(data)
+        settings = dict(word.partition("=")[::2] for word in words)
+        consumed = self._consumed.get(log)
+        if consumed is None:
+            (consumed,) = consume(resident_jvm(), [log], seconds=_JAVA_SECONDS)
+        excuses = set()
+        ours = self._decoded(log, settings)
+        excuses.add(_compared(log, ours, consumed, is_committed=False))
+        if consumed.aborted or consumed.committed != consumed.uncommitted:
+            aborted = [AbortedTransaction(producer, first, last, 0) for producer, first, last in consumed.aborted]
+            ours = self._decoded(log, settings, aborted)
+        excuses.add(_compared(log, ours, consumed, is_committed=True))
+        self._counts["compared"] += 1
+        self._counts.update(excuse for excuse in excuses if excuse)
+
+    def _decoded(self, log: bytes, settings: Mapping[str, str], aborted: Sequence[AbortedTransaction] = ()) -> Ours:
         decoder = SegmentDecoder(
             Projection(),
             0,
-            max_rows=_number(said.get("rows"), 1, 1 << 15),
-            max_bytes=_number(said.get("bytes"), 1, 1 << 20),
-            size=len(segment) if "sized" in said else None,
+            max_rows=_number(settings.get("rows"), 1, 1 << 15),
+            max_bytes=_number(settings.get("bytes"), 1, 1 << 20),
+            size=len(log) if "sized" in settings else None,
             limit=BatchLimit(_MOST),
+            aborted=aborted,
         )
         rows: list[Row] = []
         error: CorruptData | BatchTooLarge | None = None
         try:
-            for found in decoder.decode(_chunks(segment, said.get("cuts", ""))):
+            for found in decoder.decode(_chunks(log, settings.get("cuts", ""))):
                 rows += _rows_of(found)
                 _check_arrow(found)
         except (BatchTooLarge, CorruptData) as damage:
             error = damage
-        judgement = judge(segment, _MOST)
-        expected = [(*row[:5], _as_text(row[5])) for row in judgement.rows]
-        if judgement.is_whole is None or isinstance(error, BatchTooLarge):
-            shared = min(len(rows), len(expected))
-            if rows[:shared] != expected[:shared]:
-                raise Mismatch("other rows before the place where the second reader ends")
-        elif judgement.is_whole and (error is not None or rows != expected):
-            raise Mismatch(f"{len(rows)} rows and {error}; {len(expected)} rows of a whole segment are there")
-        elif not judgement.is_whole and error is None:
-            raise Mismatch("the segment is damaged, and no damage was seen")
-        elif rows[: len(expected)] != expected:
-            raise Mismatch("other rows before the damage")
+        return Ours(rows, error, decoder.valid_bytes, decoder.trailing)
+
+
+def _compared(log: bytes, ours: Ours, consumed: Consumed, *, is_committed: bool) -> str | None:
+    """Return the excuse of a difference, None if there is no difference.
+
+    Raises:
+        Mismatch: a difference without an excuse.
+    """
+    difference = Difference(log, ours, consumed, is_committed)
+    if difference.is_none:
+        return None
+    excuse = excuse_of(difference)
+    if excuse is None:
+        raise Mismatch(difference.text)
+    return excuse
 
 
 def _check_arrow(found: RecordColumns) -> None:
@@ -116,20 +155,27 @@ def _check_arrow(found: RecordColumns) -> None:
             raise Mismatch(f"the time {milliseconds} ms is {microseconds} us")
 
 
-def _as_text(headers: tuple[Header, ...]) -> tuple[Header, ...]:
-    """Names as Java's consumer reads them."""
-    return tuple((java_utf8(name).encode(), value) for name, value in headers)
-
-
-def _chunks(segment: bytes, cuts: str) -> list[Any]:
-    places = sorted({min(_number(each, 0, len(segment)), len(segment)) for each in cuts.split(",") if each})
-    pieces = [segment[start:end] for start, end in itertools.pairwise([0, *places, len(segment)])]
+def _chunks(log: bytes, cuts: str) -> list[Any]:
+    places = sorted({min(_number(each, 0, len(log)), len(log)) for each in cuts.split(",") if each})
+    pieces = [log[start:end] for start, end in itertools.pairwise([0, *places, len(log)])]
     chunks = []
     for piece in pieces:
         buffer = guarded(len(piece))
         ctypes.memmove(buffer, piece, len(piece))
         chunks.append(buffer)
     return [chunk for chunk, piece in zip(chunks, pieces, strict=True) if piece]
+
+
+def _settings(chance: random.Random, log: bytes) -> bytes:
+    """The first line of an input."""
+    rows, room = chance.choice(_ROOMS)
+    line = f"rows={rows} bytes={room}"
+    if chance.random() < 0.7:
+        line += " sized"
+    if chance.random() < 0.4 and len(log) > 2:
+        cuts = sorted({chance.randrange(len(log)) for _ in range(chance.randrange(1, 4))})
+        line += f" cuts={','.join(map(str, cuts))}"
+    return line.encode() + b"\n"
 
 
 def _number(text: str | None, least: int, most: int) -> int:
@@ -158,128 +204,3 @@ def _cell(column: BinaryColumn | None, at: int) -> bytes | None:
     if column is None or not column.validity[at >> 3] >> (at & 7) & 1:
         return None
     return column.data[column.offsets[at] : column.offsets[at + 1]].tobytes()
-
-
-def _segment(chance: random.Random) -> bytes:
-    segment, base = b"", chance.choice((0, 0, 100, (1 << 63) - 40))
-    for _ in range(chance.choice((1, 1, 2, 4))):
-        try:
-            piece, following = _batch(chance, base) if chance.random() < 0.75 else _messages(chance, base)
-        except struct.error:
-            continue  # a number that its field cannot hold
-        if following >= 1 << 63:
-            break
-        segment, base = segment + piece, following
-        if chance.random() < 0.02:
-            segment = mutate_bytes(chance, segment)
-    if chance.random() < 0.05:
-        segment += chance.choice((bytes(30), bytes(100), segment[:30], b"\xff" * 40))
-    return segment
-
-
-def _batch(chance: random.Random, base: int) -> tuple[bytes, int]:
-    count, delta = chance.choice((0, 1, 1, 2, 5, 20)), 0
-    records = []
-    for _ in range(count):
-        records.append(_record(chance, delta))
-        delta += chance.choice((1, 1, 1, 3))
-    body, said = b"".join(records), count
-    last = max(delta - 1, 0) + chance.choice((0, 0, 0, 2))
-    if chance.random() < 0.55:
-        body = _mutated(chance, body)
-    if chance.random() < 0.1:
-        said = chance.choice((count + 1, max(count - 1, 0), (1 << 31) - 1, 0, -1, -(1 << 31)))
-    if chance.random() < 0.05:
-        last = chance.choice((0, -1, (1 << 31) - 1, delta))
-    codec = chance.choice((0, 0, 0, 1, 2, 3, 4, 5, 7))
-    if 0 < codec < 5:
-        body = _compressed(chance, codec, body)
-        if chance.random() < 0.3:
-            body = mutate_bytes(chance, body)
-    attributes = codec | chance.choice((0, 0, 0, 8, 0x10, 0x20, 0x40, 0x80, 0x100, 0xFF00))
-    batch = build.batch(
-        base,
-        body=body,
-        count=said,
-        last_offset_delta=last,
-        attributes=attributes - (1 << 16 if attributes >= 1 << 15 else 0),
-        base_timestamp=chance.choice((1000, 0, -1, (1 << 63) - 1, -(1 << 63))),
-        max_timestamp=chance.choice((2000, -1, (1 << 63) - 1)),
-        producer_id=chance.choice((-1, 5)),
-    )
-    return batch, base + max(last, 0) + 1
-
-
-def _record(chance: random.Random, delta: int) -> bytes:
-    return build.record(
-        delta,
-        chance.choice((None, b"", chance.randbytes(chance.randrange(20)))),
-        chance.choice((None, b"", chance.randbytes(chance.randrange(60)), b"x" * chance.randrange(300))),
-        [
-            (
-                chance.choice((b"", b"h", chance.randbytes(chance.randrange(6)), b"\xed\xa0\x80", b"\xff")),
-                chance.choice((None, b"", chance.randbytes(chance.randrange(9)))),
-            )
-            for _ in range(chance.choice((0, 0, 1, 3)))
-        ],
-        chance.choice((0, 1, -5, 1 << 40, (1 << 63) - 1, -(1 << 63))),
-    )
-
-
-def _mutated(chance: random.Random, body: bytes) -> bytes:
-    """Also with a varint that lies."""
-    if chance.random() < 0.5 and body:
-        at = chance.randrange(len(body))
-        lies = (*_VARINTS, len(body) - at, len(body) - at - 1, len(body) - at + 1, len(body))
-        return body[:at] + build.varint(chance.choice(lies)) + body[at + 1 :]
-    return mutate_bytes(chance, body)
-
-
-def _messages(chance: random.Random, base: int) -> tuple[bytes, int]:
-    """Of magic 0 or 1, perhaps within one."""
-    magic, count, codec = chance.choice((0, 1)), chance.choice((1, 2, 5)), chance.choice((0, 0, 1, 2, 3))
-    first = base if magic == 0 or not codec else 0
-    plain = b"".join(
-        build.message(
-            magic, first + at, chance.choice((None, b"", chance.randbytes(chance.randrange(40)))), attributes=0
-        )
-        for at in range(count)
-    )
-    if chance.random() < 0.5:
-        plain = _with_message_crcs(mutate_bytes(chance, plain))
-    if not codec:
-        return plain, base + count
-    body = _compressed(chance, codec, plain)
-    if chance.random() < 0.2:
-        body = mutate_bytes(chance, body)
-    wrapper = build.message(magic, base + count - 1, body, attributes=codec | chance.choice((0, 8)))
-    if chance.random() < 0.2:
-        wrapper = _with_message_crcs(mutate_bytes(chance, wrapper))
-    return wrapper, base + count
-
-
-def _compressed(chance: random.Random, codec: int, body: bytes) -> bytes:
-    match codec:
-        case 1:
-            return gzip.compress(body, 1)
-        case 2:
-            packed = bytes(_SNAPPY.compress(body, asbytes=True))
-            framed = XERIAL + struct.pack(">iiI", 1, 1, len(packed)) + packed
-            return chance.choice((packed, framed))
-        case 3:
-            return bytes(lz4.frame.compress(body, block_linked=chance.random() < 0.5))
-        case _:
-            return zstandard.ZstdCompressor().compress(body)
-
-
-def _with_message_crcs(messages: bytes) -> bytes:
-    """As far as sizes lead."""
-    fixed, at = bytearray(messages), 0
-    while at + 17 < len(fixed):
-        (size,) = struct.unpack_from(">i", fixed, at + 8)
-        end = at + 12 + size
-        if size < 5 or end > len(fixed):
-            break
-        struct.pack_into(">I", fixed, at + 12, crc32(bytes(fixed[at + 16 : end])))
-        at = end
-    return bytes(fixed)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +52,7 @@ class Outcome:
         slowest: seconds of the slowest input.
         peak_bytes: of memory.
         failures: of each kind one, or those of files that were given.
+        counts: of the target.
     """
 
     target: str
@@ -60,6 +62,7 @@ class Outcome:
     slowest: float = 0.0
     peak_bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -71,12 +74,13 @@ class Outcome:
         if not is_drawn or failure.kind not in self.kinds:
             self.failures.append(failure)
 
-    def line(self) -> str:
+    def lines(self) -> str:
         """For a reader."""
         rate = self.inputs / self.seconds if self.seconds else 0.0
+        counts = "".join(f"\n    {count:>9,} {what}" for what, count in self.counts.most_common())
         return (
             f"{self.target:16} {self.inputs:>9,} inputs {rate:>9,.1f}/s  slowest {self.slowest:7.3f} s  "
-            f"peak {self.peak_bytes >> 20:>5} MiB  seed {self.seed}  failures {len(self.failures)}"
+            f"peak {self.peak_bytes >> 20:>5} MiB  seed {self.seed}  failures {len(self.failures)}{counts}"
         )
 
 
@@ -159,11 +163,16 @@ def _watched(job: Job, outcome: Outcome, found: Path) -> bool:
         state = ledger.state
         outcome.inputs += state.inputs + state.running
         outcome.slowest = max(outcome.slowest, state.slowest)
+        counts: dict[str, int] = {}
         for line in said.read_text().splitlines():
             if line.startswith("{"):
                 fields = json.loads(line)
+                if "counts" in fields:
+                    counts = fields["counts"]
+                    continue
                 failure = Failure(job.target, fields["kind"], Path(fields["file"]), fields["traceback"])
                 outcome.add(failure, is_drawn=bool(job.seconds))
+        outcome.counts.update(counts)
         tail = log.read_text(errors="replace")[-3000:]
         if not state.opened:
             raise HarnessError(f"{job.target} could not be opened:\n{tail}")

@@ -6,11 +6,11 @@ to them, the CRCs of batches are put right first.
 
 import io
 import random
-import struct
 
 from awscrt.checksums import crc32c
 
 from tests.common.log_format import build
+from tests.fuzz.logs import with_crcs
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.decode.batch_boundaries import Claim
@@ -18,8 +18,6 @@ from ts_common.decode.salvage import salvage_segment
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
-
-_CRC_FROM, _CRC_AT, _LENGTH_AT, _HEADER = 21, 17, 8, 61
 
 
 class Segments(Target):
@@ -95,17 +93,3 @@ class _Source:
 
     def read(self, position: int, count: int) -> bytes:
         return self._data[position : position + count]
-
-
-def with_crcs(segment: bytes) -> bytes:
-    """A segment whose batches of magic 2 have the CRC of their bytes."""
-    fixed = bytearray(segment)
-    at = 0
-    while at + _HEADER <= len(fixed):
-        (length,) = struct.unpack_from(">i", fixed, at + _LENGTH_AT)
-        end = at + 12 + length
-        if length < _HEADER - 12 or end > len(fixed) or fixed[at + 16] != 2:
-            break
-        struct.pack_into(">I", fixed, at + _CRC_AT, crc32c(bytes(fixed[at + _CRC_FROM : end])))
-        at = end
-    return bytes(fixed)

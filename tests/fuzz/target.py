@@ -2,6 +2,7 @@
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fuzz.mutate import mutate_bytes
@@ -20,7 +21,12 @@ class Target(ABC):
 
     Args:
         name: of the target, and of its directory in the corpus.
+
+    Attributes:
+        at_once: how many inputs are drawn before they are run.
     """
+
+    at_once = 1
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -32,6 +38,13 @@ class Target(ABC):
     @abstractmethod
     def draw(self, chance: random.Random) -> bytes:
         """An input."""
+
+    def run_ahead(self, inputs: Sequence[bytes]) -> None:  # noqa: B027 - not every target needs it
+        """Do for all of them what is cheaper at once than for each."""
+
+    def counts(self) -> Mapping[str, int]:
+        """What the target counted so far, by its description."""
+        return {}
 
     @abstractmethod
     def run(self, data: bytes) -> None:

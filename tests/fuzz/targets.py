@@ -28,7 +28,6 @@ TARGETS = {
     "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384),
     # A value of many small items needs 200 times its bytes while it is Python objects.
     "codecs": Entry("tests.fuzz.codecs:Codecs", mib=384),
-    "decompression": Entry("tests.fuzz.decompression:Decompression"),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),
     "answers-s3": Entry("tests.fuzz.answers.s3:S3Answers", seconds=20.0, mib=512),
     "answers-azure": Entry("tests.fuzz.answers.azure:AzureAnswers", seconds=20.0, mib=512),

@@ -116,7 +116,7 @@ public final class ConsumedLogs {
                     aborted.add(new long[] {batch.producerId(), first, marker.offset()});
                 }
             }
-        } catch (RuntimeException | OutOfMemoryError damage) {
+        } catch (RuntimeException | Error damage) {
             return aborted;
         }
         return aborted;
@@ -126,7 +126,7 @@ public final class ConsumedLogs {
     private static final class Reading {
         private final Watched records;
         private final CompletedFetch fetch;
-        private final ByteArrayOutputStream shown = new ByteArrayOutputStream();
+        private final Shown shown = new Shown();
         private final DataOutputStream row = new DataOutputStream(shown);
         private final int most;
         private int count;
@@ -164,11 +164,12 @@ public final class ConsumedLogs {
             try {
                 while (!fetch.isConsumed()) {
                     for (ConsumerRecord<byte[], byte[]> record : fetch.fetchRecords(config, BYTES, polled)) {
-                        if (shown.size() > most) {
+                        int before = shown.size();
+                        if (!add(record)) {
+                            shown.cutTo(before);
                             isCut = true;
                             return true;
                         }
-                        add(record);
                         count++;
                     }
                 }
@@ -177,7 +178,7 @@ public final class ConsumedLogs {
                 Throwable met = error.getCause() == null ? error : error.getCause();
                 type = met.getClass().getName();
                 message = String.valueOf(met.getMessage());
-            } catch (RuntimeException | OutOfMemoryError | StackOverflowError error) {
+            } catch (RuntimeException | Error error) {
                 type = error.getClass().getName();
                 message = String.valueOf(error.getMessage());
                 return false;
@@ -185,7 +186,8 @@ public final class ConsumedLogs {
             return true;
         }
 
-        private void add(ConsumerRecord<byte[], byte[]> record) throws IOException {
+        /** Return false, after a part of the record, if there are more than the most bytes. */
+        private boolean add(ConsumerRecord<byte[], byte[]> record) throws IOException {
             row.writeLong(record.offset());
             row.writeLong(record.timestamp());
             row.writeByte(record.timestampType().id);
@@ -195,9 +197,13 @@ public final class ConsumedLogs {
             Header[] headers = record.headers().toArray();
             row.writeInt(headers.length);
             for (Header header : headers) {
+                if (shown.size() > most) {
+                    return false;
+                }
                 writeBytes(row, header.key().getBytes(StandardCharsets.UTF_8));
                 writeBytes(row, header.value());
             }
+            return shown.size() <= most;
         }
 
         void write(DataOutputStream out) throws IOException {
@@ -207,6 +213,12 @@ public final class ConsumedLogs {
             writeBytes(out, message.getBytes(StandardCharsets.UTF_8));
             out.writeInt(count);
             shown.writeTo(out);
+        }
+    }
+
+    private static final class Shown extends ByteArrayOutputStream {
+        void cutTo(int size) {
+            count = size;
         }
     }
 

@@ -50,7 +50,7 @@ public final class Resident {
                     throw new IllegalArgumentException("no command " + name + "; expected one of " + COMMANDS.keySet());
                 }
                 command.run(new DataInputStream(new ByteArrayInputStream(arguments)), new DataOutputStream(result));
-            } catch (Exception | OutOfMemoryError | StackOverflowError error) {
+            } catch (Exception | Error error) {
                 StringWriter trace = new StringWriter();
                 error.printStackTrace(new PrintWriter(trace));
                 result.reset();

@@ -9,9 +9,10 @@ from typing import Any, Final
 from aiokafka.record.memory_records import MemoryRecords
 
 from tests.common.decode.decoded_rows import Row, decoded
-from tests.fuzz.reference import judge
 from ts_common.log_format.framing import BatchHeader, batch_crc, crc_start, parse_header
+from ts_local.consumed_logs import consume
 from ts_local.jvm import java_command
+from ts_local.resident_jvm import resident_jvm
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
@@ -31,10 +32,14 @@ def _by_project(data: bytes) -> list[Row]:
     return decoded(data)
 
 
-def _by_reference(data: bytes) -> list[Row]:
-    found = judge(data, 1 << 30)
-    assert found.is_whole
-    return [(*row[:5], tuple((name.decode(), value) for name, value in row[5])) for row in found.rows]
+def _by_java(data: bytes) -> list[Row]:
+    (found,) = consume(resident_jvm(), [data])
+    assert not found.uncommitted.refusal
+    assert found.uncommitted.position == len(data)
+    return [
+        (*one[:3], one.key, one.value, tuple((name.decode(), value) for name, value in one.headers))
+        for one in found.uncommitted.records
+    ]
 
 
 def _by_aiokafka(data: bytes) -> list[Row]:
@@ -51,7 +56,7 @@ def _by_aiokafka(data: bytes) -> list[Row]:
 
 DECODERS: Final[dict[str, Callable[[bytes], list[Row]]]] = {
     "the project": _by_project,
-    "reference": _by_reference,
+    "Kafka's consumer": _by_java,
     "aiokafka": _by_aiokafka,
 }
 

@@ -1,0 +1,278 @@
+"""Differences between the project's decoder and Kafka's Java consumer, and those of them that are right.
+
+An excuse is a predicate on a difference, with the class of Java that decides. Without one, a difference is a failure.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.decode.segment_decoder import MAX_OFFSET
+from ts_common.errors import BatchTooLarge, CorruptData
+from ts_common.log_format.framing import (
+    CONTROL_MASK,
+    HEADER_SIZE,
+    LENGTH_END,
+    LENGTH_POSITION,
+    MAGIC_POSITION,
+    Trailing,
+    batch_field_position,
+)
+from ts_local.consumed_logs import Consumed, Header, Reading
+
+_OFFSET: Final = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">i")
+_ATTRIBUTES_AT: Final = batch_field_position("attributes") + 1  # the lower byte
+_DELTA_AT: Final = batch_field_position("last_offset_delta")
+
+Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What the project's decoder shows of a log.
+
+    Attributes:
+        rows: offset, timestamp, its type, key, value and headers.
+        error: that ended the decoding.
+        position: after the last whole batch; with an error, of the damaged batch.
+        trailing: how the log ended.
+    """
+
+    rows: list[Row]
+    error: CorruptData | BatchTooLarge | None
+    position: int
+    trailing: Trailing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Both readings of a log.
+
+    Attributes:
+        log: its bytes.
+        ours: the project's.
+        consumed: the consumer's, at both isolation levels.
+        is_committed: the isolation level of this difference.
+    """
+
+    log: bytes
+    ours: Ours
+    consumed: Consumed
+    is_committed: bool
+
+    @property
+    def java(self) -> Reading:
+        """The consumer's reading at this level."""
+        return self.consumed.committed if self.is_committed else self.consumed.uncommitted
+
+    @property
+    def rows(self) -> list[Row]:
+        """The consumer's records, as rows."""
+        return [(*each[:3], *each[4:]) for each in self.java.records]
+
+    @property
+    def is_none(self) -> bool:
+        """Whether both show the same rows, and refuse the same batch or none."""
+        if bool(self.ours.error) != bool(self.java.refusal) or self.java.is_cut:
+            return False
+        return self.ours.position == self.java.position and self.ours.rows == self.rows
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether the rows of one reading are the first of the other's."""
+        ours, java = self.ours.rows, self.rows
+        shared = min(len(ours), len(java))
+        return ours[:shared] == java[:shared]
+
+    @property
+    def text(self) -> str:
+        """For a reader."""
+        ours, java = self.ours, self.java
+        level = "committed" if self.is_committed else "uncommitted"
+        pairs = enumerate(zip(ours.rows, self.rows, strict=False))
+        first = next((f"; row {at} is {one}, Java's {other}" for at, (one, other) in pairs if one != other), "")
+        return (
+            f"{level}: {len(ours.rows)} rows to {ours.position} and {ours.error}; "
+            f"Java {len(java.records)} rows to {java.position} and {java.refusal} {java.message[:200]}{first}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """A difference that is right.
+
+    Attributes:
+        reason: why.
+        java_class: that decides in Java.
+        applies: whether a difference is of this kind.
+    """
+
+    reason: str
+    java_class: str
+    applies: Callable[[Difference], bool]
+
+    @property
+    def text(self) -> str:
+        """For a reader."""
+        return f"{self.reason} ({self.java_class})"
+
+
+def _is_too_large(found: Difference) -> bool:
+    """The memory of a batch is limited, and the bytes of Java's answer are."""
+    return (isinstance(found.ours.error, BatchTooLarge) or found.java.is_cut) and found.shares_rows
+
+
+def _is_refused_within_the_same_batch(found: Difference) -> bool:
+    """Rows of the batches before are the same, because those of both are the first of the other's."""
+    is_refused = isinstance(found.ours.error, CorruptData) and bool(found.java.refusal)
+    return is_refused and found.ours.position == found.java.position and found.shares_rows
+
+
+def _is_end_of_zeros_or_less_than_a_header(found: Difference) -> bool:
+    """Java refuses it after it has shown the same."""
+    rest = len(found.log) - found.ours.position
+    is_end = found.ours.trailing is Trailing.ZEROS or (found.ours.trailing is Trailing.TORN and rest <= MAGIC_POSITION)
+    is_refused = found.java.position == found.ours.position and "minimum record overhead" in found.java.message
+    return is_end and is_refused and found.ours.rows == found.rows
+
+
+def _is_part_of_a_batch(found: Difference) -> bool:
+    """Both end at the same batch, whose last bytes are missing."""
+    at = found.ours.position
+    if len(found.log) - at < LENGTH_END:
+        return False
+    size = LENGTH_END + _LENGTH.unpack_from(found.log, at + LENGTH_POSITION)[0]
+    is_part = at + size > len(found.log)
+    is_end = not found.java.refusal or "newLimit < 0" in found.java.message  # Java's sum of the size overflows
+    return is_part and is_end and found.java.position == at and found.ours.rows == found.rows
+
+
+def _is_offset_again(found: Difference) -> bool:
+    """No CRC covers the offset of a batch, so one that does not ascend is damage; Java skips such records."""
+    at = found.ours.position
+    is_again = "the batches before it end at" in str(found.ours.error) and at <= found.java.position
+    return is_again and found.ours.rows == found.rows[: len(found.ours.rows)]
+
+
+def _is_message_with_wrong_crc(found: Difference) -> bool:
+    """Java checks the CRCs of the messages that it shows, but not those of their wrappers and of what it skips."""
+    if ": CRC " not in str(found.ours.error) or found.ours.position >= found.java.position:
+        return False
+    return found.log[found.ours.position + MAGIC_POSITION] < 2 and found.ours.rows == found.rows[: len(found.ours.rows)]
+
+
+def _is_beyond_the_last_offset(found: Difference) -> bool:
+    """Offsets have 63 bits; a log cannot contain the last of them, which is the project's open end of a range."""
+    at = 0
+    while at + HEADER_SIZE <= len(found.log) and at <= found.ours.position:
+        if found.log[at + MAGIC_POSITION] == 2:
+            base, delta = _OFFSET.unpack_from(found.log, at)[0], _LENGTH.unpack_from(found.log, at + _DELTA_AT)[0]
+            if base + delta >= MAX_OFFSET:
+                return found.shares_rows
+        size = LENGTH_END + _LENGTH.unpack_from(found.log, at + LENGTH_POSITION)[0]
+        if size < LENGTH_END:
+            break
+        at += size
+    return False
+
+
+def _is_out_of_memory(found: Difference) -> bool:
+    """A length that lies makes Java allocate; how much it can, its heap decides."""
+    is_out = found.java.refusal == "java.lang.OutOfMemoryError" and found.java.position <= found.ours.position
+    return is_out and found.rows == found.ours.rows[: len(found.rows)]
+
+
+def _is_position_that_goes_back(found: Difference) -> bool:
+    """An aborted batch that ends below offsets shown before makes Java's position go back, in one poll alone."""
+    return found.is_committed and bool(Counter(found.java.records) - Counter(found.consumed.uncommitted.records))
+
+
+def _is_batch_below_the_first_offset(found: Difference) -> bool:
+    """The project opens no batch that ends below the first wanted offset, which is 0 here."""
+    at = found.java.position
+    header = found.log[at : at + HEADER_SIZE]
+    if not found.java.refusal or len(header) < HEADER_SIZE or header[MAGIC_POSITION] != 2:
+        return False
+    last = _OFFSET.unpack_from(header)[0] + _LENGTH.unpack_from(header, _DELTA_AT)[0]
+    return last < 0 and found.rows == found.ours.rows[: len(found.rows)]
+
+
+def _is_marker_that_is_none(found: Difference) -> bool:
+    """Only Java's committed reading parses markers; the project reads aborted transactions from their index."""
+    at = found.java.position
+    is_parsed = found.is_committed and bool(found.java.refusal) and at < found.ours.position
+    header = found.log[at : at + HEADER_SIZE]
+    is_control = (
+        len(header) == HEADER_SIZE and header[MAGIC_POSITION] == 2 and bool(header[_ATTRIBUTES_AT] & CONTROL_MASK)
+    )
+    return is_parsed and is_control and found.ours.rows[: len(found.rows)] == found.rows
+
+
+EXCUSES: Final = (
+    Excuse(
+        "a batch above the reader's limit of memory, which Java does not have",
+        "java.lang.OutOfMemoryError",
+        _is_too_large,
+    ),
+    Excuse(
+        "both refuse the same batch, after a different number of its records",
+        "org.apache.kafka.common.record.DefaultRecordBatch.RecordIterator",
+        _is_refused_within_the_same_batch,
+    ),
+    Excuse(
+        "zero bytes at the end, as in a file that a broker preallocates, or a few bytes of a header",
+        "org.apache.kafka.common.record.ByteBufferLogInputStream",
+        _is_end_of_zeros_or_less_than_a_header,
+    ),
+    Excuse(
+        "a part of a batch at the end, whose header is wrong already",
+        "org.apache.kafka.common.record.ByteBufferLogInputStream",
+        _is_part_of_a_batch,
+    ),
+    Excuse(
+        "a batch whose offset does not ascend: damage, because no CRC covers it; Java skips its records in silence",
+        "org.apache.kafka.clients.consumer.internals.CompletedFetch",
+        _is_offset_again,
+    ),
+    Excuse(
+        "a message of magic 0 or 1 with a wrong CRC that Java does not check, because it wraps others or is skipped",
+        "org.apache.kafka.clients.consumer.internals.CompletedFetch",
+        _is_message_with_wrong_crc,
+    ),
+    Excuse(
+        "a batch that reaches the last offset of 63 bits",
+        "org.apache.kafka.common.record.DefaultRecordBatch",
+        _is_beyond_the_last_offset,
+    ),
+    Excuse(
+        "a length that lies, for which Java's heap of this test is too small",
+        "java.lang.OutOfMemoryError",
+        _is_out_of_memory,
+    ),
+    Excuse(
+        "an aborted batch that makes Java show records that its uncommitted reading skips",
+        "org.apache.kafka.clients.consumer.internals.CompletedFetch",
+        _is_position_that_goes_back,
+    ),
+    Excuse(
+        "a batch that ends below the first wanted offset, which Java opens and refuses",
+        "org.apache.kafka.common.record.DefaultRecordBatch",
+        _is_batch_below_the_first_offset,
+    ),
+    Excuse(
+        "a control batch without a marker's key, which only Java's committed reading parses",
+        "org.apache.kafka.common.record.ControlRecordType",
+        _is_marker_that_is_none,
+    ),
+)
+
+
+def excuse_of(found: Difference) -> str | None:
+    """Return the first excuse that applies, as text; None without one."""
+    for excuse in EXCUSES:
+        if excuse.applies(found):
+            return excuse.text
+    return None
