@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.fetch import fetch
 from ts_common.archive.incarnations import read_incarnations
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import open_view
 from ts_common.decode.arrow import projection_of, to_arrow
@@ -21,19 +21,27 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 def read_archive(store: ObjectStore, keys: ClusterKeys, partition: TopicPartition) -> list[OracleRecord]:
     """Return every record of one partition that readers see, in order; a hole fails the test."""
     incarnations, _ = read_incarnations(store, keys, partition.topic)
-    catalog = read_catalog(store, keys.partition(partition, incarnations.newest_directory))
-    view = open_view(store, catalog)
+    found, holes = read_incarnation(store, keys.partition(partition, incarnations.newest_directory))
+    assert not holes, f"{partition}: holes {holes}"
+    return found
+
+
+def read_incarnation(store: ObjectStore, keys: PartitionKeys) -> tuple[list[OracleRecord], list[tuple[int, int]]]:
+    """Return every record of a partition in one incarnation, in order, and the holes."""
+    view, partition = open_view(store, read_catalog(store, keys)), keys.partition
     assert view.warning is None
-    records = []
+    records, holes = [], []
     for step in view.plan(view.start, view.end):
-        assert isinstance(step, ReadRange), f"{partition}: a hole at {step}"
+        if not isinstance(step, ReadRange):
+            holes.append((step.start, step.end))
+            continue
         assert len(step.copies) == 1, f"{partition}: these tests make no compacted overlaps"
         copy = step.copies[0]
         decoder = SegmentDecoder(projection_of(COLUMNS_WITH_HEADERS), step.start, step.end, size=copy.segment.size)
         for columns in decoder.decode(fetch(store, copy.key)):
             batch = to_arrow(columns, partition.topic, partition.partition, COLUMNS_WITH_HEADERS)
             records += [record_of(row) for row in batch.to_pylist()]
-    return records
+    return records, holes
 
 
 def record_of(row: dict[str, object]) -> OracleRecord:

@@ -41,6 +41,7 @@ from ts_uploader.progress import Progress
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention.known_settings import Settings
+from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.ends_writer import EndsWriter
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repair_watcher import RepairWatcher
@@ -104,6 +105,7 @@ class Agent:
             self._inbox.put,
             SCAN_SECONDS,
             scanned=self._metrics.scan_seconds.observe,
+            checkpoint_seconds=environment.defaults.checkpoint_interval_ms / _MILLISECONDS,
         )
         self._leadership = open_source(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
@@ -127,7 +129,10 @@ class Agent:
         uploader = Uploader(self._stores.of, self._settings.retention)
         repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
         self._repairs = RepairWatcher(self._keys, self._read_backlog, self._stores.of, self._inbox.put, self._metrics)
-        self._runner = TaskRunner(uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer)
+        deleted = DeletedShipper(environment.broker_id, self._stores.of, uploader, commits, self._leadership.is_deleted)
+        self._runner = TaskRunner(
+            uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer, deleted
+        )
         reporter = open_reporter(config, environment)
         self._reporting = (
             Reporting(reporter, self._metrics.registry, config.reporter_interval_seconds) if reporter else None

@@ -1,7 +1,7 @@
 """Observations, from the watcher and the leadership source to the tracker. All frozen; no part shares state.
 
-`Listing`, `SeveralDirectories`, `DirectoryGone` and `HighWatermarks` describe the log dirs. `Led` and `NotLed` describe
-the leadership of a partition. `RepairWanted` is a request from the store.
+`Listing`, `SeveralDirectories`, `DirectoryGone`, `DirectoryDeleted` and `HighWatermarks` describe the log dirs. `Led`
+and `NotLed` describe the leadership of a partition. `RepairWanted` is a request from the store.
 """
 
 from collections.abc import Mapping
@@ -120,6 +120,26 @@ class DirectoryGone:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectoryDeleted:
+    """The broker renamed a directory to `-delete`: its topic was deleted, or its replica moved. Sent once.
+
+    Attributes:
+        listing: of the renamed directory.
+        renamed_at: when, nanoseconds of the kernel's clock.
+        checkpointed: its high watermark by `replication-offset-checkpoint`; None if that does not prove it.
+    """
+
+    listing: Listing
+    renamed_at: int
+    checkpointed: int | None
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition of the directory."""
+        return self.listing.partition
+
+
+@dataclass(frozen=True, slots=True)
 class HighWatermarks:
     """One reading of a log dir's `replication-offset-checkpoint`.
 
@@ -173,4 +193,6 @@ class RepairWanted:
     request: RepairRequest
 
 
-Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed | RepairWanted
+Observation = (
+    Listing | SeveralDirectories | DirectoryGone | DirectoryDeleted | HighWatermarks | Led | NotLed | RepairWanted
+)

@@ -11,7 +11,7 @@ import structlog
 from ts_common.model import TopicPartition
 from ts_common.store.retry import backoff_seconds
 from ts_uploader.metrics.counters import COMMITS, LOOKUPS, UPLOADS
-from ts_uploader.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Ship
+from ts_uploader.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Ship, ShipDeleted
 from ts_uploader.work_queue import WorkQueue
 
 log = structlog.get_logger()
@@ -44,6 +44,9 @@ class TaskQueues:
         for task in tasks:
             if isinstance(task, Ship):
                 self.uploads.put(task.partition, task, urgency=self._urgency(task))
+            elif isinstance(task, ShipDeleted):  # in a line of its own: the directory is removed within a minute
+                delay = task.after_seconds + backoff_seconds(task.attempt)
+                self.uploads.put(("deleted", task.listing.identity), task, delay, urgency=0.0)
             elif isinstance(task, Repair):  # it reads and sends segments
                 self.uploads.put(task.partition, task)
             elif isinstance(task, Rescan):

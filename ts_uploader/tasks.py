@@ -1,7 +1,8 @@
 """Tasks, from the tracker to the workers, and their results, back to the tracker. All frozen; no part shares state.
 
-Tasks: `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Repair`, `Rescan`. Results:
-`PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Repaired`, `Fenced`, `Failed`, `Changed`, `LookDue`.
+Tasks: `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Repair`, `ShipDeleted`, `Rescan`.
+Results: `PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Repaired`, `DeletedShipped`, `DeletedPending`,
+`Fenced`, `Failed`, `Changed`, `LookDue`.
 
 A task has the `leadership` and the `generation` of the partition's state that it was made for, and its result returns
 both. The tracker drops results of an earlier generation.
@@ -71,6 +72,7 @@ class ReadPosition(Task):
         known: the last commit that this agent wrote or read; it stays true under a foreign one.
         attempt: how many times in a row the partition failed; the worker waits accordingly.
         latest: an archive that does not exist yet begins with the active segment, not with the lowest one.
+        over: the topic id was deleted: a later incarnation can exist.
     """
 
     listing: Listing
@@ -78,6 +80,7 @@ class ReadPosition(Task):
     known: Commit | None
     attempt: int
     latest: bool = False
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class Ship(Task):
         variants_below: a segment with a base below it is shipped under a variant's name only: a deletion in progress
             may name the plain one.
         gaps: the recorded gaps that it fills, if it does not reach above the next offset.
+        cut: only whole batches below this offset are shipped: the high watermark of a deleted log. None for the whole
+            segment.
     """
 
     keys: PartitionKeys
@@ -108,6 +113,7 @@ class Ship(Task):
     hangs: FileState | None = None
     variants_below: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
+    cut: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +200,33 @@ class Repair(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class ShipDeleted(Task):
+    """Ship what the archive lacks of a directory whose topic was deleted, and record the rest as a gap.
+
+    The leader epoch of its `leadership` is the last one of the directory. The generation has no meaning.
+
+    Attributes:
+        listing: of the renamed directory.
+        high_watermark: its last one that is known; None without one.
+        led: whether this agent saw its broker lead in that epoch.
+        latest: as in `ReadPosition`.
+        attempt: how many times the task was tried.
+        after_seconds: shortest time to wait.
+        patient: it waited for the agent of the broker that committed in that epoch.
+        log: the end and the epochs of the log; None until they were read.
+    """
+
+    listing: Listing
+    high_watermark: int | None
+    led: bool
+    latest: bool
+    attempt: int = 0
+    after_seconds: float = 0.0
+    patient: bool = False
+    log: tuple[int, EpochHistory] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """List a partition's directories again. The tracker has at most one such task of each partition pending.
 
@@ -212,7 +245,7 @@ class Rescan:
     reason: str = ""
 
 
-AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Repair | Rescan
+AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Repair | ShipDeleted | Rescan
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,12 +345,14 @@ class Committed(Task):
         gaps: ranges `[from, to)` that were recorded with it, to exist nowhere.
         reason: of those gaps.
         by_request: the records were deleted on request (DeleteRecords).
+        with_topic: the topic was deleted.
     """
 
     position: Position
     gaps: tuple[tuple[int, int], ...] = ()
     reason: str = ""
     by_request: bool = False
+    with_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +370,32 @@ class Repaired(Task):
     outcome: Outcome
     reason: str
     objects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedShipped(Task):
+    """The result of `ShipDeleted`: nothing is left to do.
+
+    Attributes:
+        reason: why, one line.
+        next_offset: the archive's end; None if the agent did not read it.
+    """
+
+    reason: str
+    next_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPending(Task):
+    """The result of `ShipDeleted` that has to be repeated.
+
+    Attributes:
+        task: to run next.
+        reason: one line.
+    """
+
+    task: ShipDeleted
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,4 +446,16 @@ class LookDue:
     generation: int
 
 
-Result = PositionRead | Shipped | Committed | LookedBelow | Repaired | Fenced | Failed | Changed | LookDue
+Result = (
+    PositionRead
+    | Shipped
+    | Committed
+    | LookedBelow
+    | Repaired
+    | DeletedShipped
+    | DeletedPending
+    | Fenced
+    | Failed
+    | Changed
+    | LookDue
+)

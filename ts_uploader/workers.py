@@ -15,8 +15,9 @@ from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.hanging import look_below
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
+from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
+from ts_uploader.shipping.deleted_directory import DeletedShipper, again
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
@@ -24,6 +25,8 @@ from ts_uploader.tasks import (
     AnyTask,
     Changed,
     Committed,
+    DeletedPending,
+    DeletedShipped,
     Failed,
     Fenced,
     FillGap,
@@ -36,6 +39,7 @@ from ts_uploader.tasks import (
     Rescan,
     Result,
     Ship,
+    ShipDeleted,
     Shipped,
     Task,
     WriteCommit,
@@ -75,6 +79,7 @@ class TaskRunner:
         metrics: counts the results.
         cache_objects: receives commits, and writes readers' cache objects on its own thread.
         repairer: answers requests to repair.
+        deleted: ships the tails of deleted topics.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class TaskRunner:
         metrics: Metrics,
         cache_objects: CacheWriter,
         repairer: Repairer,
+        deleted: DeletedShipper,
     ) -> None:
         self._uploader = uploader
         self._cache_objects = cache_objects
@@ -92,12 +98,15 @@ class TaskRunner:
         self._watcher = watcher
         self._metrics = metrics
         self._repairer = repairer
+        self._deleted = deleted
 
     def run(self, task: AnyTask) -> Result | None:
         """Return the result of a task; None for a rescan, whose result is the watcher's listing."""
         if isinstance(task, Rescan):
             self._watcher.hint(task.partition, whole=True)
             return None
+        if isinstance(task, ShipDeleted):
+            return self._ship_deleted(task)
         try:
             return self._run(task)
         except FencedLeaderEpoch as over:
@@ -153,11 +162,42 @@ class TaskRunner:
                 return self._repaired(self._repairer.repair(task))
         raise TypeError(f"no such task: {task!r}")
 
+    def _ship_deleted(self, task: ShipDeleted) -> DeletedShipped | DeletedPending:
+        """Run one attempt; whatever fails is repeated, with what the attempt read of the log."""
+        operation, partition = ShipDeleted.__name__, str(task.partition)
+        try:
+            task = self._deleted.note_log(task)
+            result = self._deleted.ship(task, self._committed)
+        except SegmentChanged as changed:  # the broker removes the directory, or renames in it
+            log.info("segment_changed", partition=partition, reason=str(changed))
+            return again(task, str(changed))
+        except (TieredStorageError, OSError) as error:
+            if isinstance(error, PreconditionFailed):
+                self._metrics.commit_conflicts.inc()
+            self._metrics.errors.labels(operation, failure_reason(error)).inc()
+            log.warning("task_failed", message="retried", operation=operation, partition=partition, error=str(error))
+            return again(task, f"{type(error).__name__}: {error}")
+        except Exception as error:
+            log.exception("internal_error", message="please report it", operation=operation, partition=partition)
+            return again(task, f"a defect of this agent: {type(error).__name__}: {error}")
+        if isinstance(result, DeletedShipped):
+            log.info(
+                "deleted_directory_done",
+                partition=partition,
+                topic_id=task.leadership.topic_id,
+                next_offset=result.next_offset,
+                reason=result.reason,
+            )
+        else:
+            log.info("deleted_directory_waits", partition=partition, reason=result.reason)
+        return result
+
     def _committed(self, committed: Committed) -> Committed:
         self._metrics.commits.inc()
         partition = str(committed.partition)
         log.info("committed", partition=partition, next_offset=committed.position.next_offset)
-        self._metrics.gap(GAP_BY_REQUEST if committed.by_request else GAP_DELETED, committed.gaps)
+        reason = GAP_BY_REQUEST if committed.by_request else GAP_TOPIC_DELETED if committed.with_topic else GAP_DELETED
+        self._metrics.gap(reason, committed.gaps)
         for start, end in committed.gaps:
             log.error("gap_recorded", partition=partition, start=start, end=end, reason=committed.reason)
         return committed

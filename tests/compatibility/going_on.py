@@ -16,6 +16,7 @@ from ts_uploader.log_dirs.directory_scan import list_partition, read_high_waterm
 from ts_uploader.messages import Leadership, Led, Observation
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, LookDue, Rescan
@@ -47,13 +48,15 @@ class GoingOn:
         self._tasks: deque[AnyTask] = deque()
         self._tracker = Tracker(OffsetReset.EARLIEST)
         uploader = Uploader(lambda _: store, lambda _: TopicRetention())
+        commits = CommitLog(KEYS, broker, lambda _: store)
         self._runner = TaskRunner(
             uploader,
-            CommitLog(KEYS, broker, lambda _: store),
+            commits,
             self,  # type: ignore[arg-type]
             Metrics(),
             CacheObjectsAtOnce(store),  # type: ignore[arg-type]
             Repairer(KEYS, broker, lambda _: store, uploader),
+            DeletedShipper(broker, lambda _: store, uploader, commits, lambda *_: True),
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool) -> None:

@@ -22,6 +22,7 @@ from ts_uploader.log_dirs.directory_scan import list_partition, read_high_waterm
 from ts_uploader.messages import Leadership, Led, Listing, NotLed, Observation
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
@@ -119,13 +120,15 @@ class Agent:
         self.asked: dict[int, int] = {}  # the log's start at the last successful read, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
         uploader = Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True))
+        commits = CommitLog(CLUSTER, self.broker, lambda _: self._store)
         self._runner = TaskRunner(
             uploader,
-            CommitLog(CLUSTER, self.broker, lambda _: self._store),
+            commits,
             self,  # type: ignore[arg-type]
             METRICS,
             CacheObjectsAtOnce(self._store),  # type: ignore[arg-type]
             Repairer(CLUSTER, self.broker, lambda _: self._store, uploader),
+            DeletedShipper(self.broker, lambda _: self._store, uploader, commits, self._cluster.is_deleted),
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:

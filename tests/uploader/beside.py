@@ -40,6 +40,7 @@ class Archive:
     Attributes:
         properties: of its agents' configuration.
         config: its directory; exists once an agent was made.
+        agents: all that were made.
 
     Args:
         cluster: whose brokers are shipped; with an S3 server.
@@ -77,7 +78,7 @@ class Archive:
             **(properties or {}),
         }
         self._environment = (proxy or cluster.s3).environment()
-        self._agents: list[AgentProcess] = []
+        self.agents: list[AgentProcess] = []
         self._store: ObjectStore | None = None
 
     def agent(
@@ -110,9 +111,9 @@ class Archive:
             environment=environment or self._environment,
             prefix=prefix,
             arguments=arguments,
-            name=f"agent-{self._directory.name}-{len(self._agents)}",
+            name=f"agent-{self._directory.name}-{len(self.agents)}",
         )
-        self._agents.append(agent)
+        self.agents.append(agent)
         if waits:
             agent.start()
         else:
@@ -155,9 +156,7 @@ class Archive:
             lambda: self.next_offset(partition) >= offset,
             f"{self.topic}-{partition} shipped up to {offset}",
             seconds,
-            state=lambda: "\n".join(
-                [f"next offset {self.next_offset(partition)}", *(a.tail(10) for a in self._agents)]
-            ),
+            state=lambda: "\n".join([f"next offset {self.next_offset(partition)}", *(a.tail(10) for a in self.agents)]),
         )
 
     def wait_until_shipped(self, broker: int = 1, partition: int = 0) -> int:
@@ -178,7 +177,7 @@ class Archive:
 
     def close(self) -> None:
         """End every agent."""
-        for agent in self._agents:
+        for agent in self.agents:
             if agent.alive:
                 agent.kill()
         if self._store is not None:

@@ -25,6 +25,7 @@ from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.messages import Leadership, Led, Listing
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
@@ -41,13 +42,15 @@ class Parts:
     def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
         self.metrics = Metrics()
         uploader = Uploader(lambda _: store, lambda _: TopicRetention())
+        commits = CommitLog(keys, 1, lambda _: store, lost=losses_counter(self.metrics))
         self.runner = TaskRunner(
             uploader,
-            CommitLog(keys, 1, lambda _: store, lost=losses_counter(self.metrics)),
+            commits,
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
             CacheWriter(lambda _: store),
             Repairer(keys, 1, lambda _: store, uploader),
+            DeletedShipper(1, lambda _: store, uploader, commits, lambda *_: True),
         )
 
     def errors(self) -> float:

@@ -19,6 +19,7 @@ _TXN_VERSION: Final = 0
 
 OFFSET_ENTRY_SIZE: Final = _OFFSET_ENTRY.size
 TIME_ENTRY_SIZE: Final = _TIME_ENTRY.size
+TXN_ENTRY_SIZE: Final = _TXN_ENTRY.size
 
 Claims = Sequence[tuple[int, int]]
 

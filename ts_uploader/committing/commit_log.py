@@ -10,7 +10,7 @@ import structlog
 
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import (
     PreconditionFailed,
     SegmentChanged,
@@ -30,7 +30,17 @@ from ts_uploader.committing.position_recovery import PositionRecovery
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, local_epochs
-from ts_uploader.tasks import Committed, FillGap, PassGap, Position, PositionRead, ReadPosition, Task, WriteCommit
+from ts_uploader.tasks import (
+    Committed,
+    FillGap,
+    PassGap,
+    Position,
+    PositionRead,
+    ReadPosition,
+    ShipDeleted,
+    Task,
+    WriteCommit,
+)
 
 log = structlog.get_logger()
 
@@ -65,6 +75,10 @@ class CommitLog:
     def read(self, task: ReadPosition) -> PositionRead:
         """Return where to continue, as `PositionRecovery.read`."""
         return self._recovery.read(task)
+
+    def keys_of(self, partition: TopicPartition, topic_id: str) -> PartitionKeys | None:
+        """Return the keys of a partition in a topic id's incarnation, as `PositionRecovery.keys_of`."""
+        return self._recovery.keys_of(partition, topic_id)
 
     def write(self, task: WriteCommit) -> Committed:
         """Move the commit to the end of the run.
@@ -115,6 +129,37 @@ class CommitLog:
         commit = replace(commit, highest_base=max(commit.highest_base, *loss.bases, 0))
         position = self._writer.write(task.partition, position, commit)
         return replace(_committed(task, position), gaps=loss.gaps, reason=loss.reason, by_request=loss.by_request)
+
+    def end_deleted(
+        self, task: ShipDeleted, position: Position, log: tuple[int, EpochHistory], reason: str
+    ) -> Committed:
+        """Record the end of a deleted topic's log that was not shipped, and move the commit to the log's end.
+
+        No election follows, so no later leader can have other records there (protocol rule 14).
+
+        Args:
+            task: of the deleted directory.
+            position: where the archive ends.
+            log: the end and the epochs of the log.
+            reason: why the rest was not shipped, one line.
+
+        Raises:
+            FencedLeaderEpoch, PreconditionFailed, OutcomeUnknown: as `write`.
+        """
+        start, (end, local) = position.next_offset, log
+        store = self._store_of(task.partition.topic)
+        catalog = read_snapshot(store, position.keys)
+        if catalog.commit_etag != position.etag:
+            raise PreconditionFailed(f"{position.keys.commit} was written by another agent")
+        commit = next_commit(position, (), task.leadership, self._broker)
+        epochs = position.epochs.continued(local, start)
+        gaps = unanswered(store, replace(catalog, gaps=()), epochs, start, end)
+        record_gaps(store, position.keys, gaps, reason, self._broker)
+        # Nothing is stored in the gap, and no transaction that is open ever ends.
+        stable = end if commit.last_stable_offset == start else commit.last_stable_offset
+        commit = replace(commit, next_offset=end, epochs=epochs, last_stable_offset=stable, tail=None)
+        position = self._writer.write(task.partition, position, commit)
+        return replace(_committed(task, position), gaps=gaps, reason=reason, with_topic=True)
 
     def fill_gap(self, task: FillGap) -> Committed:
         """Correct the epochs of a gap whose offsets the store has by now; the next offset stays.

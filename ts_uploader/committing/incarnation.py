@@ -50,7 +50,9 @@ class IncarnationLog:
         # id that is followed by another has no live directory for long.
         self._directories: dict[tuple[str, str], str] = {}
 
-    def directory(self, store: ObjectStore, topic: str, listing: Listing, leadership: Leadership) -> str:
+    def directory(
+        self, store: ObjectStore, topic: str, listing: Listing, leadership: Leadership, *, over: bool = False
+    ) -> str:
         """Return the directory of the incarnation of the leadership's topic id; opens one for a new id.
 
         The leadership source and the live directory must both have the id: a late task could otherwise open an old id
@@ -61,6 +63,8 @@ class IncarnationLog:
             topic: its name.
             listing: of the live directory, read now.
             leadership: that works in it.
+            over: the topic id was deleted (protocol rule 14). Its incarnation can be followed by another. It is opened
+                only if no other can be later, whatever the clocks.
 
         Raises:
             SegmentChanged: directory and leadership have different topic ids, or the id is older than the list's last.
@@ -82,14 +86,14 @@ class IncarnationLog:
                 return known.newest_directory
             found = known.find(topic_id)
             if found is not None:
-                if found.directory != known.newest_directory:
+                if found.directory != known.newest_directory and not over:
                     raise FencedLeaderEpoch(
                         f"topic id {topic_id} of {topic} was followed by {known.entries[-1].topic_id}"
                     )
                 self._directories[topic, topic_id] = found.directory
                 return found.directory
             made = _made(listing)
-            _check_later(known, topic_id, made, listing)
+            _check_later(known, topic_id, made, listing, _CLOCKS_APART if over else -_CLOCKS_APART)
             if known.entries:
                 newest = self._keys.partition(listing.partition, known.newest_directory)
                 check_other_log(store, newest, listing, topic_id, made)
@@ -104,6 +108,15 @@ class IncarnationLog:
             log.info("incarnation_opened", topic=topic, topic_id=topic_id, directory=opened.newest_directory)
             return opened.newest_directory
         raise OutcomeUnknown(f"{self._keys.incarnations(topic)} is being written by several agents")
+
+    def known_directory(self, store: ObjectStore, topic: str, topic_id: str) -> str | None:
+        """Return the directory of a topic id's incarnation; None if the list does not have the id.
+
+        Raises:
+            CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
+        """
+        found = read_incarnations(store, self._keys, topic)[0].find(topic_id)
+        return None if found is None else found.directory
 
     def are_of_one_life(self, store: ObjectStore, topic: str, topic_id: str, other: str) -> bool:
         """Return whether two ids are of one incarnation: an operator let the second continue the first.
@@ -126,11 +139,24 @@ def _made(listing: Listing) -> int:
         raise SegmentChanged(f"{listing.directory}: {PARTITION_METADATA} no longer exists") from gone
 
 
-def _check_later(known: Incarnations, topic_id: str, made: int, listing: Listing) -> None:
-    """Check that an id is opened after another only if its directory is the younger one; see the module's docstring."""
+def _check_later(known: Incarnations, topic_id: str, made: int, listing: Listing, margin: int) -> None:
+    """Check that an id is opened after another only if its directory is the younger one; see the module's docstring.
+
+    Args:
+        known: the list.
+        topic_id: the id.
+        made: when its directory was made, milliseconds since the epoch.
+        listing: of that directory.
+        margin: how much younger it must be, in milliseconds.
+    """
     last = known.entries[-1] if known.entries else None
-    if last is None or last.made is None or made > last.made - _CLOCKS_APART:
+    if last is None or (last.made is None and margin < 0) or (last.made is not None and made > last.made + margin):
         return
+    if last.made is None or margin > 0:
+        raise SegmentChanged(
+            f"{listing.directory} has the deleted topic id {topic_id}, which the archive does not have; it has "
+            f"{last.topic_id}, which can be later. Nothing of the deleted one is shipped"
+        )
     raise SegmentChanged(
         f"{listing.directory} has topic id {topic_id}, written {_said(made)}; the archive already has a later one, "
         f"{last.topic_id}, written {_said(last.made)}. The topic was created again, and this broker, perhaps "

@@ -114,9 +114,8 @@ class PositionRecovery:
         check_leader_epoch(listing, task.leadership)
         topic = task.partition.topic
         store = self._store_of(topic)
-        keys = self._keys.partition(
-            task.partition, self._incarnations.directory(store, topic, listing, task.leadership)
-        )
+        directory = self._incarnations.directory(store, topic, listing, task.leadership, over=task.over)
+        keys = self._keys.partition(task.partition, directory)
         commit, etag = read_commit(store, keys)
         if isinstance(commit, Commit):
             self._beginnings.over(task.partition)
@@ -124,6 +123,16 @@ class PositionRecovery:
         else:
             asked = self._begin(store, read_snapshot(store, keys, (commit, etag)), task, listing)
         return replace(asked, foreign=isinstance(commit, ForeignCommit), beside_java=_was_java_here(commit))
+
+    def keys_of(self, partition: TopicPartition, topic_id: str) -> PartitionKeys | None:
+        """Return the keys of a partition in a topic id's incarnation; None if no agent opened that.
+
+        Raises:
+            CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list of incarnations, and the store's.
+        """
+        store = self._store_of(partition.topic)
+        directory = self._incarnations.known_directory(store, partition.topic, topic_id)
+        return None if directory is None else self._keys.partition(partition, directory)
 
     def _go_on(
         self,

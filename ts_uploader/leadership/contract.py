@@ -59,6 +59,19 @@ class LeadershipSource(ABC):
         del topics
         return [hint("leadership", f"{type(self).__name__} has no check of its own")]
 
+    def is_deleted(self, topic: str, topic_id: str) -> bool | None:
+        """Return whether the cluster no longer has a topic id of a topic; None if that is unknown now.
+
+        Any thread may call it; it can wait some seconds for an answer. With a source that never answers, nothing of
+        deleted topics is shipped.
+
+        Args:
+            topic: its name.
+            topic_id: Kafka's, of a directory that the broker renamed to `-delete`.
+        """
+        del topic, topic_id
+        return None
+
     @property
     @abstractmethod
     def connected(self) -> bool:

@@ -23,7 +23,7 @@ EpochsMark = bytes
 _MARK = struct.Struct("=QQQQq")
 _64_BITS = (1 << 64) - 1
 _LAST_ENTRIES = 64  # of an index: about a hundred KiB of log
-_EPOCHS = "leader-epoch-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 
 
@@ -77,7 +77,7 @@ def epochs_mark(directory: Path) -> EpochsMark | None:
     The broker replaces the file by a rename each time that the list changes.
     """
     try:
-        status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+        status = os.stat(f"{directory}/{LEADER_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except OSError:
         return None
     # Packed: an agent keeps ten thousand of them. From the year 2262 on, nanoseconds need 64 bits.
@@ -93,7 +93,7 @@ def local_epochs(directory: Path) -> EpochHistory | None:
         OSError: the file cannot be read, so its content is unknown.
     """
     try:
-        pairs = parse_leader_epoch_checkpoint(read_file(directory / _EPOCHS))
+        pairs = parse_leader_epoch_checkpoint(read_file(directory / LEADER_EPOCHS))
     except FileNotFoundError:
         return None
     # Of epochs that begin at one offset only the last wrote records.

@@ -62,6 +62,11 @@ class OpenLog:
         return os.fstat(self.descriptor).st_size == self.size
 
     @property
+    def is_shorter(self) -> bool:
+        """Whether the file has fewer bytes than this part of it."""
+        return os.fstat(self.descriptor).st_size < self.size
+
+    @property
     def keeps_its_name(self) -> bool:
         """Whether its path still leads to this file."""
         try:

@@ -31,6 +31,7 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
+from ts_uploader.log_dirs.deleted_directories import DeletedDirectories
 from ts_uploader.log_dirs.directory_scan import (
     HIGH_WATERMARK_CHECKPOINT,
     holds_partition,
@@ -76,6 +77,7 @@ class LogDirectoryWatcher:
         scan_seconds: between two scans of all log dirs.
         scanned: receives the duration of each scan of all log dirs, in seconds.
         epochs: reads `leader-epoch-checkpoint` files; by default a new reader.
+        checkpoint_seconds: the interval of the broker's high watermark checkpoints.
 
     Attributes:
         overflows: how often the kernel's queue overflowed, so that events were lost.
@@ -89,6 +91,7 @@ class LogDirectoryWatcher:
         scan_seconds: float,
         scanned: Callable[[float], None] = lambda _: None,
         epochs: EpochReader | None = None,
+        checkpoint_seconds: float = 5.0,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._wanted = wanted
@@ -108,6 +111,7 @@ class LogDirectoryWatcher:
         # The last listings of each partition, and the errors of each log dir; from `run` on only its thread uses them.
         self._known: dict[TopicPartition, tuple[Listing, ...]] = {}
         self._epochs = EpochReader() if epochs is None else epochs
+        self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, self._epochs, checkpoint_seconds)
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
@@ -247,6 +251,7 @@ class LogDirectoryWatcher:
                 complete = False
             else:
                 self._report(_NOT_READ, log_dir, None)
+        self._deleted.report(self._known, complete=complete)
         for partition, places in found.items():
             self._look(partition, places, complete=complete, everything=True)
         for partition in self._known.keys() - found.keys():
@@ -305,6 +310,8 @@ class LogDirectoryWatcher:
             if complete:
                 self._gone(partition)
             return
+        if {listing.identity for listing in known.values()} - {listing.identity for listing in listings}:
+            self._deleted.report(self._known)
         self._known[partition] = tuple(listings)
         if len(listings) == 1:
             self._emit(listings[0])
@@ -329,7 +336,9 @@ class LogDirectoryWatcher:
     def _gone(self, partition: TopicPartition) -> None:
         with self._changed:
             self._looks.pop(partition, None)
-        if self._known.pop(partition, None) is not None:
+        if partition in self._known:
+            self._deleted.report(self._known)
+            del self._known[partition]
             self._emit(DirectoryGone(partition))
 
     def _read_checkpoint(self, log_dir: Path) -> None:

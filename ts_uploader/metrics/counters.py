@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from ts_common.archive.repair_requests import OUTCOMES
 from ts_common.store.wrappers.counted import OPERATIONS
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
-from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, WriteCommit
+from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, ShipDeleted, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 PREFIX = "ts_uploader"
@@ -29,6 +29,7 @@ _SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 UPLOADS, COMMITS, LOOKUPS = "uploads", "commits", "lookups"
 GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
+GAP_TOPIC_DELETED = "topic_deleted"
 
 CHECK_STORES, WRITE_ENDS, LIST_REPAIRS = "CheckStores", "WriteEnds", "ListRepairs"
 
@@ -41,6 +42,7 @@ _OPERATIONS = {
     LookBelow.__name__: "find `.deleted` files of this log",
     CHECK_STORES: "check at the start whether a store admits the agent",
     WRITE_ENDS: "write the high watermarks of the partitions that the broker leads",
+    ShipDeleted.__name__: "ship the tail of a deleted topic",
     Repair.__name__: "repair what a request names",
     LIST_REPAIRS: "list the requests to repair",
 }
@@ -48,6 +50,7 @@ _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) removed the segments before they were shipped",
     GAP_BY_REQUEST: "DeleteRecords moved the log start beyond them",
     GAP_WRITTEN_OVER: "a Java uploader wrote a shorter segment over a committed one",
+    GAP_TOPIC_DELETED: "the topic was deleted before they were shipped, or above its last known high watermark",
 }
 _WAIT_REASONS = {reason.value: text for reason, text in WAIT_REASONS.items()}
 # The possible values of each label; for the metrics page.

@@ -32,12 +32,13 @@ from ts_common.log_format.index_files import (
 )
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
-from ts_uploader.log_dirs.local_log import closed_at, last_stable_offset, local_epochs, read_indexes
+from ts_uploader.log_dirs.local_log import closed_at, local_epochs, read_indexes
 from ts_uploader.log_dirs.scan_cache import RememberedScans, file_state
 from ts_uploader.log_dirs.segment_file import OpenLog
 from ts_uploader.messages import FileState
 from ts_uploader.retention.topic_retention import TopicRetention, is_late
 from ts_uploader.shipping.coverage import coverage_end, open_segment
+from ts_uploader.shipping.cut_segment import cut_end, cut_segment, stable_offset
 from ts_uploader.shipping.segment_names import Existing, choose_good_name, choose_name
 from ts_uploader.tasks import Ship, Shipped
 
@@ -125,7 +126,7 @@ class Uploader:
             next_base=task.next_base,
             end=end,
             epochs=epochs,
-            last_stable_offset=last_stable_offset(task.listing.directory, end),
+            last_stable_offset=stable_offset(task, scan, end),
             bytes_sent=sent,
             files_sent=1 + len(segment.indexes) if existing is Existing.ABSENT else 0,
             closed_at=segment.closed_at,
@@ -169,13 +170,15 @@ class Uploader:
         """Read a segment's files, which `opened` keeps open, and find its coverage."""
         log = open_segment(task, opened)
         indexes = _indexes(task, log)
+        if task.cut is not None:
+            log, indexes = cut_segment(log, indexes, task.base, task.cut)
         closed = closed_at(task.listing.directory, task.base)
         state = file_state(log)
         scan = self._scans.get(state)
         if scan is None:
             scan = scan_segment(log.reader(), log.size, TimeIndex(task.base, indexes[".timeindex"]))
             self._scans.remember(state, scan)
-        end = coverage_end(task, log, scan)
+        end = coverage_end(task, log, scan) if task.cut is None else cut_end(task, log, scan)
         epochs = _epochs(task, scan, end)
         late = is_late(self._retention_of(task.partition.topic), log.age_seconds)
         metadata = _metadata(scan, end, epochs, indexes, late=late)

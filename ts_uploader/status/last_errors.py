@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_uploader.tasks import Failed, Fenced, Result
+from ts_uploader.tasks import DeletedPending, Failed, Fenced, Result, ShipDeleted
 
 _KEPT = 20
 _LONGEST = 1_000  # characters of a message; a store may answer with a whole page
@@ -46,6 +46,8 @@ class LastErrors:
         match result:
             case Failed():
                 operation = result.operation
+            case DeletedPending() if result.task.attempt:
+                operation = ShipDeleted.__name__
             case Fenced():
                 operation = type(result).__name__
             case _:

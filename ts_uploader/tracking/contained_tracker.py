@@ -15,6 +15,7 @@ import structlog
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages import (
+    DirectoryDeleted,
     DirectoryGone,
     HighWatermarks,
     Leadership,
@@ -69,7 +70,7 @@ class ContainedTracker(Tracker):
 
     def observe(self, event: Observation) -> list[AnyTask]:
         """Apply one observation. A stopped partition only keeps it until it starts over."""
-        if isinstance(event, HighWatermarks):
+        if isinstance(event, HighWatermarks | DirectoryDeleted):
             return super().observe(event)
         stopped = self._stopped.get(event.partition)
         if stopped is not None and not self._starts_over(stopped, event):

@@ -12,6 +12,7 @@ from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
 from ts_uploader.messages import FileState, Leadership, Listing
 from ts_uploader.tasks import Hanging, Position, Shipped
+from ts_uploader.tracking.deleted import Counted
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.live_directories import Rivals
 from ts_uploader.tracking.retries import Retries
@@ -38,11 +39,12 @@ class PartitionState:
         listing: the newest; None without a directory, and while the last one is known to be out of date.
         directory: (identity, log dir) of the live directory that the broker uses; None without one.
         appeared_at: when that directory was first listed.
-        rival_directories: where several directories are live; `directory` is then the one that the broker uses.
+        rival_directories: where several are live; `directory` is then the one that the broker uses.
         counting: counts checkpoint files since the leadership or directory began.
         high_watermark: by the last checkpoint that counts.
         short_checkpoints: a base, and how many checkpoints in a row ended below the end of its segment.
         counted_at: when the broker wrote that checkpoint, nanoseconds since the epoch.
+        counted: of the directory, the newest two readings that count, with any leader; outlive leaderships.
         rechecked_high_watermark: below the next offset; the agent read the position again because of it.
         position: as last read or written; None while it has to be read.
         last_next_offset: in this leadership, also while the position is being read again.
@@ -87,6 +89,7 @@ class PartitionState:
     high_watermark: int | None = None
     short_checkpoints: tuple[int, int] = (-1, 0)
     counted_at: int | None = None
+    counted: tuple[Counted, ...] = ()
     rechecked_high_watermark: int | None = None
     position: Position | None = None
     last_next_offset: int | None = None

@@ -26,6 +26,9 @@ _NANOSECONDS = 1_000_000_000
 class TaskSelection:
     """The tasks that can begin for a partition.
 
+    Attributes:
+        latest: an archive without a commit begins with the active segment, not with the lowest one.
+
     Args:
         offset_reset: where an archive without a commit begins.
         segments_in_flight: how many segments of one partition are shipped at once.
@@ -34,7 +37,7 @@ class TaskSelection:
     """
 
     def __init__(self, offset_reset: OffsetReset, segments_in_flight: int, checkpoint_seconds: float) -> None:
-        self._offset_reset = offset_reset
+        self.latest = offset_reset is OffsetReset.LATEST
         self._window = segments_in_flight
         self._checkpoint_seconds = checkpoint_seconds
 
@@ -63,17 +66,16 @@ class TaskSelection:
         if state.reading_position or state.committing:
             return []
         state.reading_position = True
-        latest = self._offset_reset is OffsetReset.LATEST
         return [
             ReadPosition(
                 state.partition,
                 state.generation,
                 leadership,
                 listing,
-                first_base=listing.bases[-1 if latest else 0],
+                first_base=listing.bases[-1 if self.latest else 0],
                 known=state.last_own_commit,
                 attempt=state.retries.failures,
-                latest=latest,
+                latest=self.latest,
             )
         ]
 

@@ -18,6 +18,7 @@ import itertools
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.messages import (
+    DirectoryDeleted,
     DirectoryGone,
     HighWatermarks,
     Leadership,
@@ -32,6 +33,8 @@ from ts_uploader.tasks import (
     AnyTask,
     Changed,
     Committed,
+    DeletedPending,
+    DeletedShipped,
     Failed,
     Fenced,
     LookBelow,
@@ -46,6 +49,7 @@ from ts_uploader.tasks import (
     Shipped,
 )
 from ts_uploader.tracking.backlog import Backlog
+from ts_uploader.tracking.deleted import Counted, ship_deleted
 from ts_uploader.tracking.high_watermarks import Checkpoints, Counting
 from ts_uploader.tracking.live_directories import Rivals
 from ts_uploader.tracking.partition_state import PartitionState
@@ -82,6 +86,9 @@ class Tracker:
         match event:
             case HighWatermarks():
                 return self._on_high_watermarks(event)
+            case DirectoryDeleted():
+                state = self._partitions.get(event.partition)
+                return ship_deleted(event, () if state is None else state.counted, latest=self._selection.latest)
             case Listing():
                 state = self._state(event.partition)
                 state.rival_directories = None
@@ -119,6 +126,8 @@ class Tracker:
 
     def conclude(self, result: Result) -> list[AnyTask]:
         """Apply a worker's result, and return the tasks that can begin now."""
+        if isinstance(result, DeletedPending | DeletedShipped):
+            return [result.task] if isinstance(result, DeletedPending) else []
         state = self._partitions.get(result.partition)
         if state is None or state.generation != result.generation:
             return []
@@ -297,9 +306,15 @@ class Tracker:
         if state.directory is None or state.directory[1] != event.log_dir:
             return []
         counts = state.counting.counts(event.log_dir, self._checkpoints)
-        if listing is None or leadership is None or not counts or event.offsets is None:
+        if listing is None or not counts or event.offsets is None:
             return []
-        state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+        high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+        if high_watermark is not None and event.file is not None:
+            counted = Counted(state.directory[0], listing.last_epoch.epoch, high_watermark, event.file[0], leadership)
+            state.counted = (*state.counted[-1:], counted)
+        if leadership is None:
+            return []
+        state.high_watermark = high_watermark
         state.take_checkpoint()
         state.counted_at = None if event.file is None else event.file[0][1]
         self._recheck_position(state)

@@ -62,7 +62,8 @@ HOLE = Kind(
 GAP = Kind(
     "gap",
     _INFORMATION,
-    "No broker had these offsets any more when the agent reached them. The gap record has the reason.",
+    "No broker had these offsets any more when the agent reached them, or the topic was deleted. The gap record has "
+    "the reason.",
     "Nothing, if the reason is expected. If a broker has the offsets again, run tsctl repair --gaps.",
 )
 GAP_RECORD_DAMAGED = Kind(
@@ -330,7 +331,8 @@ TOPIC_GONE = Kind(
     "topic-gone",
     _INFORMATION,
     "The store contains a topic that the cluster no longer has.",
-    "Nothing: the archive keeps deleted topics.",
+    "Nothing: the archive keeps deleted topics. A gap finding names the records that were not shipped before the files "
+    "were removed, with that reason. An agent that was down until then records none.",
 )
 RECORDS_DIFFER = Kind(
     "records-differ",

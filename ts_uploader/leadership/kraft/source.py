@@ -50,6 +50,7 @@ from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.denied_requests import DeniedRequest, DeniedRequests
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.check import kraft_findings
+from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
 from ts_uploader.messages import Leadership, Led, NotLed
@@ -144,6 +145,7 @@ class KraftLeadership(LeadershipSource):
         self._look_turns: _Turns[TopicPartition] = _Turns()
         self._settings_at: dict[str, float] = {}  # by topic, when they were last requested; "" for the broker's
         self._denied = DeniedRequests(environment.broker_id, _identity(client), poll_seconds)
+        self._questions = DeletedTopics()
         self._connected: bool | None = None
         self._unanswered = 0  # rounds in a row
 
@@ -179,10 +181,29 @@ class KraftLeadership(LeadershipSource):
         """Return whether the broker answers, and lets this identity read these topics."""
         return kraft_findings(self._client, self.environment, topics)
 
+    def is_deleted(self, topic: str, topic_id: str) -> bool | None:
+        """Return whether the broker's metadata lacks a topic with this id; None if it does not answer.
+
+        The broker drops a topic from its metadata before it renames the topic's directories. The thread of `run` sends
+        the requests.
+        """
+        return self._questions.ask(topic, topic_id)
+
+    def _answer_questions(self) -> None:
+        for topic, topic_id in self._questions.waiting():
+            try:
+                exists = self._client.leaders(topic) is not None
+                known = self._client.topic_ids({topic}).get(topic) if exists else None
+            except (AnsweredByAnother, Denied, NotAvailable):
+                continue  # the next round repeats it
+            if not exists or known is not None:
+                self._questions.answer(topic, topic_id, deleted=known != topic_id)
+
     def _round(self) -> None:
         self._follow()
         self._request_settings()  # first: see `broker_client`
         self._note_answered()
+        self._answer_questions()
         self._look()
         topics = dict.fromkeys((*islice(self._urgent, _URGENT), *self._topic_turns.take(_IN_TURN)))
         led: list[TopicPartition] = []

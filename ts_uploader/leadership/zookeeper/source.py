@@ -37,7 +37,7 @@ from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection, Trouble
 from ts_uploader.leadership.zookeeper.migration import Registration
 from ts_uploader.leadership.zookeeper.security import Security
-from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, topic_path
+from ts_uploader.leadership.zookeeper.state import TOPICS, Node, ZookeeperState, topic_id_in, topic_path
 from ts_uploader.leadership.zookeeper.tls import tls_context
 from ts_uploader.messages import Led
 
@@ -48,6 +48,8 @@ _RETRY_SECONDS = 2.0
 _SLICE_SECONDS = 0.2  # between two checks for `stop` while a request is under way
 _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
+_ANSWER_SECONDS = 5.0
+_DELETIONS = "/admin/delete_topics/"
 
 
 class BrokerMigrated(TransientError):
@@ -160,6 +162,26 @@ class ZookeeperLeadership(LeadershipSource):
     def examine(self, topics: Set[str]) -> list[Finding]:
         """Return whether ZooKeeper is reached, lets this identity read, and has the broker."""
         return zookeeper_findings(self._connection, self._security, self.environment, topics)
+
+    def is_deleted(self, topic: str, topic_id: str) -> bool | None:
+        """Return whether ZooKeeper lacks a topic with this id, or has it marked for deletion; None without an answer.
+
+        The nodes of a topic stay until each of its brokers deleted its replica, a stopped broker too.
+        """
+        if not self.connected:
+            return None
+        client = self._connection.client
+        try:
+            data, at = client.get_async(f"{TOPICS}{topic}").get(timeout=_ANSWER_SECONDS)
+            known = topic_id_in(topic, Node(data, at.czxid, at.mzxid))
+            if known is not None and known != topic_id:
+                return True
+            return client.exists_async(f"{_DELETIONS}{topic}").get(timeout=_ANSWER_SECONDS) is not None
+        except NoNodeError:
+            return True
+        except Exception as error:  # noqa: BLE001  (kazoo also raises any error of its decoder)
+            log.info("topic_deletion_unknown", topic=topic, error=repr(error))
+            return None
 
     def _read_noted(self, now: float) -> None:
         with self._lock:

@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 _NODE_BYTES = 64 << 20  # far above ZooKeeper's limit for a node, which is 1 MiB unless jute.maxbuffer changes it
 _ID_CHARACTERS = 64  # Kafka's have 22
+TOPICS = "/brokers/topics/"
 _TOPIC_SETTINGS = "/config/topics/"
 _BROKER_SETTINGS = "/config/brokers/"
 
@@ -160,6 +161,12 @@ class ZookeeperState:
             return True
         self._mzxids[path] = node.mzxid
         return False
+
+
+def topic_id_in(topic: str, node: Node) -> str | None:
+    """Return the topic id in a topic's node; None if it has none, or is malformed."""
+    fields = _fields(f"{TOPICS}{topic}", node, topic_id=(str, type(None)))
+    return None if fields is None else fields["topic_id"]
 
 
 def state_path(partition: TopicPartition) -> str:

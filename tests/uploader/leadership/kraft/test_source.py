@@ -30,6 +30,7 @@ def kraft() -> Iterator[LocalCluster]:
             **FETCHES,
             "broker.session.timeout.ms": "2000",
             "auto.leader.rebalance.enable": "false",
+            "replica.high.watermark.checkpoint.interval.ms": "500",
         },
         broker_properties=ROLLS,
         name="kraft-agents",
@@ -93,6 +94,19 @@ def test_a_controller_that_is_lost_does_not_matter(kraft: LocalCluster, archive_
     kraft.brokers[1].start()
     assert end > before
     assert read == archive.oracle(end=archive.next_offset())
+
+
+def test_u45_a_deleted_topic_keeps_its_tail(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
+    """Its active segment is shipped from the renamed directory, as far as the high watermark: no record is missing."""
+    archive = archive_of("doomed")
+    kraft.create_topic("doomed", assignment=[[1]], config={"segment.bytes": "20000"})
+    produced = records(200)
+    kraft.produce("doomed", produced, partition=0)
+    archive.agent()
+    archive.wait_until_shipped()
+    kraft.delete_topic("doomed")
+    archive.wait_for_offset(len(produced))
+    assert [(record.key, record.value) for record in archive.read()] == [(each.key, each.value) for each in produced]
 
 
 @pytest.mark.full  # brokers stop and start again: three quarters of a minute

@@ -1,0 +1,271 @@
+"""What becomes of a directory that the broker renamed to `-delete`: made file by file, with a store of files."""
+
+import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.batches import batch
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Commit
+from ts_common.archive.fetch import fetch
+from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.errors import StoreUnavailable, TransientError
+from ts_common.store.contract import ObjectStore
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.log_dirs.deleted_directories import checkpointed_end
+from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.messages import DirectoryDeleted, Leadership, Listing
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.deleted_directory import DeletedShipper, again
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tasks import Committed, DeletedPending, DeletedShipped, ReadPosition, Ship, ShipDeleted, WriteCommit
+from ts_uploader.tracking.deleted import Counted, ship_deleted
+
+OTHER_ID = "B" * 21 + "Q"
+EPOCH = 3
+SECOND = 1_000_000_000
+
+
+class Doomed:
+    """A log of 30 offsets in batches of five: two closed segments `[0,10) [10,20)` and the active one `[20,30)`."""
+
+    def __init__(self, log_dir: Path, store: ObjectStore) -> None:
+        self.local = LocalDirectory(log_dir)
+        self.local.epochs((EPOCH, 0))
+        for base in (0, 10, 20):
+            self.local.write(base, batch(base, 5, EPOCH) + batch(base + 5, 5, EPOCH))
+        self.store = store
+        self.deleted: bool | None = True
+        self.committed: list[Committed] = []
+
+    def shipper(self, broker: int = 1) -> DeletedShipper:
+        uploader = Uploader(lambda _: self.store, lambda _: TopicRetention())
+        commits = CommitLog(CLUSTER, broker, lambda _: self.store)
+        return DeletedShipper(broker, lambda _: self.store, uploader, commits, lambda *_: self.deleted)
+
+    def led(self, broker: int = 1) -> None:
+        """Let an agent that leads write the commit of its leadership, and ship nothing yet."""
+        listing = self.local.listing()
+        commits = CommitLog(CLUSTER, broker, lambda _: self.store)
+        commits.read(ReadPosition(TP, 0, Leadership(EPOCH, ID, 0), listing, 0, None, 0))
+
+    def rename(self) -> Listing:
+        """Rename the directory as the broker does."""
+        path = self.local.path.with_name(f"{TP}.{'a' * 32}-delete")
+        self.local.path.rename(path)
+        listing = list_partition(TP, path, self.local.log_dir)
+        assert listing is not None
+        return listing
+
+    def task(self, high_watermark: int | None, *, led: bool = True) -> ShipDeleted:
+        leadership = Leadership(EPOCH, ID, 0)
+        return ShipDeleted(TP, -1, leadership, self.rename(), high_watermark, led=led, latest=False)
+
+    def ship(self, task: ShipDeleted, broker: int = 1) -> DeletedShipped | DeletedPending:
+        shipper = self.shipper(broker)
+        return shipper.ship(shipper.note_log(task), self.committed.append)
+
+    def archived(self, keys: PartitionKeys = KEYS) -> tuple[int, list[int], tuple[tuple[int, int], ...]]:
+        """The next offset, the bases of the stored segments, and the gaps."""
+        catalog = read_catalog(self.store, keys)
+        assert isinstance(catalog.commit, Commit)
+        return catalog.commit.next_offset, [segment.name.base for segment in catalog.segments], catalog.gaps
+
+    def stored(self, base: int) -> bytes:
+        return b"".join(fetch(self.store, KEYS.segment(SegmentName(base))))
+
+
+@pytest.fixture
+def doomed(tmp_path: Path, store: ObjectStore) -> Doomed:
+    return Doomed(tmp_path / "log-dir", store)
+
+
+def test_u45_all_of_the_log_is_shipped_up_to_its_high_watermark(doomed: Doomed) -> None:
+    """The closed segments, and the active one as it is in the file: nothing is a gap."""
+    doomed.led()
+    result = doomed.ship(doomed.task(30))
+    assert isinstance(result, DeletedShipped)
+    assert doomed.archived() == (30, [0, 10, 20], ())
+    assert doomed.stored(20) == batch(20, 5, EPOCH) + batch(25, 5, EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "bases", "gap"),
+    [(25, [0, 10, 20], 25), (27, [0, 10, 20], 25), (15, [0, 10], 15), (20, [0, 10], 20)],
+)
+def test_u45_no_record_above_the_last_high_watermark_is_shipped(
+    doomed: Doomed, high_watermark: int, bases: list[int], gap: int
+) -> None:
+    """Its segment is cut there, and a gap record names what may never have been committed."""
+    doomed.led()
+    doomed.ship(doomed.task(high_watermark))
+    assert doomed.archived() == (30, bases, ((gap, 30),))
+    if gap % 10:
+        assert doomed.stored(bases[-1]) == batch(bases[-1], 5, EPOCH)
+    (last,) = [each for each in doomed.committed if each.gaps]
+    assert last.with_topic
+    assert str(high_watermark) in last.reason
+
+
+def test_u45_an_unknown_high_watermark_makes_the_rest_a_gap(doomed: Doomed) -> None:
+    """Nothing is shipped whose commitment no file proves; the gap record gives that reason."""
+    doomed.led()
+    doomed.ship(doomed.task(None))
+    assert doomed.archived() == (30, [], ((0, 30),))
+    assert "high watermark" in doomed.committed[-1].reason
+
+
+def test_u45_a_directory_that_vanishes_before_it_is_shipped_becomes_a_gap(doomed: Doomed) -> None:
+    """The store is away until the broker has removed the files: the end of the log is known, and recorded."""
+
+    class Away(WrappedStore):
+        def put(self, *_: object, **__: object) -> object:  # type: ignore[override]
+            raise StoreUnavailable("no answer")
+
+    doomed.led()
+    task, store = doomed.task(30), doomed.store
+    doomed.store = Away(store, threads=1)
+    shipper = doomed.shipper()
+    task = shipper.note_log(task)
+    with pytest.raises(StoreUnavailable):
+        shipper.ship(task, doomed.committed.append)
+    shutil.rmtree(task.listing.directory)
+    doomed.store = store
+    pending = again(task, "no answer")
+    assert isinstance(pending, DeletedPending)
+    assert isinstance(doomed.ship(pending.task), DeletedShipped)
+    assert doomed.archived() == (30, [], ((0, 30),))
+    assert doomed.committed[-1].with_topic
+    assert "removed the files" in doomed.committed[-1].reason
+
+
+def test_u45_a_replica_that_only_moved_is_not_shipped(doomed: Doomed) -> None:
+    """The cluster has the topic id: another broker leads, and its agent ships. Without an answer nothing is decided."""
+    task = doomed.task(30)
+    doomed.deleted = False
+    assert isinstance(doomed.ship(task), DeletedPending)
+    doomed.deleted = None
+    with pytest.raises(TransientError):
+        doomed.ship(task)
+    shutil.rmtree(task.listing.directory)
+    doomed.deleted = False
+    assert isinstance(doomed.ship(task), DeletedShipped)
+    assert not list(doomed.store.list())
+
+
+def test_u45_a_topic_that_was_created_again_keeps_its_own_archive(doomed: Doomed) -> None:
+    """The deleted one's records are in its incarnation, although a later one is open."""
+    doomed.led()
+    task = doomed.task(30)
+    later = LocalDirectory(doomed.local.log_dir)
+    later.topic_id(OTHER_ID)
+    later.epochs((0, 0))
+    later.write(0, batch(0, 5, 0))
+    commits = CommitLog(CLUSTER, 1, lambda _: doomed.store)
+    commits.read(ReadPosition(TP, 0, Leadership(0, OTHER_ID, 0), later.listing(), 0, None, 0))
+    doomed.ship(task)
+    assert doomed.archived() == (30, [0, 10, 20], ())
+    incarnations, _ = read_incarnations(doomed.store, CLUSTER, TP.topic)
+    assert [entry.topic_id for entry in incarnations.entries] == [ID, OTHER_ID]
+    assert not read_catalog(doomed.store, CLUSTER.partition(TP, incarnations.newest_directory)).segments
+
+
+def test_u45_a_deleted_topic_is_not_opened_after_one_that_can_be_later(doomed: Doomed) -> None:
+    """No agent saw it: next to a topic of its name it gets no incarnation, since readers would use that one."""
+    later = LocalDirectory(doomed.local.log_dir.parent / "other")
+    later.topic_id(OTHER_ID)
+    later.epochs((0, 0))
+    later.write(0, batch(0, 5, 0))
+    commits = CommitLog(CLUSTER, 1, lambda _: doomed.store)
+    commits.read(ReadPosition(TP, 0, Leadership(0, OTHER_ID, 0), later.listing(), 0, None, 0))
+    task = doomed.shipper().note_log(doomed.task(30))
+    with pytest.raises(Exception, match="can be later"):
+        doomed.ship(task)
+    incarnations, _ = read_incarnations(doomed.store, CLUSTER, TP.topic)
+    assert [entry.topic_id for entry in incarnations.entries] == [OTHER_ID]
+
+
+def test_u45_the_agent_of_the_last_leader_is_first(doomed: Doomed) -> None:
+    """Another replica's agent waits, then ships what it has, and records the rest once the directory is removed."""
+    doomed.led(broker=2)
+    first_commit(doomed, broker=2)
+    task = doomed.task(25, led=False)
+    waiting = doomed.ship(task)
+    assert isinstance(waiting, DeletedPending)
+    assert waiting.task.patient
+    assert waiting.task.after_seconds > 0
+    assert doomed.archived()[0] == 10
+    helped = doomed.ship(waiting.task)
+    assert isinstance(helped, DeletedPending)
+    assert doomed.archived() == (25, [0, 10, 20], ())
+    shutil.rmtree(task.listing.directory)
+    assert isinstance(doomed.ship(helped.task), DeletedShipped)
+    assert doomed.archived() == (30, [0, 10, 20], ((25, 30),))
+
+
+def test_u45_a_later_leader_is_not_contradicted(doomed: Doomed) -> None:
+    """The commit is of a later epoch than the directory's last: nothing is written."""
+    doomed.led()
+    first_commit(doomed, broker=2, epoch=EPOCH + 1)
+    before = {info.key: info.etag for info in doomed.store.list()}
+    assert isinstance(doomed.ship(doomed.task(30)), DeletedShipped)
+    assert {info.key: info.etag for info in doomed.store.list()} == before
+
+
+def first_commit(doomed: Doomed, broker: int, epoch: int = EPOCH) -> None:
+    """Ship and commit the first segment as a broker's agent that leads in an epoch."""
+    doomed.local.epochs(*([(EPOCH, 0)] if epoch == EPOCH else [(EPOCH, 0), (epoch, 30)]))
+    listing, leadership = doomed.local.listing(), Leadership(epoch, ID, 0)
+    commits = CommitLog(CLUSTER, broker, lambda _: doomed.store)
+    position = commits.read(ReadPosition(TP, 0, leadership, listing, 0, None, 0)).position
+    uploader = Uploader(lambda _: doomed.store, lambda _: TopicRetention())
+    shipped = uploader.ship(Ship(TP, 0, leadership, KEYS, listing, 0, 10, seen=True))
+    commits.write(WriteCommit(TP, 0, leadership, position, (shipped,)))
+    doomed.local.epochs((EPOCH, 0))
+
+
+def checkpoint(doomed: Doomed, offset: int) -> None:
+    (doomed.local.log_dir / "replication-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {offset}\n")
+
+
+def test_u45_a_checkpoint_counts_that_was_written_before_the_rename_and_well_after_the_epoch(doomed: Doomed) -> None:
+    """A file that is too early, or written after the rename, can have the value of another log or of a dead tail."""
+    checkpoint(doomed, 25)
+    file = doomed.local.log_dir / "replication-offset-checkpoint"
+    begun = time.time_ns() - 60 * SECOND
+    os.utime(doomed.local.path / "leader-epoch-checkpoint", ns=(begun, begun))
+    directory = doomed.rename().directory
+
+    def read(written: float, renamed: float) -> int | None:
+        at = begun + int(written * SECOND)
+        os.utime(file, ns=(at, at))
+        return checkpointed_end(directory, TP, begun + int(renamed * SECOND), 5.0)
+
+    assert read(11, 12) == 25
+    assert read(12, 12) is None
+    assert read(9, 12) is None
+    doomed.local.path.mkdir()
+    assert read(11, 12) is None
+
+
+def test_u45_the_last_reading_before_the_rename_counts(doomed: Doomed) -> None:
+    """A later reading can have the value of a topic that was created again; so can one of another directory."""
+    listing = doomed.local.listing()
+    led = Leadership(EPOCH, ID, 0)
+    first = Counted(listing.identity, EPOCH, 25, (1, 100, 100), led)
+    second = Counted(listing.identity, EPOCH, 99, (2, 300, 300), led)
+    event = DirectoryDeleted(listing, renamed_at=200, checkpointed=None)
+    (task,) = ship_deleted(event, (first, second), latest=False)
+    assert isinstance(task, ShipDeleted)
+    assert (task.high_watermark, task.led, task.leadership.epoch) == (25, True, EPOCH)
+    (other,) = ship_deleted(event, (first._replace(identity=(0, 0)),), latest=False)
+    assert isinstance(other, ShipDeleted)
+    assert (other.high_watermark, other.led) == (None, False)
+    assert not ship_deleted(replace(event, listing=replace(listing, topic_id=None)), (first,), latest=False)

@@ -1,0 +1,178 @@
+"""Finds the directories that a broker renamed to `-delete`, and the high watermark that their files prove.
+
+A broker renames the directory of a deleted topic to `<topic>-<partition>.<32 hex digits>-delete`, and removes it after
+`file.delete.delay.ms` (Kafka's `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`). From the rename on nothing is
+appended, truncated, compacted or retained. A replica that moved to another broker or disk gets such a name too.
+
+A name of 255 characters can lack the end of the topic's name, so no topic is read from it. A directory that was
+listed live is recognised by its inode.
+
+Two stamps of one log dir order a rename and a checkpoint: one kernel writes both. The change time of a directory is
+that of its rename, as long as nothing in it changes.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from ts_common.model import TopicPartition
+from ts_uploader.log_dirs.directory_scan import holds_partition, list_partition, read_high_watermarks
+from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.log_dirs.local_log import LEADER_EPOCHS
+from ts_uploader.messages import DirectoryDeleted, FileStatus, Listing
+
+log = structlog.get_logger()
+
+_NAME: Final = re.compile(r"(?P<partition>.+-[0-9]{1,10})\.[0-9a-f]{32}-delete")
+_LONGEST_NAME: Final = 255
+_CHECKPOINTS: Final = 2  # as protocol rule 1: the first one can have a value from before
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class DeletedDirectories:
+    """Reports each `-delete` directory once. Used by the watcher's thread.
+
+    Args:
+        log_dirs: of the broker.
+        wanted: returns whether a topic is shipped.
+        emit: receives each directory.
+        epochs: reads `leader-epoch-checkpoint` files.
+        checkpoint_seconds: the interval of the broker's high watermark checkpoints.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        wanted: Callable[[str], bool],
+        emit: Callable[[DirectoryDeleted], None],
+        epochs: EpochReader,
+        checkpoint_seconds: float,
+    ) -> None:
+        self._log_dirs = log_dirs
+        self._wanted = wanted
+        self._emit = emit
+        self._epochs = epochs
+        self._checkpoint_seconds = checkpoint_seconds
+        self._reported: set[tuple[int, int]] = set()  # identities
+
+    def report(self, live: Mapping[TopicPartition, Sequence[Listing]], *, complete: bool = False) -> None:
+        """Report the directories that are new.
+
+        Args:
+            live: the last listings of each partition.
+            complete: all log dirs could be read; directories that are no longer there are forgotten.
+        """
+        found: set[tuple[int, int]] = set()
+        partitions: dict[tuple[int, int], TopicPartition] | None = None
+        for log_dir in self._log_dirs:
+            try:
+                directories = list(_renamed(log_dir))
+            except OSError:  # each scan reports a log dir that cannot be read
+                complete = False
+                continue
+            for directory in directories:
+                try:
+                    status = directory.stat(follow_symlinks=False)
+                    identity = status.st_dev, status.st_ino
+                    found.add(identity)
+                    if identity in self._reported:
+                        continue
+                    if partitions is None:
+                        listed = (listing for listings in live.values() for listing in listings)
+                        partitions = {listing.identity: listing.partition for listing in listed}
+                    self._report(directory, partitions.get(identity), status.st_ctime_ns)
+                    self._reported.add(identity)
+                except FileNotFoundError:  # the broker removed it meanwhile
+                    continue
+                except OSError as error:  # the next scan tries it again
+                    log.error("deleted_directory_unreadable", directory=str(directory), error=str(error))
+        if complete:
+            self._reported &= found
+
+    def _report(self, directory: Path, partition: TopicPartition | None, renamed_at: int) -> None:
+        """Report one directory.
+
+        Args:
+            directory: its path.
+            partition: by the listing under its live name; None if it was not listed there.
+            renamed_at: as in `DirectoryDeleted`.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        partition = _named_partition(directory) if partition is None else partition
+        if partition is not None and not self._wanted(partition.topic):
+            return
+        listing = None
+        if partition is not None:
+            listing = list_partition(partition, directory, directory.parent, self._epochs)
+            if listing is None:
+                return
+        if partition is None or listing is None or listing.topic_id is None:
+            message = "not shipped: it names no topic id, or its name can lack a part of the topic's"
+            log.error("deleted_directory_unnamed", message=message, directory=str(directory))
+            return
+        checkpointed = checkpointed_end(directory, partition, renamed_at, self._checkpoint_seconds)
+        self._emit(DirectoryDeleted(listing, renamed_at, checkpointed))
+
+
+def _renamed(log_dir: Path) -> Iterator[Path]:
+    """Yield the directories of a log dir with the suffix `-delete`.
+
+    Raises:
+        OSError: the log dir cannot be read.
+    """
+    with os.scandir(log_dir) as entries:
+        for entry in entries:
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                yield log_dir / entry.name
+
+
+def _named_partition(directory: Path) -> TopicPartition | None:
+    """Return the partition in the name of a `-delete` directory; None if the name can lack a part of the topic's."""
+    match = _NAME.fullmatch(directory.name)
+    if match is None or len(directory.name) >= _LONGEST_NAME:
+        return None
+    return TopicPartition.parse(match["partition"])
+
+
+def checkpointed_end(
+    directory: Path, partition: TopicPartition, renamed_at: int, checkpoint_seconds: float
+) -> int | None:
+    """Return the high watermark of a `-delete` directory by the checkpoint of its log dir; None if that is uncertain.
+
+    The entry counts if the broker wrote the file while the directory was live, and two checkpoint intervals after the
+    directory's last leader epoch began: then it collected the value in that epoch. The name must have no live
+    directory: the entry could be of that one.
+
+    Args:
+        directory: renamed.
+        partition: the name of the entry.
+        renamed_at: when it was renamed, nanoseconds of the kernel's clock.
+        checkpoint_seconds: the interval of the broker's checkpoints.
+
+    Raises:
+        OSError: a file exists and cannot be read.
+    """
+    log_dir = directory.parent
+    reading = read_high_watermarks(log_dir)
+    if reading.file is None or reading.offsets is None or holds_partition(log_dir, partition):
+        return None
+    try:
+        begun = (directory / LEADER_EPOCHS).stat(follow_symlinks=False).st_mtime_ns
+    except FileNotFoundError:
+        return None
+    status, _ = reading.file
+    began_before = begun + _CHECKPOINTS * int(checkpoint_seconds * _NANOSECONDS) < written_at(status)
+    if not began_before or written_at(status) >= renamed_at:
+        return None
+    return reading.offsets.get((partition.topic, partition.partition))
+
+
+def written_at(status: FileStatus) -> int:
+    """Return when a checkpoint file was written, nanoseconds of the kernel's clock."""
+    return status[1]

@@ -1,0 +1,309 @@
+"""Ships the tail of a deleted topic: the protocol of a `-delete` directory on one page (protocol rule 14).
+
+The broker keeps the directory for `file.delete.delay.ms`, and removes its files at any moment. So every step can fail,
+and is repeated while the directory is there. Segments below the last known high watermark are shipped, each with its
+commit, the active one up to the high watermark. Then, or when the directory no longer exists, the rest is recorded as a
+gap, and the commit moves to the log's end.
+
+Records are stored in the incarnation of the directory's topic id, never in that of a successor. A replica that only
+moved is not shipped: the cluster still has its topic id.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from ts_common.archive.catalog import read_catalog, read_commit
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.errors import SegmentChanged, TransientError
+from ts_common.store.contract import ObjectStore
+from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.committing.log_start import write_log_start
+from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.log_dirs.directory_scan import whole_listing
+from ts_uploader.log_dirs.local_batches import first_batch
+from ts_uploader.log_dirs.local_log import local_epochs, log_end
+from ts_uploader.messages import Listing
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tasks import (
+    Committed,
+    DeletedPending,
+    DeletedShipped,
+    PassGap,
+    Position,
+    ReadPosition,
+    Ship,
+    ShipDeleted,
+    WriteCommit,
+)
+
+log = structlog.get_logger()
+
+# The leader's agent commits within a second or two. `file.delete.delay.ms` is a minute.
+_PATIENCE_SECONDS: Final = 15.0
+_GONE = "the topic was deleted, and the broker removed the files before they were shipped"
+_ABOVE_HIGH_WATERMARK = (
+    "the topic was deleted; the last high watermark that its broker wrote is {}, so these records may never have been "
+    "committed"
+)
+_NO_HIGH_WATERMARK = (
+    "the topic was deleted, and no file of the broker has its high watermark, so these records may never have been "
+    "committed"
+)
+_LOOK_SECONDS: Final = 2.0  # between two questions whether the topic was deleted
+_MOST_ATTEMPTS: Final = 100  # the longest wait between two is half a minute
+
+
+class DeletedShipper:
+    """Ships deleted directories; thread-safe.
+
+    Args:
+        broker: id of the agent's broker.
+        store_of: returns the store of a topic.
+        uploader: ships segments.
+        commits: reads and writes commits.
+        is_deleted: returns whether the cluster no longer has a topic id of a topic; None if that is unknown now.
+    """
+
+    def __init__(
+        self,
+        broker: int,
+        store_of: Callable[[str], ObjectStore],
+        uploader: Uploader,
+        commits: CommitLog,
+        is_deleted: Callable[[str, str], bool | None],
+    ) -> None:
+        self._broker = broker
+        self._store_of = store_of
+        self._uploader = uploader
+        self._commits = commits
+        self._is_deleted = is_deleted
+
+    def ship(self, task: ShipDeleted, committed: Callable[[Committed], object]) -> DeletedShipped | DeletedPending:
+        """Ship what the archive lacks, and record the rest; or return the task to run next.
+
+        Args:
+            task: the directory; `note_log` returned it.
+            committed: called with each commit.
+
+        Raises:
+            SegmentChanged: a file changed or vanished: repeat it.
+            TransientError: whether the topic was deleted is unknown: repeat it.
+            CorruptData, DataLoss: a segment, or an object of the store, is damaged.
+            PreconditionFailed, StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
+        """
+        topic_id = task.leadership.topic_id or ""
+        deleted = self._is_deleted(task.partition.topic, topic_id)
+        if deleted is None:
+            raise TransientError(f"the leadership source did not answer whether topic id {topic_id} was deleted")
+        is_there = _is_there(task.listing)
+        if not deleted:  # a replica moved, or the broker's metadata is late
+            return _pending(task, "the topic exists", _LOOK_SECONDS) if is_there else _done(task, "the topic exists")
+        keys = self._commits.keys_of(task.partition, topic_id)
+        try:
+            if is_there:
+                return self._ship_files(task, keys, committed)
+            return self._record_rest(task, keys, committed)
+        except FencedLeaderEpoch as later:
+            return _done(task, str(later))
+
+    def note_log(self, task: ShipDeleted) -> ShipDeleted:
+        """Return the task with the end and the epochs of its log, which are needed when the directory no longer exists.
+
+        Raises:
+            SegmentChanged, OSError, CorruptData: a file vanished or is damaged.
+        """
+        if task.log is not None or not _is_there(task.listing):
+            return task
+        end = log_end(task.listing.directory, task.listing.bases[-1])
+        return replace(task, log=(end, local_epochs(task.listing.directory) or EpochHistory()))
+
+    def _ship_files(
+        self, task: ShipDeleted, keys: PartitionKeys | None, committed: Callable[[Committed], object]
+    ) -> DeletedShipped | DeletedPending:
+        if task.log is None:
+            raise SegmentChanged(f"{task.listing.directory}: the end of its log is not read yet")
+        listing, (end, _) = whole_listing(task.listing), task.log
+        theirs = None if task.led or keys is None else self._commit_of_another(task, keys)
+        if theirs is not None and theirs.next_offset >= end:
+            return _done(task, "another agent shipped it", theirs.next_offset)
+        if theirs is not None and not task.patient:
+            return _pending(replace(task, patient=True), "another agent committed last", _PATIENCE_SECONDS)
+        read = ReadPosition(
+            task.partition,
+            task.generation,
+            task.leadership,
+            listing,
+            first_base=listing.bases[-1 if task.latest else 0],
+            known=None,
+            attempt=task.attempt,
+            latest=task.latest,
+            over=True,
+        )
+        position = self._commits.read(read).position
+        known = min(task.high_watermark or 0, end)
+        if position.next_offset < listing.bases[0] <= known:
+            passed = self._commits.pass_gap(
+                PassGap(task.partition, -1, task.leadership, position, listing, listing.bases[0])
+            )
+            committed(passed)
+            position = passed.position
+        for base, following in pairwise((*listing.bases, end)):
+            if following <= position.next_offset:
+                continue
+            cut = None
+            if following > known or base == listing.bases[-1]:
+                first = first_batch(listing, max(base, position.next_offset), known) if base < known else None
+                if first is None or first.last_offset >= known:
+                    break
+                cut = known
+            position = self._ship_segment(task, listing, position, (base, following), cut, committed)
+        if task.patient and position.next_offset < end:
+            return _pending(task, "another agent may have the rest", _PATIENCE_SECONDS)
+        return self._end(task, position, committed, _why(task))
+
+    def _ship_segment(
+        self,
+        task: ShipDeleted,
+        listing: Listing,
+        position: Position,
+        segment: tuple[int, int],
+        cut: int | None,
+        committed: Callable[[Committed], object],
+    ) -> Position:
+        """Ship one segment and commit it; return the position after it."""
+        ship = Ship(
+            task.partition,
+            task.generation,
+            task.leadership,
+            position.keys,
+            listing,
+            *segment,
+            position.epochs,
+            position.next_offset,
+            seen=True,
+            variants_below=position.lineage.highest if position.lineage is not None else 0,
+            cut=cut,
+        )
+        shipped = self._uploader.ship(ship)
+        log.info("deleted_segment_shipped", partition=str(task.partition), base=shipped.base, end=shipped.end)
+        if shipped.end <= position.next_offset:
+            return position
+        done = self._commits.write(WriteCommit(task.partition, -1, task.leadership, position, (shipped,)))
+        committed(done)
+        return done.position
+
+    def _commit_of_another(self, task: ShipDeleted, keys: PartitionKeys) -> Commit | None:
+        """Return the commit if another broker's agent wrote it in the directory's last epoch: its broker led then."""
+        commit, _ = read_commit(self._store_of(task.partition.topic), keys)
+        if not isinstance(commit, Commit) or commit.broker == self._broker:
+            return None
+        return commit if commit.epoch == task.leadership.epoch else None
+
+    def _record_rest(
+        self, task: ShipDeleted, keys: PartitionKeys | None, committed: Callable[[Committed], object]
+    ) -> DeletedShipped:
+        """Record what is missing of a directory that no longer exists."""
+        if task.log is None or keys is None:
+            return _lost(task, "its files vanished before the agent read them, and no agent opened its incarnation")
+        end, local = task.log
+        position = _last_position(self._store_of(task.partition.topic), keys, task.listing)
+        commit = position.commit
+        if isinstance(commit, Commit) and commit.epoch > task.leadership.epoch:
+            raise FencedLeaderEpoch(f"{keys.commit} is of leader epoch {commit.epoch}")
+        if position.next_offset < end and _parts(position, local, end):
+            return _lost(task, "its files vanished, and an election lost records that were committed before")
+        reason = _GONE if position.next_offset < (task.high_watermark or 0) else _why(task)
+        return self._end(task, position, committed, reason)
+
+    def _end(
+        self, task: ShipDeleted, position: Position, committed: Callable[[Committed], object], reason: str
+    ) -> DeletedShipped:
+        if task.log is not None and position.next_offset < task.log[0]:
+            done = self._commits.end_deleted(task, position, task.log, reason)
+            committed(done)
+            position = done.position
+        return _done(task, "all offsets are in the archive, or recorded as a gap", position.next_offset)
+
+
+def _why(task: ShipDeleted) -> str:
+    """Return why the end of a log was not shipped although its files are there."""
+    known = task.high_watermark
+    return _NO_HIGH_WATERMARK if known is None else _ABOVE_HIGH_WATERMARK.format(known)
+
+
+def again(task: ShipDeleted, reason: str) -> DeletedShipped | DeletedPending:
+    """Return a task that failed, to be repeated after its backoff; given up after very many attempts."""
+    if task.attempt >= _MOST_ATTEMPTS and not _is_there(task.listing):
+        return _lost(task, reason)
+    return _pending(replace(task, attempt=task.attempt + 1), reason, 0.0)
+
+
+def _pending(task: ShipDeleted, reason: str, seconds: float) -> DeletedPending:
+    later = replace(task, after_seconds=seconds)
+    return DeletedPending(task.partition, task.generation, task.leadership, later, reason)
+
+
+def _done(task: ShipDeleted, reason: str, next_offset: int | None = None) -> DeletedShipped:
+    return DeletedShipped(task.partition, task.generation, task.leadership, reason, next_offset)
+
+
+def _lost(task: ShipDeleted, reason: str) -> DeletedShipped:
+    log.error(
+        "deleted_topic_lost",
+        message="records of a deleted topic may be lost without a gap record",
+        partition=str(task.partition),
+        topic_id=task.leadership.topic_id,
+        reason=reason,
+    )
+    return _done(task, reason)
+
+
+def _is_there(listing: Listing) -> bool:
+    """Return whether the directory of a listing still exists."""
+    try:
+        status = Path(listing.directory).stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (status.st_dev, status.st_ino) == listing.identity
+
+
+def _last_position(store: ObjectStore, keys: PartitionKeys, listing: Listing) -> Position:
+    """Return where an archive ends, without a log to compare it with; an empty one begins with the log.
+
+    Raises:
+        SegmentChanged: segments exist without a commit, so the end is unknown.
+    """
+    catalog = read_catalog(store, keys)
+    commit = catalog.commit
+    if isinstance(commit, Commit) and catalog.log_start is not None:
+        return Position(
+            keys,
+            catalog.log_start,
+            commit.next_offset,
+            commit.highest_base,
+            commit.epochs,
+            catalog.commit_etag,
+            commit,
+            lineage=commit.lineage,
+        )
+    if commit is not None or catalog.segments:
+        raise SegmentChanged(f"{keys.commit} is missing, or not an agent's, and segments exist")
+    start = catalog.log_start
+    if start is None:
+        start = write_log_start(store, keys, LogStart(listing.bases[0])).content.offset
+    return Position(keys, start, start, None, EpochHistory(), None, None)
+
+
+def _parts(position: Position, local: EpochHistory, end: int) -> bool:
+    """Return whether a run is not the past of a log with these epochs (KIP-279)."""
+    try:
+        return position.epochs.shared_end(position.next_offset, local, end) < position.next_offset
+    except ValueError:
+        return True
