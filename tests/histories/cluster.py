@@ -75,6 +75,10 @@ class Cluster:
         """The leader's replica."""
         return self.brokers[self.leader]
 
+    def is_deleted(self, _: str, topic_id: str) -> bool:
+        """Whether the cluster no longer has a topic id."""
+        return topic_id != self.topic.topic_id
+
     def line_of(self, topic: Topic, epoch: int) -> History:
         """Return the log that a leader epoch wrote, or still writes."""
         return self._line if topic is self.topic and epoch >= self.epoch else topic.lines.get(epoch, [])
