@@ -1,4 +1,4 @@
-"""Rows of both tiers as Arrow tables with one schema: that of this project's readers, headers included."""
+"""Rows of both tiers as Arrow tables with one schema: that of this project's readers, with all optional columns."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,10 +8,10 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS, arrow_schema, constant_column
+from ts_common.decode.times import microseconds_of
 
-SCHEMA: Final = arrow_schema(COLUMNS_WITH_HEADERS)
+SCHEMA: Final = arrow_schema((*COLUMNS_WITH_HEADERS, MILLISECONDS))
 EMPTY: Final = SCHEMA.empty_table()
-_LATEST_MILLISECONDS: Final = (1 << 63) // 1000 - 1  # in microseconds, a column has no later time
 
 
 def table_rows(topic: str, partition: int, rows: pa.RecordBatch) -> pa.Table:
@@ -32,15 +32,17 @@ def table_rows(topic: str, partition: int, rows: pa.RecordBatch) -> pa.Table:
 def live_rows(messages: Sequence[Message]) -> pa.Table:
     """Return live messages, none of them an event, as a table."""
     stamps = [message.timestamp() for message in messages]
+    milliseconds = np.array([time for _, time in stamps], np.int64)
     columns: dict[str, Any] = {
         "topic": [message.topic() for message in messages],
         "partition": [message.partition() for message in messages],
         "offset": [message.offset() for message in messages],
         "key": [message.key() for message in messages],
         "value": [message.value() for message in messages],
-        "timestamp": _times(np.array([time for _, time in stamps], np.int64)),
+        "timestamp": _times(milliseconds),
         "timestampType": [kind - 1 for kind, _ in stamps],  # librdkafka's types are one higher
         HEADERS: [_headers(message) for message in messages],
+        MILLISECONDS: milliseconds,
     }
     return pa.Table.from_arrays(
         [
@@ -52,8 +54,7 @@ def live_rows(messages: Sequence[Message]) -> pa.Table:
 
 
 def _times(milliseconds: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
-    clipped = np.clip(milliseconds, -_LATEST_MILLISECONDS, _LATEST_MILLISECONDS)
-    return pa.array(clipped * 1000, pa.int64()).cast(SCHEMA.field("timestamp").type)
+    return pa.array(microseconds_of(milliseconds), pa.int64()).cast(SCHEMA.field("timestamp").type)
 
 
 def _headers(message: Message) -> list[dict[str, Any]] | None:

@@ -99,8 +99,9 @@ class TieredConsumer:
     def consume_arrow(self, num_rows: int = 100_000, timeout: float = -1) -> pa.Table:
         """Return up to `num_rows` rows as an Arrow table, as soon as some arrived; empty if none did in time.
 
-        Its columns are those of this project's readers: key, value, topic, partition, offset, timestamp, timestampType
-        and headers. Positions, stored offsets and seams are those of `consume`. An end of a partition is not reported.
+        Its columns are those of this project's readers: key, value, topic, partition, offset, timestamp, timestampType,
+        headers and timestampMs. Positions, stored offsets and seams are those of
+        `consume`. An end of a partition is not reported.
 
         Args:
             num_rows: at most.

@@ -15,7 +15,7 @@ from ts_reader.archive import Archive
 from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.following import Step
 from ts_reader.partitions import PartitionInfo
-from ts_reader.planned_query import Estimate
+from ts_reader.planned_query import Estimate, FarTimes
 from ts_reader.scan import Scan
 from ts_reader.statistics import PartitionStatistics
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Archive",
     "Estimate",
+    "FarTimes",
     "Observer",
     "PartitionInfo",
     "PartitionStatistics",

@@ -61,7 +61,8 @@ class Archive:
         workers: the number of processes that a large scan uses; None for the number of processors. With 1, all
             decoding is done in this process.
         wording: how messages name arguments, for a program with options of its own.
-        warn: is called with each warning of a plan, and each `Loss` that a scan allows; None: they are logged.
+        warn: is called with each warning of a plan, each `Loss` that a scan allows, and once in each read with
+            timestamps that do not fit their column; None: they are logged.
 
     Raises:
         ConfigurationError: with every problem of the arguments or the file.
@@ -183,6 +184,7 @@ class Archive:
         starting_without_match: str = "error",
         isolation_level: str = "read_uncommitted",
         include_headers: bool = False,
+        include_timestamp_ms: bool = False,
         key: CodecArgument = None,
         value: CodecArgument = None,
         undecoded: str = "error",
@@ -199,7 +201,8 @@ class Archive:
         Args:
             topic: a name, several names, or a compiled pattern that matches any part of a name.
             partitions: numbers, of each topic or by topic; None for all.
-            columns: of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType` and `headers`.
+            columns: of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType`, `headers` and
+                `timestampMs`.
             starting_offsets: "earliest", one offset for all partitions, or the first offset of each partition:
                 `{0: 4711, 1: "earliest"}`, with several topics `{"orders": {0: 4711}}`. Each partition of the scan is
                 named.
@@ -213,6 +216,8 @@ class Archive:
             isolation_level: "read_committed" leaves out aborted transactions and ends at the last stable offset. See
                 `at` for a cut.
             include_headers: whether there is a column `headers`.
+            include_timestamp_ms: whether there is a column `timestampMs`: the time as stored, in milliseconds. The
+                column `timestamp` cannot hold times after the year 294,246.
             key: codec of keys: "utf8", "json", "int", "long", "registry", "avro,schema.file=order.avsc" or
                 "module:Class", as in `ts_common.schemas.opening`; by topic if topics have different ones. None: bytes.
             value: codec of values, as `key`.
@@ -256,6 +261,7 @@ class Archive:
         names = columns_of(
             columns,
             include_headers=arguments.boolean("include_headers", include_headers),
+            include_timestamp_ms=arguments.boolean("include_timestamp_ms", include_timestamp_ms),
             further=decoding.further_columns(query.tolerance.column),
             arguments=arguments,
         )

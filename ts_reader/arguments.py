@@ -6,7 +6,7 @@ from datetime import date
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS
+from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS
 from ts_common.errors import ConfigurationError
 from ts_common.execution.columns import error_column
 from ts_common.log_format.limits import BatchLimit
@@ -35,6 +35,7 @@ _LEAST_BATCH_BYTES: Final = 1 << 20
 LEAST_MEMORY: Final = 128 << 20
 # A worker's split: large enough that a hand-over costs nothing, small enough that the last splits end together.
 _PACKED_BYTES: Final = 32 << 20
+_INCLUDES: Final = {HEADERS: "include_headers", MILLISECONDS: "include_timestamp_ms"}
 _EDGES: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST, -2: Edge.EARLIEST, -1: Edge.LATEST}
 _OFFSETS_EXPECTED: Final = (
     'expected "{edge}", an offset, or one of each partition: {{0: 4711, 1: "{edge}"}}, with several topics '
@@ -206,25 +207,32 @@ def _by_topic(
 
 
 def columns_of(
-    columns: Sequence[str] | None, *, include_headers: bool, further: Sequence[str], arguments: Arguments
+    columns: Sequence[str] | None,
+    *,
+    include_headers: bool,
+    include_timestamp_ms: bool,
+    further: Sequence[str],
+    arguments: Arguments,
 ) -> tuple[str, ...]:
     """Return the names of the columns, in their order.
 
     Args:
         columns: as of `ts_reader.Archive.scan`.
         include_headers: the same.
+        include_timestamp_ms: the same.
         further: columns that only this scan has.
         arguments: receives problems.
     """
-    known = [*(COLUMNS_WITH_HEADERS if include_headers else COLUMNS), *further]
+    optional = {HEADERS: include_headers, MILLISECONDS: include_timestamp_ms}
+    known = [*COLUMNS, *(name for name, is_included in optional.items() if is_included), *further]
     if columns is None:
         return tuple(known)
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         arguments.problems.append(f"columns={columns!r}: a list of names is expected; there are {', '.join(known)}")
         return ()
     for column in columns:
-        if column == HEADERS and not include_headers:
-            arguments.problems.append(f"columns: pass include_headers=True to have {HEADERS}")
+        if column not in known and str(column) in _INCLUDES:
+            arguments.problems.append(f"columns: pass {_INCLUDES[str(column)]}=True to have {column}")
         elif column not in known:
             hint = nearest(str(column), known) or f"; there are {', '.join(known)}"
             arguments.problems.append(f"columns: {column!r} is no column{hint}")
@@ -326,7 +334,11 @@ def _incarnation(value: Any) -> str:
 
 
 def _raw_column(value: Any) -> str:
-    if not isinstance(value, str) or not value or value in {*COLUMNS_WITH_HEADERS, *map(error_column, Part)}:
+    if (
+        not isinstance(value, str)
+        or not value
+        or value in {*COLUMNS_WITH_HEADERS, MILLISECONDS, *map(error_column, Part)}
+    ):
         raise ValueError("a name is expected that no other column has")
     return value
 

@@ -4,12 +4,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 import structlog
 
+from ts_common.decode.times import count_far, far_warning
 from ts_common.execution.columns import Columns
 from ts_common.execution.run import run
 from ts_common.execution.scheduler import Progress
@@ -25,13 +27,31 @@ from ts_reader.decoding import NOTHING_DECODED, Decoding
 
 _SPLIT_BYTES: Final = 64 << 20  # that reading one split for its totals uses: chunks, and one decompressed batch
 _MOST_THREADS: Final = 8
+_TIMESTAMP: Final = "timestamp"
 
 log = structlog.get_logger("ts_reader")
 
-Warn = Callable[[str | Loss], None]
+
+@dataclass(frozen=True, slots=True)
+class FarTimes:
+    """A warning of a read: some rows have a time that does not fit its column.
+
+    Attributes:
+        rows: their number.
+        remedy: how the reader gets the time as stored.
+    """
+
+    rows: int
+    remedy: str
+
+    def __str__(self) -> str:
+        return far_warning(self.rows, self.remedy)
 
 
-def _log_warning(warning: str | Loss) -> None:
+Warn = Callable[[str | Loss | FarTimes], None]
+
+
+def _log_warning(warning: str | Loss | FarTimes) -> None:
     log.warning("query_warning", message=printable(str(warning)))
 
 
@@ -79,7 +99,7 @@ class PlannedQuery:
     Attributes:
         query: what it reads.
         names: of its columns.
-        warn: is called with each warning and each loss of a plan.
+        warn: is called with each warning and each loss of a plan, and once in a read with times that do not fit.
 
     Args:
         query: what to read.
@@ -204,7 +224,20 @@ class PlannedQuery:
             StoreUnavailable, AccessDenied: from the store, or the source of schemas.
         """
         columns = self.columns.choose(names)
-        return run(splits, columns, memory_limit=self._memory_limit, workers=self._workers, done=done)
+        rows = run(splits, columns, memory_limit=self._memory_limit, workers=self._workers, done=done)
+        return self._warning(rows) if _TIMESTAMP in columns.names else rows
+
+    def _warning(self, batches: Generator[pa.RecordBatch, None, None]) -> Generator[pa.RecordBatch, None, None]:
+        """Yield rows, and warn once of those whose time does not fit its column."""
+        far = 0
+        try:
+            with closing(batches):
+                for rows in batches:
+                    far += count_far(rows.column(_TIMESTAMP))
+                    yield rows
+        finally:
+            if far:
+                self.warn(FarTimes(far, self.query.wording.exact_times))
 
     def totals(self, detail: Detail) -> dict[TopicPartition, Totals]:
         """Return number, offsets and timestamps of the rows of each partition of the plan; raise as `run`.

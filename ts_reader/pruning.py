@@ -20,6 +20,7 @@ import pyarrow.fs
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
+from ts_common.decode.times import LATEST_MILLISECONDS
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import Claims, greatest_below
 from ts_common.query.policies import Mode, View
@@ -28,7 +29,6 @@ from ts_common.query.split import Split, bytes_of
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.time_index import claims_of
 
-_LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
 _LEAST_OFFSETS: Final = 1 << 12  # narrower ranges save nothing ...
 _LEAST_BYTES: Final = 256 << 10  # ... unless records are large
 _MOST_NARROWED: Final = 32  # parts: with more, a filter is not a narrow one
@@ -184,7 +184,7 @@ def _are_known(split: Split, part: ReadRange) -> bool:
     tolerant = split.tolerance.mode is not Mode.FAILFAST
     if tolerant or split.view is View.LATEST or any(each.records is None or each.corruptions for each in metadata):
         return False
-    return all(each.time_max is None or each.time_max < _LATEST_MILLISECONDS for each in metadata)
+    return all(each.time_max is None or each.time_max < LATEST_MILLISECONDS for each in metadata)
 
 
 def _times(split: Split, part: ReadRange, claims: Mapping[str, Claims]) -> list[pc.Expression]:

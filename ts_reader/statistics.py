@@ -1,13 +1,10 @@
 """What a scan has of each partition, without its rows."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from ts_common.model import TopicPartition
 from ts_common.query.totals import Detail, Totals
 from ts_reader.planned_query import PlannedQuery
-
-_LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000  # of the column `timestamp`, which has microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +17,7 @@ class PartitionStatistics:
         rows: their number.
         first_offset: the least offset.
         last_offset: the greatest offset.
-        least_timestamp: ms since 1970; None if it is not wanted, or if no row has a timestamp.
+        least_timestamp: ms since 1970, as stored; None if it is not wanted, or if no row has a timestamp.
         greatest_timestamp: ms since 1970; None if no row has a timestamp.
     """
 
@@ -53,11 +50,6 @@ def _shown(partition: TopicPartition, totals: Totals, least_timestamp: bool) -> 
         totals.rows,
         totals.first,
         totals.last,
-        _within(totals.least) if has_time and least_timestamp else None,
-        _within(totals.greatest) if has_time else None,
+        totals.least if has_time and least_timestamp else None,
+        totals.greatest if has_time else None,
     )
-
-
-def _within(milliseconds: int) -> int:
-    """Return a timestamp as its row shows it."""
-    return max(-_LATEST_MILLISECONDS, min(milliseconds, _LATEST_MILLISECONDS))

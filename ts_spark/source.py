@@ -35,6 +35,7 @@ from ts_spark.options.spark_versions import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from ts_spark.options.wording import SPARK
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ts_spark.streaming.driver import StreamDriver
 
 _READ_ONLY: Final = "kafka_segments is read only"
+_TIMESTAMP: Final = "timestamp"
 
 
 class KafkaSegmentsSource(DataSource):
@@ -59,14 +61,13 @@ class KafkaSegmentsSource(DataSource):
         """Return all columns."""
         with _message_first():
             query = parse_options(self._options, kind=None)
-        return full_schema(include_headers=query.include_headers, corrupt_column=query.query.tolerance.column)
+        return full_schema(**_included(query))
 
     def reader(self, schema: StructType) -> "KafkaSegmentsReader":
         """Return a reader of the columns in `schema`, which may be narrower than the table."""
         with _message_first():
             query = parse_options(self._options)
-            column = query.query.tolerance.column
-            names = wanted_columns(schema, include_headers=query.include_headers, corrupt_column=column)
+            names = wanted_columns(schema, **_included(query))
         takes_filters = query.push_down_predicate and filters_are_handed_over()
         return (_FilteredReader if takes_filters else KafkaSegmentsReader)(query, names)
 
@@ -132,15 +133,32 @@ class _FilteredReader(KafkaSegmentsReader):
 
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    from ts_common.query.read_split import read_split  # noqa: PLC0415
+    import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
+
+    from ts_common.decode.times import count_far, far_warning  # noqa: PLC0415  (as above)
+    from ts_common.query.read_split import read_split  # noqa: PLC0415  (as above)
     from ts_common.query.shared_stores import shared_store  # noqa: PLC0415  (as above)
     from ts_spark.worker_gc import freeze_gc_once  # noqa: PLC0415
 
     if partition is not None:
-        split = partition.value
+        split, far = partition.value, 0
         with _message_first():
-            yield from read_split(shared_store(split.location, split.connection), split, names)
+            for rows in read_split(shared_store(split.location, split.connection), split, names):
+                far += count_far(rows.column(_TIMESTAMP)) if _TIMESTAMP in names else 0
+                yield rows
+        if far:
+            log = structlog.get_logger("ts_spark")
+            log.warning("query_warning", message=far_warning(far, SPARK.exact_times))
         freeze_gc_once()
+
+
+def _included(query: SparkQuery) -> dict[str, Any]:
+    """Return which of the optional columns a query has."""
+    return {
+        "include_headers": query.include_headers,
+        "include_timestamp_ms": query.include_timestamp_ms,
+        "corrupt_column": query.query.tolerance.column,
+    }
 
 
 class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -205,8 +223,7 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
 
         if self._driver is None:
             query = parse_options(self._options, Kind.STREAM)
-            column = query.query.tolerance.column
-            wanted_columns(self._schema, include_headers=query.include_headers, corrupt_column=column)
+            wanted_columns(self._schema, **_included(query))
             self._driver = StreamDriver(query)
         return self._driver
 

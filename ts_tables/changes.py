@@ -343,6 +343,7 @@ def _reading(
         (output,) = outputs.values()
         return WriteTask(work, output.layout, output.files)
     refused = outputs.pop(parsing.refused, None)
+    refused_layout = None if refused is None else refused.layout
     rows = next(iter(outputs.values()), None)
     if rows is not None and parsing.newest_only:
         rows = Output(_stage(rows.layout, parsing), Staging(rows.files))
@@ -350,6 +351,10 @@ def _reading(
     if is_again:
         before = before or next(side.opened for side in sides if side.target is parsing.refused)
         refused = None
+    if before is not None:
+        refused_layout = before.layout
+    if refused_layout is None:
+        raise AssertionError("a table of refused records is a side, or ahead")
     settled = None
     forgotten: Digests | None = None
     if is_again:
@@ -360,7 +365,7 @@ def _reading(
         covered = work.covered
         entry = TakenBack(covered.partition, "", covered.topic_id, covered.start, covered.end)
         settled = Settled(tuple(before.files_with(entry)), before.layout)
-    return ParseTask(work, parsing.parser, parsing.name, rows, refused, settled, forgotten)
+    return ParseTask(work, parsing.parser, parsing.name, rows, refused, refused_layout, settled, forgotten)
 
 
 def _stage(layout: Layout, parsing: Parsing) -> Layout:

@@ -17,7 +17,7 @@ from ts_tables.changes import Parsing, Plans, arranged, results_of
 from ts_tables.claims.state import Forgotten, TableState
 from ts_tables.files.layout import KEYLESS_FORMATS
 from ts_tables.files.reading import TableFile
-from ts_tables.parsers.changes import KEY, ChangesParser
+from ts_tables.parsers.changes import KEY
 from ts_tables.planning.plan import TakenBack, left_of
 from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import Engine, TakenBackTask, TaskResult
@@ -74,8 +74,8 @@ def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing
             "delete the key by --key"
         )
     parser = parsing.at(opened.state).parser
-    codec = parser.key_codec if isinstance(parser, ChangesParser) else None
-    if isinstance(parser, ChangesParser):
+    codec = parser.key_codec
+    if KEY in parser.columns.names:
         found = in_files(opened, KEY, wanted, engine, codec)
         if parsing.newest_only and wanted.has_keys:  # former records of a key must not be read again after an election
             found += in_archive(opened, plans, wanted, parser, engine)

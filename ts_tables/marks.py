@@ -12,20 +12,18 @@ import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import Any, Final
 
 from ts_common.errors import OperatorError
 from ts_tables.claims.state import TableState
-from ts_tables.files.partitioning import Term, Transform
+from ts_tables.files.partitioning import Term, Transform, shown_day, shown_hour
 from ts_tables.planning.work import Work
 from ts_tables.targets import Added, OpenedTable, Target
 from ts_tables.tasks import TaskResult
 
 _COMMAND_SECONDS: Final = 600
 _SHOWN: Final = 300  # characters of what a command printed
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,7 @@ class Marking:
 
     def shown(self, number: int) -> str:
         """Return an hour or a day as text, as in names of directories."""
-        moment = _EPOCH + timedelta(seconds=number * self.unit)
-        return moment.strftime("%Y-%m-%d" if self.unit > 3600 else "%Y-%m-%d-%H")
+        return shown_day(number) if self.unit > 3600 else shown_hour(number)
 
 
 def announce(target: Target, marking: Marking, name: str) -> Sequence[str]:

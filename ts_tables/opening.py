@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.model import TopicPartition
 from ts_common.query.locations import by_location
@@ -23,15 +24,17 @@ from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.opened_parser import ParserOpener
 from ts_tables.definition.table_definitions import Mode, TableDefinition
 from ts_tables.files.file_names import FileNames, without_key
+from ts_tables.files.fitting import FittingParser
 from ts_tables.files.formats import FORMATS
-from ts_tables.files.layout import Layout
+from ts_tables.files.layout import FileFormat, Layout
 from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema
 from ts_tables.files.partitioning import parse_term
-from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, REFUSED_SCHEMA, REQUIRED
+from ts_tables.files.raw_columns import PARSER, RAW_SCHEMA, REASON, RECORD_SCHEMA, REFUSED_SCHEMA, REQUIRED
 from ts_tables.iceberg.names import TableNames
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.marks import Marking
 from ts_tables.parsers.changes import IS_DELETED, KEY, base_of
+from ts_tables.parsers.contract import Parser
 from ts_tables.plain.staging import Place
 from ts_tables.plain.target import PlainTarget
 from ts_tables.planning.locations import LocatedPlanner
@@ -259,7 +262,8 @@ class Opening:
         age = definition.max_age if max_age is None else max_age
         planner = self.planner(definition)
         if definition.parser is None:
-            target = self._made(place, definition, RAW_SCHEMA, RAW_SCHEMA, REQUIRED, age)
+            schema = _of_records(definition, RAW_SCHEMA)
+            target = self._made(place, definition, schema, schema, REQUIRED, age)
             return Parts(definition, place, base, target, planner, None, _marking(definition, RAW_SCHEMA))
         topic = next(iter(definition.topics), "")  # the only one of a codec with a schema
         opener = ParserOpener(
@@ -276,16 +280,23 @@ class Opening:
         schema = parsed_schema(parser.with_columns(()).columns)
         if definition.mode is Mode.LATEST:
             schema = schema.remove(schema.get_field_index(IS_DELETED))
-        identity = definition.parser.identity(parser, definition.mode, definition.key)
+        identity = definition.parser.identity(parser, definition.mode, definition.key, *sorted(definition.include))
         target = self._made(
             place, definition, schema, known, PARSED_REQUIRED, age, lambda state: _with_keys(schema, opener, state)
         )
         other, refused_definition = self._refused(base, suffix, definition)
         required = (*REQUIRED, REASON, PARSER)
-        refused = self._made(other, refused_definition, REFUSED_SCHEMA, REFUSED_SCHEMA, required, age)
+        of_refused = _of_records(refused_definition, REFUSED_SCHEMA)
+        refused = self._made(other, refused_definition, of_refused, of_refused, required, age)
         replaced = OnTakenBack.DELETE if definition.on_taken_back is OnTakenBack.FAIL else definition.on_taken_back
         plans = self.planner(definition.model_copy(update={"on_taken_back": replaced}))
-        parsing = Parsing(parser, identity, refused, plans, opener.of, newest_only=definition.mode is Mode.LATEST)
+        layout = self._layout(definition, schema, known)
+
+        def fitting(state: TableState, newest: bool) -> Parser:
+            return FittingParser(opener.of(state, newest), layout)
+
+        is_newest_only = definition.mode is Mode.LATEST
+        parsing = Parsing(FittingParser(parser, layout), identity, refused, plans, fitting, newest_only=is_newest_only)
         return Parts(definition, place, base, target, planner, parsing, _marking(definition, known))
 
     def _queries(self, definition: TableDefinition) -> Sequence[Query]:
@@ -339,7 +350,18 @@ class Opening:
             form.check(known)
         except ValueError as error:
             raise ConfigurationError(self._source, [f"tables.{name}: {error}; choose another format"]) from error
-        layout = Layout(
+        layout = self._layout(definition, schema, known)
+        if definition.format == "iceberg":
+            place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
+            return IcebergTarget(place, layout, required, OnForeign(definition.foreign), schema_of)
+        suffix = form.suffix_of(layout.compression)
+        names = FileNames(layout.terms, suffix, definition.file_names, definition.generation)
+        return PlainTarget(name, self._place(name, definition), layout, names, max_age, schema_of)
+
+    @staticmethod
+    def _layout(definition: TableDefinition, schema: pa.Schema, known: pa.Schema) -> Layout:
+        """Return the layout of a table's files, with the arguments of `_made`."""
+        return Layout(
             schema,
             tuple(parse_term(text, known) for text in definition.terms),
             definition.sort_by,
@@ -348,12 +370,6 @@ class Opening:
             definition.form,
             delimiter=definition.delimiter.encode(),
         )
-        if definition.format == "iceberg":
-            place = TableName(CATALOG, self._file.catalog, tuple(name.split(".")), definition.location)
-            return IcebergTarget(place, layout, required, OnForeign(definition.foreign), schema_of)
-        suffix = form.suffix_of(layout.compression)
-        names = FileNames(layout.terms, suffix, definition.file_names, definition.generation)
-        return PlainTarget(name, self._place(name, definition), layout, names, max_age, schema_of)
 
     def _place(self, name: str, definition: TableDefinition) -> Place:
         """Return where the plain files of a table are.
@@ -370,6 +386,15 @@ class Opening:
         if problems:
             raise ConfigurationError(self._source, [f"tables.{name}: {each}" for each in problems])
         return Place(str(location), connection)
+
+
+def _of_records(definition: TableDefinition, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table of records: with the time as stored, of JSON lines, or if the file names it.
+
+    JSON lines have no column `timestampMs`: their `timestamp` has no limit.
+    """
+    is_exact = definition.timestamp_ms or definition.form is FileFormat.JSON_LINES
+    return schema.append(RECORD_SCHEMA.field(MILLISECONDS)) if is_exact else schema
 
 
 def _with_keys(schema: pa.Schema, opener: ParserOpener, state: TableState) -> pa.Schema:

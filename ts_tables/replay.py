@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_tables.changes import Parsing, Side, arranged, check_found, results_of, with_columns
@@ -25,7 +26,16 @@ from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import OWN_NAMES, TOPIC, parsed_rows, parsed_schema
-from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARSER, PARTITION, RAW_SCHEMA, REASON, TOPIC_ID
+from ts_tables.files.raw_columns import (
+    OFFSET,
+    ORDINAL,
+    PARSER,
+    PARTITION,
+    RAW_SCHEMA,
+    REASON,
+    RECORD_SCHEMA,
+    TOPIC_ID,
+)
 from ts_tables.files.reading import TableFile
 from ts_tables.parsers.changes import base_of
 from ts_tables.parsers.contract import Parsed, Parser, check
@@ -288,7 +298,8 @@ def _parsed(
     """Yield the rows of a file, their records, what the parser makes of them, and whether they are kept ones."""
     nothing = parser.parse(pa.RecordBatch.from_pylist([], RAW_SCHEMA)) if kept else None
     for rows in file.rows(layout.schema, optional=layout.optional):
-        records = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA)
+        schema = RECORD_SCHEMA if MILLISECONDS in rows.schema.names else RAW_SCHEMA
+        records = rows.select(schema.names).cast(schema)
         is_kept = np.zeros(rows.num_rows, bool)
         for each in kept:
             is_kept |= is_of(records, each).to_numpy(zero_copy_only=False)

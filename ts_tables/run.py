@@ -40,6 +40,7 @@ class RunSummary:
         late: rows of hours or days that were marked before.
         marked: hours or days that were announced.
         marked_through: their end, in seconds since 1970; None without marks.
+        changed_times: rows of a raw table whose time does not fit its column, which has the nearest one.
         held: rows of plain files that wait to be merged, after the last commit; 0 without one.
         seconds: of the run; `ts_tables.Tables.run` measures them.
     """
@@ -58,6 +59,7 @@ class RunSummary:
     late: int = 0
     marked: tuple[str, ...] = ()
     marked_through: int | None = None
+    changed_times: int = 0
     held: int = 0
     seconds: float = 0.0
 
@@ -219,6 +221,7 @@ def _count(summary: RunSummary, change: Change, *, is_refused: bool) -> None:
         summary.refused += sum(result.refused for result in change.results)
         return
     summary.records += sum(result.rows for result in change.results)
+    summary.changed_times += sum(result.changed_times for result in change.results)
     summary.valid_through = summary.valid_through if added.valid_through is None else added.valid_through
     summary.rewritten += change.rewritten
     summary.late += change.late

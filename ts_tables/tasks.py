@@ -9,17 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.decode.memory import RecycledMemory
 from ts_common.errors import OperatorError, StoreUnavailable
 from ts_common.query.shared_stores import shared_store
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_tables.files.file_writer import FileWriter
-from ts_tables.files.layout import FileFormat, Layout, WrittenFile
+from ts_tables.files.layout import Layout, WrittenFile
 from ts_tables.files.parsed_columns import parsed_rows, refused_rows, topic_column
 from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
 from ts_tables.files.record_files import reduced
+from ts_tables.files.times import with_nearest
 from ts_tables.parsers.contract import Parsed, Parser, check, without_records
 from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TakenBack
@@ -55,6 +57,7 @@ class TaskResult:
         refused_files: of records that a parser refused, as `files`.
         refused: their number.
         unknown: members of the values without a column; then there are no files.
+        changed_times: the number of rows of a raw table whose column `timestamp` does not hold the time as stored.
     """
 
     partition: str
@@ -65,6 +68,7 @@ class TaskResult:
     refused_files: tuple[Mapping[str, Any], ...] = ()
     refused: int = 0
     unknown: tuple[Member, ...] = ()
+    changed_times: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +106,14 @@ class WriteTask:
             StoreUnavailable: from reading, or a file cannot be written.
         """
         writer = FileWriter(self.layout, self.files.open)
-        rows, last = 0, None
+        rows, changed, last = 0, 0, None
         try:
             for batch in raw_records(self.work):
-                writer.add(batch)
+                fitting, some = with_nearest(batch, self.layout)
+                writer.add(fitting)
                 rows += batch.num_rows
-                last = _later(last, batch["timestamp"])
+                changed += some
+                last = _later(last, batch)
             written = writer.close()
         except OSError as error:
             writer.abort()
@@ -116,7 +122,8 @@ class WriteTask:
             writer.abort()
             raise
         prefix = self.work.split.ranges[0].copies[0].keys.prefix
-        return TaskResult(prefix, tuple(self.files.describe(each) for each in written), rows, last)
+        files = tuple(self.files.describe(each) for each in written)
+        return TaskResult(prefix, files, rows, last, changed_times=changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,7 @@ class ParseTask:
         settled: those that it has; None if it has none of this part. A codec can accept a value later, when a
             registry has its schema: no record may be in both tables.
         forgotten: records that were deleted on purpose.
+        refused_layout: of the files of refused records.
     """
 
     work: Work
@@ -169,6 +177,7 @@ class ParseTask:
     name: str
     rows: Output | None
     refused: Output | None
+    refused_layout: Layout
     settled: Settled | None = None
     forgotten: Digests | None = None
 
@@ -185,7 +194,7 @@ class ParseTask:
         count, refused, last = 0, 0, None
         unknown: dict[Member, None] = {}
         try:
-            for records in raw_records(self.work, self.forgotten):
+            for records in raw_records(self.work, self.forgotten, self.refused_layout, exactly=True):
                 parsed = self.parser.parse(records)
                 check(self.parser, parsed, records.num_rows)
                 if before is not None:
@@ -198,10 +207,12 @@ class ParseTask:
                 if rows.writer and len(parsed.records):
                     rows.writer.add(parsed_rows(records, parsed))
                 if refused_records.writer and len(parsed.refused):
-                    refused_records.writer.add(refused_rows(records, parsed, self.name))
+                    refused_records.writer.add(
+                        with_nearest(refused_rows(records, parsed, self.name), self.refused_layout)[0]
+                    )
                 count += records.num_rows
                 refused += len(parsed.refused)
-                last = _later(last, records["timestamp"])
+                last = _later(last, records)
             files, refused_files = rows.close(), refused_records.close()
         except OSError as error:
             rows.abort()
@@ -228,7 +239,7 @@ class ParseTask:
         Raises:
             OperatorError: others are refused now.
         """
-        refused = known_of(records, before)
+        refused = known_of(reduced(records, self.refused_layout), before)
         if others := {*parsed.refused.to_pylist()} - {*refused}:
             reason = parsed.reasons[parsed.refused.index(min(others)).as_py()]
             raise OperatorError(
@@ -316,20 +327,23 @@ def known_of(records: pa.RecordBatch, known: Digests) -> list[int]:
 
 
 def raw_records(
-    work: Work, forgotten: Digests | None = None, form: FileFormat = FileFormat.PARQUET
+    work: Work, forgotten: Digests | None = None, layout: Layout | None = None, *, exactly: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a part of a plan with the columns of a raw table; raise as `Work.rows`.
 
     Args:
         work: what to read.
-        forgotten: records that are left out, by what files of the format have of them.
-        form: the records are as files of this format have them.
+        forgotten: records that are left out, by what files of the layout have of them.
+        layout: the records are as files of this layout have them; None for as they are stored in the archive.
+        exactly: whether they are as they are stored in the archive, and only `forgotten` is as files have them.
     """
     columns = RawColumns(work.partition, work.topic_id)
     store = shared_store(work.split.location, work.split.connection)
     for rows in work.rows(store, READ, RecycledMemory()):
-        records = reduced(columns.complete(rows), form)
-        if forgotten and (some := known_of(records, forgotten)):
+        records = columns.complete(rows)
+        in_files = records if layout is None else reduced(records, layout)
+        records = records if exactly else in_files
+        if forgotten and (some := known_of(in_files, forgotten)):
             stays = np.ones(records.num_rows, bool)
             stays[some] = False
             records = records.filter(pa.array(stays))
@@ -406,10 +420,7 @@ def is_of(rows: pa.RecordBatch, taken_back: TakenBack | Covered) -> pa.Array:
     )
 
 
-def _later(last: int | None, times: pa.Array) -> int | None:
-    """Return the greater one of a time (ms) and of the times of rows."""
-    found = pc.max(times).cast(pa.int64()).as_py()
-    if found is None:
-        return last
-    milliseconds: int = found // 1000
-    return milliseconds if last is None else max(last, milliseconds)
+def _later(last: int | None, records: pa.RecordBatch) -> int | None:
+    """Return the greater one of a time (ms) and of the times of records."""
+    found: int | None = pc.max(records[MILLISECONDS]).as_py()
+    return last if found is None else found if last is None else max(last, found)

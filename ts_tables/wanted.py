@@ -10,12 +10,13 @@ from ts_common.errors import OperatorError
 from ts_common.schemas.contract import Codec
 from ts_tables.changes import Plans, results_of
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
-from ts_tables.files.layout import FileFormat, Layout
+from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows, topic_column
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.reading import TableFile
 from ts_tables.files.record_files import reduced
-from ts_tables.parsers.changes import KEY, ChangesParser
+from ts_tables.parsers.changes import KEY
+from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.table_types import fitted, table_type
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Work
@@ -142,13 +143,13 @@ class InArchive:
         work: what to read.
         wanted: what is deleted.
         parser: decodes the keys, of a table of newest records; None to compare bytes.
-        form: of the table's files: digests are of what they have of a record.
+        layout: of the table's files: digests are of what they have of a record.
     """
 
     work: Work
     wanted: Wanted
-    parser: ChangesParser | None
-    form: FileFormat
+    parser: Parser | None
+    layout: Layout
 
     def __call__(self) -> list[Record]:
         """Read the records; raise as `ts_tables.planning.work.Work.rows`, and the parser."""
@@ -157,7 +158,7 @@ class InArchive:
         for records in raw_records(self.work):
             if self.parser is None:
                 some = records.filter(self.wanted.of(records, records["key"], raw))
-                found += _records(some, raw_digests(reduced(some, self.form)))
+                found += _records(some, raw_digests(reduced(some, self.layout)))
                 continue
             parsed = self.parser.parse(records)
             rows = parsed_rows(records, parsed)
@@ -199,7 +200,7 @@ def in_files(
 
 
 def in_archive(
-    opened: OpenedTable, plans: Plans, wanted: Wanted, parser: ChangesParser | None, engine: Engine
+    opened: OpenedTable, plans: Plans, wanted: Wanted, parser: Parser | None, engine: Engine
 ) -> list[Record]:
     """Return the records of the archive whose keys are deleted.
 
@@ -219,8 +220,8 @@ def in_archive(
             f"the table has no column of keys, and the archive lacks records: {'; '.join(claimed.notes)}; find the "
             "offsets of the rows, and delete those by --offsets"
         )
-    only_keys, form = replace(wanted, ranges=()), opened.layout.format
-    tasks = [InArchive(each, only_keys, parser, form) for each in claimed.work]
+    only_keys = replace(wanted, ranges=())
+    tasks = [InArchive(each, only_keys, parser, opened.layout) for each in claimed.work]
     return [record for some in results_of(engine, tasks) for record in some]
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import CorruptData
 from ts_common.json_objects import parse_json
 from ts_common.schemas.choice import parse_codec
@@ -39,9 +40,19 @@ _BYTES: Final = 4 << 20  # the same, unless one record is larger
 # Names as in Kafka's TimestampType.
 _TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _NO_TIMESTAMP: Final = -1
+_COLUMNS: Final = ("key", "value", "offset", MILLISECONDS, "timestampType", "headers")
 _DEPTH: Final = 200  # of JSON inside of a line
 
 Shown = tuple[object, str | None]  # a value of JSON, and the reason if it is base64 instead of its form
+
+
+def columns_read(mode: str) -> tuple[str, ...]:
+    """Return the columns of a scan that lines need.
+
+    Args:
+        mode: of the scan.
+    """
+    return (*_COLUMNS, *([CORRUPT_COLUMN] if mode == "permissive" else []))
 
 
 def parse_form(text: str) -> str:
@@ -115,7 +126,7 @@ class RecordLines:
         self._header = header
 
     def of(self, batch: pa.RecordBatch) -> Iterator[list[dict[str, Any]]]:
-        """Yield lines of a batch with the columns of a scan with headers, some at once.
+        """Yield lines of a batch with the columns of `columns_read`, some at once.
 
         Raises:
             as `Form.shown`.
@@ -128,7 +139,7 @@ class RecordLines:
         headers = rows.column("headers")
         keys = self._key.shown(rows.column("key"), headers)
         values = self._value.shown(rows.column("value"), headers)
-        milliseconds = rows.column("timestamp").cast("int64").to_pylist()
+        milliseconds = rows.column(MILLISECONDS).to_pylist()
         kinds = rows.column("timestampType").to_pylist()
         corrupt = self._corrupt(rows)
         offsets = rows.column("offset").to_pylist()
@@ -146,7 +157,7 @@ class RecordLines:
             line = {
                 **self._fixed,
                 "offset": offset,
-                "timestamp": None if kind == _NO_TIMESTAMP else milliseconds[place] // 1000,
+                "timestamp": None if kind == _NO_TIMESTAMP else milliseconds[place],
                 "timestamp_type": _TIMESTAMP_TYPES[kind],
                 "key": keys[place][0],
                 "value": values[place][0],

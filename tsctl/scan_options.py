@@ -28,6 +28,7 @@ WORDING: Final = Wording(
     ending_timestamps="--to",
     despite_loss="To read what is left, add --allow-loss",
     despite_corruption="To read what is intact, add --mode dropmalformed",
+    exact_times="--timestamp-ms adds the time as stored",
     despite_unproven="To read what is shipped, add --unproven",
     max_batch_bytes="--max-batch-bytes",
     schema_source="add --registry URL or topic:NAME, or write avro,schema.file=FILE",
@@ -89,6 +90,9 @@ UndecodedOption = Annotated[
         help="What a key or value does that its codec refuses: end the command, or be null with the reason in "
         "key_error or value_error.",
     ),
+]
+TimestampMsOption = Annotated[
+    bool, typer.Option("--timestamp-ms", help="Adds timestampMs: the timestamp as stored, in milliseconds.")
 ]
 RegistryOption = Annotated[
     str | None,

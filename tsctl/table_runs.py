@@ -173,6 +173,11 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
         f"{refused}{rewritten}{late}"
         f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind{held}"
     )
+    if done.changed_times:
+        output.warn(
+            f"{name}: {done.changed_times:,} rows have a timestamp that its column does not hold, and show the nearest "
+            "one that it does; `timestamp_ms: true` in a new table adds the timestamp as stored"
+        )
     if done.marked:
         output.text(f"{name}: marked {', '.join(done.marked)}")
     if output.as_json:
@@ -183,6 +188,7 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "refused": done.refused,
                 "files": done.files,
                 "bytes": done.bytes,
+                "changed_times": done.changed_times,
                 "late_rows": done.late,
                 "marked": list(done.marked),
                 "rewritten_bytes": done.rewritten,

@@ -48,7 +48,8 @@ def test_both_tiers_have_one_schema_and_the_readers_values(both: Both, rows: Any
         assert consumer.position([TopicPartition(TOPIC, 0)])[0].offset == end
         consumer.commit(asynchronous=False)
         assert consumer.committed([TopicPartition(TOPIC, 0)], 10)[0].offset == end
-    scanned = pa.table(Archive(both.archive.location, "prod").scan(TOPIC, include_headers=True))
+    archive = Archive(both.archive.location, "prod")
+    scanned = pa.table(archive.scan(TOPIC, include_headers=True, include_timestamp_ms=True))
     assert found.schema == scanned.schema
     assert found.slice(0, scanned.num_rows).equals(scanned)
     headers = [

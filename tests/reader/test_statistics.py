@@ -31,7 +31,6 @@ from ts_common.errors import CorruptData, ObjectNotFound, TieredStorageError
 from ts_reader import Estimate, Observer, PartitionStatistics, Scan
 
 GZIP = 1
-LATEST = ((1 << 63) - 1) // 1000
 
 
 def by_rows(scan: Scan, *, least: bool = True) -> list[PartitionStatistics]:
@@ -277,13 +276,13 @@ def test_a_batch_that_is_read_for_its_header_is_checked(archive: ScannedArchive)
             read()
 
 
-def test_odd_timestamps_are_those_of_the_column(archive: ScannedArchive) -> None:
-    """Messages of magic 0 have none, which is -1; what microseconds cannot express is the latest that they can."""
+def test_odd_timestamps_are_those_of_the_records(archive: ScannedArchive) -> None:
+    """Messages of magic 0 have none, which is -1; what microseconds cannot express is as stored."""
     archive.put_segment("t", 0, message(0, 0, b"v"))
     late = [batch(at, [record(0)], base_timestamp=1 << 62, max_timestamp=1 << 62) for at in (1, 2)]
     archive.put_segment("t", 1, b"".join(late))
     archive.commit("t", 3, highest_base=1, epochs=((0, 1),))
-    assert archive.scan().statistics() == [PartitionStatistics("t", 0, 3, 0, 2, -1, LATEST)]
+    assert archive.scan().statistics() == [PartitionStatistics("t", 0, 3, 0, 2, -1, 1 << 62)]
 
 
 def test_partitions_without_rows_are_left_out(archive: ScannedArchive) -> None:

@@ -25,7 +25,7 @@ from ts_local.kafka.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
 from ts_local.stores.s3 import REGION, S3Server
 from ts_tables.files.layout import FileFormat
-from ts_tables.parsers.changes import KEY, ChangesParser
+from ts_tables.parsers.changes import KEY, RecordParser
 from ts_tables.run import run_once
 
 BUCKET = "lake"
@@ -162,7 +162,7 @@ def _table(directory: Path, location: str, keys: Keys, file_format: FileFormat |
             endpoint_url=keys.endpoint, region=REGION, addressing_style=AddressingStyle.PATH, credentials=credentials
         ),
         partition_by={"raw": ("topic",), "parsed": ("_topic",), "newest": (f"bucket(2, {KEY})",)}[kind],
-        parser={"raw": None, "parsed": MadeParser(), "newest": ChangesParser(MadeParser())}[kind],
+        parser={"raw": None, "parsed": MadeParser(), "newest": RecordParser(MadeParser())}[kind],
         newest_only=kind == "newest",
     )
 

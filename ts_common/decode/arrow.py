@@ -4,16 +4,22 @@ Source of the schema: Spark's `KafkaRecordToRowConverter`. A record without head
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import COLUMNS, CONSTANT, HEADERS, MILLISECONDS, TYPES, arrow_schema, constant_column
+from ts_common.decode.arrow_schema import (
+    COLUMNS,
+    CONSTANT,
+    HEADERS,
+    MILLISECONDS,
+    TYPES,
+    arrow_schema,
+    batch_of,
+    constant_column,
+)
 from ts_common.decode.columns import BinaryColumn, HeadersColumn, Projection, RecordColumns
-
-# Beyond the year 294,246 microseconds do not fit in 64 bits. A later timestamp is shown as the latest one that does.
-_LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
+from ts_common.decode.times import microseconds_of
 
 
 def projection_of(names: Sequence[str]) -> Projection:
@@ -44,8 +50,8 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
         elif name in CONSTANT:
             arrays.append(constant_column(name, topic, partition, rows))
         elif name == "timestamp":
-            microseconds = np.clip(columns.timestamps, -_LATEST_MILLISECONDS, _LATEST_MILLISECONDS) * 1000
-            arrays.append(pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(microseconds)]))
+            microseconds = pa.py_buffer(microseconds_of(columns.timestamps))
+            arrays.append(pa.Array.from_buffers(TYPES[name], rows, [None, microseconds]))
         elif name == MILLISECONDS:
             arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.timestamps)]))
         elif name == HEADERS:
@@ -53,9 +59,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
         else:
             plain = {"offset": columns.offsets, "timestampType": columns.timestamp_types}[name]
             arrays.append(pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(plain)]))
-    if not names:  # a count needs rows and no column
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(names))
+    return batch_of(arrays, arrow_schema(names), rows)
 
 
 def _binary(column: BinaryColumn | None, name: str, arrow_type: pa.DataType = TYPES["key"]) -> pa.Array:

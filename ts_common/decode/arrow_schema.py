@@ -23,7 +23,7 @@ TYPES: Final = {
 }
 COLUMNS: Final = tuple(name for name in TYPES if name != HEADERS)  # without the option includeHeaders
 COLUMNS_WITH_HEADERS: Final = tuple(TYPES)
-MILLISECONDS: Final = "milliseconds"  # the timestamp as stored, for readers that need it exactly; in no table
+MILLISECONDS: Final = "timestampMs"  # the timestamp as stored: `timestamp` holds no more than `ts_common.decode.times`
 CONSTANT: Final = frozenset({"topic", "partition"})  # of one partition's rows
 
 
@@ -34,6 +34,19 @@ def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
         KeyError: a column does not exist.
     """
     return pa.schema([(name, pa.int64() if name == MILLISECONDS else TYPES[name]) for name in names])
+
+
+def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Return a batch that has its number of rows without columns too: `RecordBatch.from_arrays` would have none.
+
+    Args:
+        arrays: the columns.
+        schema: of them.
+        rows: their number.
+    """
+    if not arrays:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def constant_column(name: str, topic: str, partition: int, rows: int) -> pa.Array:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import CONSTANT, HEADERS, TYPES, constant_column
+from ts_common.decode.arrow_schema import CONSTANT, HEADERS, arrow_schema, batch_of, constant_column
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.schemas.contract import Codec, Part
@@ -121,7 +121,7 @@ class Columns:
                     f"{partition}, offset {found[_OFFSET][row]}: {part}: {decoded.refused[row]}. {self._way_out}"
                 )
             found[part.value], found[error_column(part)] = decoded.column, decoded.refused
-        return _batch([found[name] for name in self.names], self.schema, rows.num_rows)
+        return batch_of([found[name] for name in self.names], self.schema, rows.num_rows)
 
     def with_constants(self, sent: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBatch:
         """Return rows with the columns that all rows of a partition share.
@@ -135,7 +135,7 @@ class Columns:
             found[name] if name in found else constant_column(name, partition.topic, partition.partition, sent.num_rows)
             for name in self.names
         ]
-        return _batch(arrays, self.schema, sent.num_rows)
+        return batch_of(arrays, self.schema, sent.num_rows)
 
     def _type(self, name: str) -> pa.DataType:
         if name == self._corrupt_column:
@@ -145,10 +145,4 @@ class Columns:
                 return next(iter(by_topic.values())).arrow_type
             if name == error_column(part):
                 return pa.string()
-        return TYPES[name]
-
-
-def _batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if not arrays:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return arrow_schema([name]).field(0).type

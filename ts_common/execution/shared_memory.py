@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ts_common.decode.arrow_schema import batch_of
 from ts_common.decode.memory import Block, RecycledMemory
 
 _LEAST_BLOCK: Final = 1 << 16
@@ -244,9 +245,7 @@ class MappedBlocks:
             self._array(field.type, shared.rows, column, lease)
             for field, column in zip(schema, shared.columns, strict=True)
         ]
-        if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * shared.rows, pa.struct([])))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return batch_of(arrays, schema, shared.rows)
 
     def _array(
         self, kind: pa.DataType, rows: int, column: tuple[int, int, tuple[Place | None, ...]], lease: _Lease

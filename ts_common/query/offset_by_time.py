@@ -5,6 +5,7 @@ import pyarrow as pa
 
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import PartitionView
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.query.query import Query
 from ts_common.reading.first_offset import Search, first_offset_at, search_for
 from ts_common.reading.rows import read_intact_rows
@@ -31,12 +32,12 @@ def _tolerant_search(store: ObjectStore, view: PartitionView, milliseconds: int,
     def search(part: ReadRange, _: bool) -> tuple[int | None, int | None]:  # reads all of the range
         first: int | None = None
         ranges = view.with_spares([part])
-        for rows in read_intact_rows(store, ranges, ("offset", "timestamp"), silent=True, limit=query.limit):
+        for rows in read_intact_rows(store, ranges, ("offset", MILLISECONDS), silent=True, limit=query.limit):
             if not isinstance(rows, pa.RecordBatch) or not rows.num_rows:
                 continue
             offsets = rows.column("offset").to_numpy()
             first = int(offsets[0]) if first is None else first
-            matches = np.flatnonzero(rows.column("timestamp").cast(pa.int64()).to_numpy() >= milliseconds * 1000)
+            matches = np.flatnonzero(rows.column(MILLISECONDS).to_numpy() >= milliseconds)
             if len(matches):
                 return first, int(offsets[matches[0]])
         return first, None

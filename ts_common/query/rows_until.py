@@ -1,13 +1,12 @@
 """The rows of a cut: those with its time or an earlier one."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-_TIMESTAMP: Final = "timestamp"
-_LATEST_MICROSECONDS: Final = (1 << 63) - 1
+from ts_common.decode.arrow_schema import MILLISECONDS
 
 _Other = TypeVar("_Other")
 
@@ -31,13 +30,12 @@ def rows_until(milliseconds: int | None, names: Sequence[str], read: Read[_Other
     if milliseconds is None:
         yield from read(names)
         return
-    latest = min(milliseconds * 1000, _LATEST_MICROSECONDS)
-    has_time = _TIMESTAMP in names
-    for rows in read(names if has_time else [*names, _TIMESTAMP]):
+    has_time = MILLISECONDS in names
+    for rows in read(names if has_time else [*names, MILLISECONDS]):
         if not isinstance(rows, pa.RecordBatch):
             yield rows
             continue
-        shown = rows.column(_TIMESTAMP).cast(pa.int64()).to_numpy() <= latest
+        shown = rows.column(MILLISECONDS).to_numpy() <= milliseconds
         kept = rows if np.all(shown) else rows.filter(pa.array(shown))
         if kept.num_rows:
             yield kept if has_time else kept.select(list(names))

@@ -8,6 +8,7 @@ copies, tolerant queries, cuts and the newest records of keys are decoded as for
 import pyarrow as pa
 
 from ts_common.archive.plan import ReadRange
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.decode.batch_summary import BatchSummary
 from ts_common.decode.columns import Projection
 from ts_common.query.policies import View
@@ -18,9 +19,8 @@ from ts_common.reading.rows import read_ranges
 from ts_common.reading.segment_reader import SegmentReader
 from ts_common.store.contract import ObjectStore
 
-_COLUMNS = ("offset", "timestamp")
+_COLUMNS = ("offset", MILLISECONDS)
 _NO_FIELDS = Projection(key=False, value=False, headers=False)
-_MICROSECONDS = 1000  # of a millisecond
 
 
 def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_column: str | None = None) -> Totals:
@@ -74,7 +74,7 @@ def _of_rows(rows: pa.RecordBatch) -> Totals:
         return Totals()
     offsets = rows.column("offset").to_numpy()
     totals = Totals(rows.num_rows, int(offsets.min()), int(offsets.max()))
-    timestamps = rows.column("timestamp").drop_null().cast(pa.int64()).to_numpy()
+    timestamps = rows.column(MILLISECONDS).drop_null().to_numpy()
     if len(timestamps):
-        totals.least, totals.greatest = (int(each) // _MICROSECONDS for each in (timestamps.min(), timestamps.max()))
+        totals.least, totals.greatest = int(timestamps.min()), int(timestamps.max())
     return totals

@@ -24,6 +24,7 @@ class Wording:
         max_batch_bytes: the limit of a record batch.
         schema_source: how to name the schemas of a codec.
         despite_undecoded: a sentence: how to read the rows whose key or value does not decode.
+        exact_times: how to get the time as stored, where a column cannot hold it.
         despite_unproven: a sentence: how to read what is shipped, although a cut is not proven to be complete.
     """
 
@@ -42,6 +43,7 @@ class Wording:
     max_batch_bytes: str = "max_batch_bytes"
     schema_source: str = "pass registry=... to Archive, or schema.file=... here"
     despite_undecoded: str = 'To have null and the reason instead, pass undecoded="null"'
+    exact_times: str = "include_timestamp_ms=True adds the time as stored"
     despite_unproven: str = 'To read what is shipped, pass unproven="warn" to at()'
 
 

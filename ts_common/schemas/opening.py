@@ -54,6 +54,7 @@ def open_codec(
             source,
             framed=name in FRAMED,
             message=chosen.message,
+            cuts=chosen.nanoseconds is not None,
             max_value_bytes=chosen.max_value_bytes,
         )
     if ":" not in name:

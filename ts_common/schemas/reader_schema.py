@@ -27,6 +27,7 @@ class ReaderOptions:
         schema_id: of the reader's schema, instead of subject and version.
         schema_file: file of the reader's schema, instead of these: `.avsc`, `.proto` or `.json` (JSON Schema).
         message: of Protobuf, by its name; None for the first one of the schema.
+        nanoseconds: of Protobuf: `cut` leaves out what times have below a microsecond; None refuses such values.
         max_value_bytes: a larger value is refused: of many small items, it needs 100 times its bytes.
     """
 
@@ -35,6 +36,7 @@ class ReaderOptions:
     schema_id: int | None = None
     schema_file: Path | None = None
     message: str | None = None
+    nanoseconds: str | None = None
     max_value_bytes: int = MAX_VALUE_BYTES
 
 
@@ -54,6 +56,8 @@ def parse_options(options: Mapping[str, str], where: str) -> ReaderOptions:
             if not value.isascii() or not value.isdigit() or len(value) > 10 or int(value) > MAX_INT32:
                 problems.append(f"{name}={value}: a number from 0 to {MAX_INT32} is expected")
             given[known[name]] = int(value) if not problems else 0
+        elif name == "nanoseconds" and value != "cut":
+            problems.append(f"nanoseconds={value}: cut is expected; without the option, such values are refused")
         else:
             given[known[name]] = Path(value) if name == "schema.file" else value
     several = [name for name in ("subject", "schema.id", "schema.file") if name in options]
@@ -96,8 +100,13 @@ def find_reader(
     return load_bundle(schema, source)
 
 
-def open_format(bundle: Bundle, message: str | None) -> Format:
+def open_format(bundle: Bundle, message: str | None, *, cuts: bool) -> Format:
     """Return the format of a reader's schema.
+
+    Args:
+        bundle: the schema.
+        message: of Protobuf, by its name; None for the first one of the schema.
+        cuts: whether nanoseconds of Protobuf are cut.
 
     Raises:
         CorruptData: the schema is wrong, or beyond a limit.
@@ -109,7 +118,7 @@ def open_format(bundle: Bundle, message: str | None) -> Format:
             # Loaded only for schemas of Protobuf: its library takes 0.1 s.
             from ts_common.schemas.protobuf.format import ProtobufFormat  # noqa: PLC0415
 
-            return ProtobufFormat(bundle, message)
+            return ProtobufFormat(bundle, message, cuts=cuts)
         case SchemaType.JSON:
             from ts_common.schemas.json_schema.format import JsonSchemaFormat  # noqa: PLC0415
 

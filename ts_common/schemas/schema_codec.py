@@ -37,6 +37,7 @@ class SchemaCodec(Codec):
         source: of the writers' schemas; None: the reader's schema is that of all values, whatever id they have.
         framed: whether values have a registry's frame.
         message: of Protobuf, by its name; None for the first one of the schema.
+        cuts: whether nanoseconds of Protobuf are cut; else a value with some is refused.
         max_value_bytes: a larger value is refused.
 
     Raises:
@@ -52,6 +53,7 @@ class SchemaCodec(Codec):
         *,
         framed: bool = True,
         message: str | None = None,
+        cuts: bool = False,
         max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         self._topic = topic
@@ -60,11 +62,12 @@ class SchemaCodec(Codec):
         self._source = source
         self._framed = framed
         self._message = message
+        self._cuts = cuts
         self._most = max_value_bytes
         self._compile()
 
     def _compile(self) -> None:
-        self._format: Format = open_format(self._reader, self._message)
+        self._format: Format = open_format(self._reader, self._message, cuts=self._cuts)
         try:
             self._cells = Cells(self._format.arrow_type)
         except ValueError as error:
@@ -75,7 +78,7 @@ class SchemaCodec(Codec):
         self._plain = self._format.reading(None)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_topic", "_part", "_reader", "_source", "_framed", "_message", "_most")
+        kept = ("_topic", "_part", "_reader", "_source", "_framed", "_message", "_cuts", "_most")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -91,6 +91,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
     rates = _rates(reader)
     strategy = reader.read("startingOffsetsByTimestampStrategy", values.strategy)
     include_headers = reader.read("includeHeaders", values.boolean)
+    include_timestamp_ms = reader.read("includeTimestampMs", values.boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", values.boolean)
     isolation = reader.read(_ISOLATION, values.isolation)
     incarnation = reader.read("incarnation", parse_incarnation)
@@ -132,7 +133,8 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
         limit=BatchLimit(MAX_BATCH_BYTES if most is None else most, _BATCH_BYTES),
         wording=SPARK,
     )
-    return SparkQuery(query, bool(include_headers), bool(push_down), rates, reader.ignored(kind))
+    included = (bool(include_headers), bool(include_timestamp_ms))
+    return SparkQuery(query, *included, bool(push_down), rates, reader.ignored(kind))
 
 
 class _Reader:
@@ -230,6 +232,7 @@ _NAMES: Final = (
     "maxRecordsPerPartition",
     *_RATES,
     "includeHeaders",
+    "includeTimestampMs",
     "failOnDataLoss",
     "config",
     "incarnation",

@@ -23,6 +23,8 @@ from pyspark.sql.types import (
 from ts_common.errors import QueryError
 
 HEADERS: Final = "headers"
+MILLISECONDS: Final = "timestampMs"
+_OPTIONS: Final = {HEADERS: "includeHeaders", MILLISECONDS: "includeTimestampMs"}
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Final[dict[str, DataType]] = {
     "key": BinaryType(),
@@ -33,17 +35,27 @@ _TYPES: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
     HEADERS: ArrayType(_HEADER),
+    MILLISECONDS: LongType(),
 }
 COLUMNS: Final = tuple(_TYPES)
 
 
-def full_schema(*, include_headers: bool, corrupt_column: str | None = None) -> StructType:
-    """Return all columns: `headers` if included, and last the column for corrupt batches if it has a name."""
-    fields = [StructField(name, kind) for name, kind in _TYPES.items() if include_headers or name != HEADERS]
+def full_schema(
+    *, include_headers: bool, include_timestamp_ms: bool = False, corrupt_column: str | None = None
+) -> StructType:
+    """Return all columns: optional ones if included, and last the column for corrupt batches if it has a name."""
+    optional = {HEADERS: include_headers, MILLISECONDS: include_timestamp_ms}
+    fields = [StructField(name, kind) for name, kind in _TYPES.items() if optional.get(name, True)]
     return StructType([*fields, StructField(corrupt_column, BinaryType())] if corrupt_column else fields)
 
 
-def wanted_columns(schema: StructType, *, include_headers: bool, corrupt_column: str | None = None) -> tuple[str, ...]:
+def wanted_columns(
+    schema: StructType,
+    *,
+    include_headers: bool,
+    include_timestamp_ms: bool = False,
+    corrupt_column: str | None = None,
+) -> tuple[str, ...]:
     """Return the names of the columns of a query's schema, in its order.
 
     Raises:
@@ -51,13 +63,15 @@ def wanted_columns(schema: StructType, *, include_headers: bool, corrupt_column:
     """
     types = {
         field.name: field.dataType.simpleString()
-        for field in full_schema(include_headers=include_headers, corrupt_column=corrupt_column)
+        for field in full_schema(
+            include_headers=include_headers, include_timestamp_ms=include_timestamp_ms, corrupt_column=corrupt_column
+        )
     }
     allowed = list(types)
     problems = []
     for field in schema:
-        if field.name == HEADERS and not include_headers:
-            problems.append('headers: set option("includeHeaders", "true") to have this column')
+        if field.name in _OPTIONS and field.name not in allowed:
+            problems.append(f'{field.name}: set option("{_OPTIONS[field.name]}", "true") to have this column')
         elif field.name not in allowed:
             folded = {name.lower(): name for name in allowed}
             close = difflib.get_close_matches(field.name.lower(), folded, n=1)

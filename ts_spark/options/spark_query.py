@@ -21,6 +21,7 @@ class SparkQuery:
     Attributes:
         query: what to read.
         include_headers: whether the table has a column `headers`.
+        include_timestamp_ms: whether it has a column `timestampMs`.
         push_down_predicate: whether filters may leave out records; see `ts_spark.options.filters`.
         rates: the size of a stream's batches.
         ignored: one sentence on given options without effect; None without such options.
@@ -28,6 +29,7 @@ class SparkQuery:
 
     query: Query
     include_headers: bool
+    include_timestamp_ms: bool
     push_down_predicate: bool
     rates: Rates
     ignored: str | None = None

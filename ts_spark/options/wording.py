@@ -16,6 +16,7 @@ SPARK: Final = Wording(
     latest="-1",
     without_match="startingOffsetsByTimestampStrategy=latest",
     despite_loss='To read what is there, set option("failOnDataLoss", "false")',
+    exact_times='option("includeTimestampMs", "true") adds the time as stored',
     despite_corruption=(
         'To read what is whole, set option("mode", "DROPMALFORMED"), or "PERMISSIVE" to see where it is not'
     ),

@@ -16,7 +16,7 @@ from ts_tables.claims.state import TableState
 from ts_tables.definition.parser_definition import OF_SCHEMA, THRIFT, ParserDefinition
 from ts_tables.definition.table_definitions import Mode, TableDefinition
 from ts_tables.files.parsed_columns import OWN_NAMES
-from ts_tables.parsers.changes import IS_DELETED, KEY, ChangesParser
+from ts_tables.parsers.changes import RecordParser
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.decoded import DecodedParser, Reading, columns_of
 from ts_tables.parsers.inference import FoundColumn
@@ -44,6 +44,7 @@ class ParserOpener:
         assert definition.parser is not None  # noqa: S101
         self._parser: ParserDefinition = definition.parser
         self._mode = definition.mode
+        self._included = definition.included
         self._key = definition.key
         self._source = source
         self._codec_of = codec_of
@@ -90,7 +91,7 @@ class ParserOpener:
 
     @property
     def _others(self) -> Sequence[str]:
-        return (*OWN_NAMES, *(() if self._mode is Mode.APPEND else (KEY, IS_DELETED)))
+        return (*OWN_NAMES, *self._included)
 
     def _simple(self) -> Parser:
         if self._parser.type == THRIFT:
@@ -98,10 +99,10 @@ class ParserOpener:
         return self._parser.open_columns() if self._parser.has_columns else self._parser.open_class(self._source)
 
     def _with_keys(self, values: Parser, schema: str | None) -> Parser:
-        if self._mode is Mode.APPEND:
+        if not self._included:
             return values
         keys = None if self._key is None else self._reading(Part.KEY, self._key, schema)
-        return ChangesParser(values, keys, needs_key=self._mode is Mode.LATEST)
+        return RecordParser(values, self._included, keys, needs_key=self._mode is Mode.LATEST)
 
     def _values(self, schema: str | None) -> Reading:
         options = [f"{name}={value}" for name, value in self._parser.options.items()]

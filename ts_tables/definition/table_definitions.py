@@ -30,13 +30,14 @@ from ts_tables.files.layout import RECORD_FORMATS, FileFormat
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.files.partitioning import MOST_BUCKETS, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA
-from ts_tables.parsers.changes import KEY, ChangesParser
+from ts_tables.parsers.changes import HEADERS, IS_DELETED, KEY, RecordParser
 
 _SORTABLE: Final = ("key", "topic", "partition", "offset", "timestamp")
 _OF_GENERATION: Final = (
     "parser",
     "mode",
     "key",
+    "include",
     "buckets",
     "partition_by",
     "sort_by",
@@ -56,14 +57,20 @@ class Mode(StrEnum):
     LATEST = "latest"
 
 
-def _known_columns(parser: ParserDefinition | None, mode: Mode) -> pa.Schema | None:
+def _known_columns(parser: ParserDefinition | None, mode: Mode, include: Sequence[str]) -> pa.Schema | None:
     """Return the columns of a table, if the file has them: of a raw table, or of a parser with columns."""
     if parser is None:
         return RAW_SCHEMA
     if not parser.columns and not parser.infer:
         return None
-    opened = parser.open_columns()
-    return parsed_schema((opened if mode is Mode.APPEND else ChangesParser(opened)).columns)
+    return parsed_schema(RecordParser(parser.open_columns(), _included(mode, include)).columns)
+
+
+def _included(mode: Mode, include: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of records that a parsed table has, in their order."""
+    is_changes = mode is not Mode.APPEND
+    has = {KEY: is_changes or "key" in include, HEADERS: "headers" in include, IS_DELETED: is_changes}
+    return tuple(name for name, is_included in has.items() if is_included)
 
 
 def _check_terms(terms: Sequence[str], schema: pa.Schema) -> None:
@@ -140,13 +147,22 @@ class TableDefinition(BaseModel):
         description="Of latest: into how many buckets the keys are divided. A run writes those again that have new "
         "records; the rows of each fit into memory. Default: 16.",
     )
+    include: Annotated[tuple[Literal["key", "headers"], ...], BeforeValidator(listed), LIST] = Field(
+        (),
+        description="Of a parsed table: further columns of each record: key (_key; of mode append, as others have it) "
+        "and headers (_headers).",
+    )
+    timestamp_ms: bool = Field(
+        False,
+        description="Of a raw table: whether a column timestampMs has the timestamp as stored, in milliseconds.",
+    )
     generation: int = Field(
         1, ge=1, lt=1 << 31, description="The number of this definition among the table's generations."
     )
     generations: dict[int, dict[str, Any]] = Field(
         {},
-        description="Other generations by number, each with the keys that differ: parser, mode, key, buckets, "
-        "partition_by, sort_by, target_size, compression and rate.",
+        description="Other generations by number, each with the keys that differ: parser, mode, key, include, "
+        "buckets, partition_by, sort_by, target_size, compression and rate.",
     )
     rate: Size | None = Field(
         None, ge=1 << 10, description="Bytes of segments that a run reads in a second at most. Default: no limit."
@@ -222,8 +238,9 @@ class TableDefinition(BaseModel):
             raise ValueError(f"topics: the schema of {codec} is of one topic; name it")
         if self.mode is not Mode.APPEND and self.parser is None:
             raise ValueError(f"mode: {self.mode} needs a parser; a raw table has keys, and NULL for a tombstone")
-        if self.key is not None and self.mode is Mode.APPEND:
-            raise ValueError("key: it is for mode: changes, or latest")
+        if self.key is not None and KEY not in self.included:
+            raise ValueError("key: it is for mode: changes or latest, or for include: key")
+        self._check_included()
         self._check_latest()
         if self.marks is not None and not any(re.match(r"\s*(hour|day)\s*\(", term) for term in self.partition_by):
             raise ValueError("marks: partition_by needs an hour or a day, as hour(timestamp)")
@@ -234,6 +251,30 @@ class TableDefinition(BaseModel):
         for number in self.generations:
             self.of_generation(number)
         return self
+
+    @property
+    def included(self) -> tuple[str, ...]:
+        """The columns of records that a parsed table has before those of its parser, in their order."""
+        return _included(self.mode, self.include)
+
+    def _check_included(self) -> None:
+        """Check which further columns of records a table can have.
+
+        Raises:
+            ValueError: it has others.
+        """
+        if self.include and self.parser is None:
+            raise ValueError("include: a raw table has the key and the headers")
+        if len({*self.include}) < len(self.include):
+            raise ValueError("include: a name is given twice")
+        if "key" in self.include and self.mode is not Mode.APPEND:
+            raise ValueError(f"include: mode: {self.mode} has the key; drop it")
+        if self.timestamp_ms and self.parser is not None:
+            raise ValueError("timestamp_ms: a parsed table refuses records with times that its column does not hold")
+        if self.timestamp_ms and self.form is FileFormat.JSON_LINES:
+            raise ValueError("timestamp_ms: the timestamp of JSON lines is as stored; drop it")
+        if self.timestamp_ms and self.form in RECORD_FORMATS:
+            raise ValueError(f"timestamp_ms: files of {self.format} have no timestamps")
 
     def of_generation(self, number: int) -> "TableDefinition":
         """Return the definition of a generation.
@@ -261,7 +302,8 @@ class TableDefinition(BaseModel):
             own.pop("location", None)
         if self.quarantine is not None and self.format != "iceberg":
             own["quarantine"] = f"{self.quarantine.rstrip('/')}_g{number}"
-        if given.get("mode") not in {None, self.mode} and "key" not in given and given["mode"] == Mode.APPEND:
+        includes_key = "key" in given.get("include", self.include)
+        if given.get("mode") not in {None, self.mode} and "key" not in given and not includes_key:
             own.pop("key", None)
         try:
             return TableDefinition.model_validate({**own, **given, "generation": number})
@@ -273,7 +315,8 @@ class TableDefinition(BaseModel):
     @classmethod
     def _are_columns(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         parser, mode = info.data.get("parser", _WRONG), info.data.get("mode", Mode.APPEND)
-        if parser is not _WRONG and (known := _known_columns(parser, mode)) is not None:
+        include = info.data.get("include", ())
+        if parser is not _WRONG and (known := _known_columns(parser, mode, include)) is not None:
             check = _check_terms if info.field_name == "partition_by" else _check_order
             check(value, known)
         return value

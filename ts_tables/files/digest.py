@@ -5,8 +5,9 @@
     SHA-256 of "topic|partition|offset|ms|type|H(key)|H(value)|H(name):H(value),H(name):H(value)"
 
 `H` is the SHA-256 of the bytes, in lower-case hexadecimal, and `N` for NULL; no header is an empty text. `ms` is the
-timestamp in milliseconds, `N` without one. Sums are those of the first and of the second 64 bits, each as an unsigned
-number: a row that is twice in a table is found, as it is not with XOR. The order of rows has no effect.
+timestamp in milliseconds, `N` without one: as stored if the rows have it, or as the column `timestamp` has it. Sums are
+those of the first and of the second 64 bits, each as an unsigned number: a row that is twice in a table is found, as it
+is not with XOR. The order of rows has no effect.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from ts_common.decode.compiled import Bytes
 from ts_common.decode.sha256 import DIGEST_BYTES, sha256_functions
-from ts_tables.files.digest_kernel import digests_of
+from ts_tables.files.digest_kernel import digests_of, milliseconds_of
 
 # For a document that others check.
 DIGEST: Final = (
@@ -111,7 +112,7 @@ def _in_python(rows: pa.RecordBatch) -> Bytes:
     """Return what `digests_of` returns, in five times its time."""
     bytes_of = {"headers": rows["headers"].cast(_HEADERS)}  # a name that is no UTF-8 is in a file that others wrote
     columns = [bytes_of.get(name, rows[name]).to_pylist() for name in COLUMNS if name != "timestamp"]
-    times = [None if time is None else time // 1000 for time in rows["timestamp"].cast(pa.int64()).to_pylist()]
+    times = milliseconds_of(rows).to_pylist()
     columns.insert(COLUMNS.index("timestamp"), times)
     found = b"".join(digest_of(*row) for row in zip(*columns, strict=True))
     return np.frombuffer(found, np.uint8).reshape(-1, DIGEST_BYTES)

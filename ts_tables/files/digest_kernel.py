@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.decode.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
 from ts_common.decode.sha256 import DIGEST_BYTES, sha256
 
@@ -27,6 +28,7 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
     pairs = headers.values
     # `flatten` gives names and values the NULLs of their pairs.
     parts = dict(zip([field.name for field in pairs.type], pairs.flatten(), strict=True))
+    times = milliseconds_of(rows)
     text_bytes = longest_text(_longest(topic_bounds), _longest(header_bounds))
     digests: Bytes = np.empty(rows.num_rows * DIGEST_BYTES, np.uint8)
     _hash_rows(
@@ -35,8 +37,8 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
         topic_bounds,
         _numbers(rows["partition"]),
         _numbers(rows["offset"]),
-        _numbers(rows["timestamp"]) // 1000,
-        _valid(rows["timestamp"]),
+        _numbers(times),
+        _valid(times),
         _numbers(rows["timestampType"]),
         *_strings(rows["key"]),
         *_strings(rows["value"]),
@@ -48,6 +50,15 @@ def digests_of(functions: Int64s, rows: pa.RecordBatch) -> Bytes:
         digests,
     )
     return digests.reshape(-1, DIGEST_BYTES)
+
+
+def milliseconds_of(rows: pa.RecordBatch) -> pa.Array:
+    """Return the times of records: as stored, or where rows lack that as their column of microseconds has them."""
+    if MILLISECONDS in rows.schema.names:
+        return rows[MILLISECONDS]
+    found = rows["timestamp"].cast(pa.int64())
+    numbers = pc.fill_null(found, 0).to_numpy() // 1000
+    return pc.if_else(found.is_valid(), pa.array(numbers), pa.scalar(None, pa.int64()))
 
 
 def longest_text(topic: int, headers: int) -> int:

@@ -3,8 +3,8 @@
 =============================  ============================================================
 decimal                        text, with all its digits
 float, double                  a number; text where it is not finite
-date, time                     text of ISO 8601
-timestamp                      the same in UTC; a number of microseconds out of the years 1 to 9999
+date, time                     text of ISO 8601; of a date out of the years 1 to 9999 the number of days since 1970
+timestamp                      the same in UTC; out of these years the number of microseconds
 binary                         Base64
 list, map, struct              an array; an object by keys or fields. A key that is no text is as its value would be
 =============================  ============================================================
@@ -13,18 +13,20 @@ list, map, struct              an array; an object by keys or fields. A key that
 import base64
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 
 from ts_tables.parsers.python_values import Convert, converter_of, nullable
+from ts_tables.parsers.table_types import cast_nested
 
 _NOT_FINITE: Final = ("nan", "inf", "-inf")
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _FIRST: Final = (datetime(1, 1, 1) - _EPOCH) // _MICROSECOND
+_DAY: Final = timedelta(1) // _MICROSECOND
 _LAST: Final = (datetime(9999, 12, 31, 23, 59, 59, 999_999) - _EPOCH) // _MICROSECOND
 
 
@@ -34,9 +36,9 @@ def json_values(column: pa.Array) -> list[Any]:
     if encode is None:
         found: list[Any] = column.to_pylist()
         return found
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    return [None if value is None else encode(value) for value in column.to_pylist()]
+    kind = _with_numbers(column.type)
+    numbers = column if kind == column.type else cast_nested(column, kind)
+    return [None if value is None else encode(value) for value in numbers.to_pylist()]
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -53,8 +55,23 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array([decode(value) for value in values], kind)
 
 
+def _with_numbers(kind: pa.DataType) -> pa.DataType:
+    """Return a type with numbers for dates and moments: Python has none of them out of the years 1 to 9999."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_numbers(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_numbers(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_with_numbers(kind.key_type), _with_numbers(kind.item_type))
+    return kind
+
+
 def _encoder(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return what makes JSON of a value; None if the value is that of JSON. Nested times are those of Python."""
+    """Return what makes JSON of a value of `_with_numbers`; None if the value is that of JSON."""
     if pa.types.is_list(kind):
         element = _inner(kind.value_type)
         return lambda value: [element(each) for each in value]
@@ -72,7 +89,9 @@ def _encoder(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda value: base64.b64encode(value).decode()
     if pa.types.is_timestamp(kind):
         return _moment
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
+    if pa.types.is_date(kind):
+        return _day
+    if pa.types.is_time(kind):
         return lambda value: value.isoformat()
     return None
 
@@ -99,9 +118,11 @@ def _inner(kind: pa.DataType) -> Convert:
     return nullable(encode) if encode is not None else lambda value: value
 
 
-def _moment(value: int | datetime) -> str | int:
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat().replace("+00:00", "Z")
+def _day(value: int) -> str | int:
+    return (_EPOCH + timedelta(value)).date().isoformat() if _FIRST <= value * _DAY <= _LAST else value
+
+
+def _moment(value: int) -> str | int:
     if not _FIRST <= value <= _LAST:
         return value
     return f"{(_EPOCH + value * _MICROSECOND).isoformat()}Z"
@@ -118,6 +139,9 @@ def _decoder(kind: pa.DataType) -> Convert:
     if pa.types.is_timestamp(kind):
         convert = converter_of(pa.timestamp("us", tz="UTC"), _decoder)
         return lambda value: value if type(value) is int else convert(value)
+    if pa.types.is_date(kind):
+        of_text = converter_of(kind, _decoder)
+        return lambda value: value if type(value) is int else of_text(value)
     if pa.types.is_time(kind):
         return time.fromisoformat
     return converter_of(kind, _decoder)

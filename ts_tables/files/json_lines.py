@@ -6,7 +6,8 @@
      "timestampType":0,"headers":[{"key":"h","value":"v"}],"_topic_id":"...","_partition_id":0,"_offset":7,"_ordinal":0}
 
 Keys and values that are UTF-8 are text. Other bytes of these are in Base64 under another name: `key_base64`,
-`value_base64`. The time of a record that is out of the years 1 to 9999 is a number: milliseconds since 1970.
+`value_base64`. The time of a record that is out of the years 1 to 9999 is a number: milliseconds since 1970. It is the
+time as stored; rows that are read back have it in the column `timestampMs`, which no line has.
 
 The columns of a parser are as `ts_tables.files.json_columns` has them.
 """
@@ -20,6 +21,8 @@ from typing import Any, BinaryIO, Final
 import orjson
 import pyarrow as pa
 
+from ts_common.decode.arrow_schema import MILLISECONDS
+from ts_common.decode.times import LATEST_MILLISECONDS
 from ts_common.errors import CorruptData
 from ts_tables.files.compressed import CompressedStream, decompressed
 from ts_tables.files.json_columns import column_of, json_values
@@ -119,6 +122,9 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _lines(rows: pa.RecordBatch) -> Iterator[bytes]:
+    if MILLISECONDS in rows.schema.names:
+        at = rows.schema.get_field_index(MILLISECONDS)
+        rows = rows.set_column(rows.schema.get_field_index("timestamp"), "timestamp", rows.column(at)).remove_column(at)
     columns = [_values(rows.column(at), field) for at, field in enumerate(rows.schema)]
     is_bytes = {field.name for field in rows.schema if _is_bytes(field)}
     for fields in zip(*columns, strict=True):
@@ -141,8 +147,8 @@ def _is_bytes(field: pa.Field) -> bool:
 
 def _values(column: pa.Array, field: pa.Field) -> Sequence[Any]:
     if field.name in _TIMES:
-        milliseconds = column.cast(pa.int64()).to_pylist()
-        return [None if each is None else _time(each // 1000) for each in milliseconds]
+        unit = 1 if pa.types.is_integer(column.type) else 1000  # a time as stored, or of a column of microseconds
+        return [None if each is None else _time(each // unit) for each in column.cast(pa.int64()).to_pylist()]
     return column.to_pylist() if _is_bytes(field) or field.name == _HEADERS else json_values(column)
 
 
@@ -177,6 +183,9 @@ def _column(lines: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
         values = [_bytes_of(line, name) for line in lines]
     elif name in _TIMES:
         values = [None if value is None else _microseconds(value) for value in values]
+    elif name == MILLISECONDS:
+        times = [line.get("timestamp") for line in lines]
+        values = [None if value is None else _milliseconds(value) for value in times]
     elif name == _HEADERS:
         values = [value if value is None else list(map(_header_of, value)) for value in values]
     else:
@@ -197,5 +206,9 @@ def _bytes_of(line: Mapping[str, Any], name: str) -> bytes | None:
 
 def _microseconds(value: str | int) -> int:
     if isinstance(value, int):
-        return value * 1000
+        return max(-LATEST_MILLISECONDS, min(value, LATEST_MILLISECONDS)) * 1000
     return (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+
+
+def _milliseconds(value: str | int) -> int:
+    return value if isinstance(value, int) else (datetime.fromisoformat(value) - _EPOCH) // timedelta(milliseconds=1)

@@ -1,6 +1,5 @@
-"""ORC, by pyarrow. It reads times in nanoseconds, so a file has none outside of the years 1677 to 2262.
+"""ORC, by pyarrow. A file has no time that `ts_tables.files.times` refuses.
 
-It writes a negative fraction for a time before 1970, and readers in Java end with an error: a file has none of those.
 Times are ORC's `timestamp`, without a zone, and are UTC: Spark 4.1 does not read `timestamp with local time zone`.
 """
 
@@ -10,13 +9,12 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 from pyarrow import orc
 
-from ts_common.errors import CorruptData, OperatorError
+from ts_common.errors import CorruptData
 from ts_tables.files.layout import Closed, Layout, discard
-from ts_tables.parsers.table_types import list_parts
+from ts_tables.parsers.table_types import list_parts, nested_types
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 _NAMES: Final = {"gzip": "zlib", "none": "uncompressed"}  # of codecs, where ORC has others
-_SECOND: Final = 1_000_000_000  # in nanoseconds
 _STRIPE_BYTES: Final = 16 << 20
 
 
@@ -32,31 +30,13 @@ class OrcFile:
         self._stream = stream
         codec = _NAMES.get(layout.compression, layout.compression)
         self._schema = _stored(layout.schema)
-        self._with_times = [
-            field.name for field in layout.schema if any(map(pa.types.is_timestamp, _types(field.type)))
-        ]
         # pyarrow closes a stream of Python; the size is needed first.
         self._sink = pa.PythonFile(_Unclosed(stream), "w")
         self._writer = orc.ORCWriter(self._sink, compression=codec, stripe_size=_STRIPE_BYTES)
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows.
-
-        Raises:
-            OperatorError: a time is outside of what can be read back.
-        """
-        try:
-            changed = rows.cast(self._schema)
-            for name in self._with_times:
-                for chunk in changed[name].chunks:
-                    _check_times(chunk)
-            changed = self._with_nulls(changed)
-        except pa.ArrowInvalid as error:
-            raise OperatorError(
-                "ORC has no times outside of 1677 to 2262, and no fractions of a second before 1970; one of the rows "
-                f"has such a time ({str(error)[:100]}): create a table of format: parquet"
-            ) from error
-        self._writer.write(changed)
+        """Write rows."""
+        self._writer.write(self._with_nulls(rows.cast(self._schema)))
 
     def _with_nulls(self, rows: pa.Table) -> pa.Table:
         """Return rows whose nested columns have NULL wherever what contains it is NULL.
@@ -93,7 +73,7 @@ def check_orc(schema: pa.Schema) -> None:
         ValueError: it lacks one.
     """
     for field in schema:
-        if any(pa.types.is_time(each) for each in _types(field.type)):
+        if any(pa.types.is_time(each) for each in nested_types(field.type)):
             raise ValueError(f"{field.name}: ORC has no time of day")
 
 
@@ -144,25 +124,6 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _check_times(column: pa.Array) -> None:
-    """Check that a column has no fraction of a second before 1970.
-
-    Raises:
-        ArrowInvalid: it has one.
-    """
-    if pa.types.is_timestamp(column.type):
-        numbers = column.cast(pa.int64()).drop_null().to_numpy()
-        if ((numbers < 0) & (numbers % _SECOND != 0)).any():
-            raise pa.ArrowInvalid("a fraction before 1970")
-    elif pa.types.is_struct(column.type):
-        for each in column.flatten():
-            _check_times(each)
-    elif pa.types.is_map(column.type):
-        _check_times(column.items)
-    elif pa.types.is_list(column.type):
-        _check_times(column.flatten())
-
-
 def _masked(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_struct(kind):
@@ -179,12 +140,6 @@ def _masked(array: pa.Array) -> pa.Array:
         offsets, values = list_parts(array)
         return pa.ListArray.from_arrays(offsets, _masked(values), type=kind)
     return array
-
-
-def _types(kind: pa.DataType) -> Iterator[pa.DataType]:
-    yield kind
-    for at in range(kind.num_fields):
-        yield from _types(kind.field(at).type)
 
 
 class _Unclosed:

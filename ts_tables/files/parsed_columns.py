@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
-from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, POSITION_TYPES, REFUSED_SCHEMA, TOPIC_ID
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARSER, PARTITION, POSITION_TYPES, REASON, TOPIC_ID
 from ts_tables.parsers.contract import Parsed, ordinals_of
 from ts_tables.parsers.inference import FoundColumn
 from ts_tables.parsers.table_types import WITHOUT_CASE, column_type, one_name
@@ -94,4 +94,4 @@ def refused_rows(records: pa.RecordBatch, parsed: Parsed, parser: str) -> pa.Rec
     """
     rows = records.take(parsed.refused)
     parsers = pa.repeat(pa.scalar(parser, pa.string()), rows.num_rows)
-    return pa.RecordBatch.from_arrays([*rows.columns, parsed.reasons, parsers], schema=REFUSED_SCHEMA)
+    return rows.append_column(REASON, parsed.reasons).append_column(PARSER, parsers)

@@ -7,7 +7,6 @@ Transforms, and the names that Spark gives them), for plain files too.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -17,9 +16,7 @@ import pyarrow.compute as pc
 
 _TERM: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*\(\s*(?:(?P<count>[0-9]{1,6})\s*,\s*)?(?P<column>\w+)\s*\)\s*")
 _MICROSECONDS: Final = {"hour": 3_600_000_000, "day": 86_400_000_000}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_TIME: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-_LAST_TIME: Final = (datetime(9999, 12, 31, 23, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_INT32: Final = range(-(1 << 31), 1 << 31)
 MOST_BUCKETS: Final = 1 << 16
 
 Key = tuple[Any, ...]
@@ -72,7 +69,10 @@ class Term:
         """Return the partition value of each row: int32 for a time or a bucket; NULL for NULL.
 
         Args:
-            column: the source.
+            column: the source; a time is within `times`.
+
+        Raises:
+            pa.ArrowInvalid: a time is not.
         """
         match self.transform:
             case Transform.IDENTITY:
@@ -83,10 +83,18 @@ class Term:
                 return bucket(column, self.buckets)
             case _:
                 times = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
-                # Python has no time outside of these years, so pyiceberg has no partition: far times are in the last.
-                within = np.clip(times, _FIRST_TIME, _LAST_TIME)
-                numbers = (within // _MICROSECONDS[self.transform.value]).astype(np.int32)
-                return pc.if_else(column.is_valid(), pa.array(numbers), pa.scalar(None, pa.int32()))
+                numbers = pa.array(times // _MICROSECONDS[self.transform.value]).cast(pa.int32())
+                return pc.if_else(column.is_valid(), numbers, pa.scalar(None, pa.int32()))
+
+    @property
+    def times(self) -> range | None:
+        """The times in microseconds that have a partition value; None if all have, or no value is one of a time.
+
+        Iceberg's hours are numbers of 32 bits: they end in the year 246,953, before a column of microseconds does.
+        """
+        if self.transform is not Transform.HOUR:
+            return None
+        return range(_INT32.start * _MICROSECONDS["hour"], _INT32.stop * _MICROSECONDS["hour"])
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value can be one of `values`, and be shown.
@@ -100,10 +108,7 @@ class Term:
             case Transform.BUCKET:
                 return value is None or (isinstance(value, int) and 0 <= value < self.buckets)
             case _:
-                per_value = _MICROSECONDS[self.transform.value]
-                return value is None or (
-                    isinstance(value, int) and _FIRST_TIME // per_value <= value <= _LAST_TIME // per_value
-                )
+                return value is None or (isinstance(value, int) and value in _INT32)
 
     def shown(self, value: Any) -> str:
         """Return a partition value as text, for the name of a directory.
@@ -115,11 +120,33 @@ class Term:
             return "__HIVE_DEFAULT_PARTITION__"
         match self.transform:
             case Transform.DAY:
-                return (_EPOCH + timedelta(days=value)).strftime("%Y-%m-%d")
+                return shown_day(value)
             case Transform.HOUR:
-                return (_EPOCH + timedelta(hours=value)).strftime("%Y-%m-%d-%H")
+                return shown_hour(value)
             case _:
                 return str(value)
+
+
+def shown_day(number: int) -> str:
+    """Return a day as Iceberg shows it (`TransformUtil.humanDay`): years have four digits, or more after 9999.
+
+    Args:
+        number: days since 1970.
+    """
+    day = np.datetime64(number, "D")
+    month = day.astype("datetime64[M]")
+    year = int(month.astype("datetime64[Y]").astype(int)) + 1970
+    return f"{year:04d}-{int(month.astype(int)) % 12 + 1:02d}-{int((day - month).astype(int)) + 1:02d}"
+
+
+def shown_hour(number: int) -> str:
+    """Return an hour as Iceberg shows it.
+
+    Args:
+        number: hours since 1970.
+    """
+    day, hour = divmod(number, 24)
+    return f"{shown_day(day)}-{hour:02d}"
 
 
 def parse_term(text: str, columns: pa.Schema) -> Term:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, TYPES
+from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, MILLISECONDS, TYPES
 from ts_common.model import TopicPartition
 
 TOPIC_ID: Final = "_topic_id"
@@ -17,9 +17,12 @@ OFFSET: Final = "_offset"
 ORDINAL: Final = "_ordinal"
 POSITION_TYPES: Final = {TOPIC_ID: pa.string(), PARTITION: pa.int32(), OFFSET: pa.int64(), ORDINAL: pa.int32()}
 # Read from segments; the other columns have one value for all rows of a partition, or repeat these.
-READ: Final = tuple(name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"})
+_READ: Final = tuple(name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"})
+READ: Final = (*_READ, MILLISECONDS)
 REQUIRED: Final = ("topic", "partition", "offset", PARTITION, OFFSET, ORDINAL)  # never NULL
 RAW_SCHEMA: Final = pa.schema([*TYPES.items(), *POSITION_TYPES.items()])
+# Of a record of the archive: with its time as stored, which `timestamp` may not hold.
+RECORD_SCHEMA: Final = RAW_SCHEMA.append(pa.field(MILLISECONDS, pa.int64()))
 # Of a table of refused records: each as it is, with the reason, and the parser that refused it.
 REASON: Final = "_reason"
 PARSER: Final = "_parser"
@@ -41,10 +44,10 @@ class RawColumns:
         self._constants: dict[str, pa.Array] = {}
 
     def complete(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of `RAW_SCHEMA`.
+        """Return a batch of `RECORD_SCHEMA`, or of `RAW_SCHEMA` where the time as stored is missing.
 
         Args:
-            rows: with the columns `READ`.
+            rows: with the columns `READ`; the last one can be missing.
         """
         count = rows.num_rows
         if count > self._rows:
@@ -59,6 +62,7 @@ class RawColumns:
                 ORDINAL: pa.array(np.zeros(count, np.int32)),
             }
         found = {name: column.slice(0, count) for name, column in self._constants.items()}
-        found |= {name: rows[name] for name in READ}
+        schema = RECORD_SCHEMA if MILLISECONDS in rows.schema.names else RAW_SCHEMA
+        found |= {name: rows[name] for name in READ if name in schema.names}
         found[OFFSET] = rows["offset"]
-        return pa.RecordBatch.from_arrays([found[name] for name in RAW_SCHEMA.names], schema=RAW_SCHEMA)
+        return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import TYPES
+from ts_common.decode.arrow_schema import MILLISECONDS, TYPES
 from ts_common.model import TopicPartition
-from ts_tables.files.layout import KEYLESS_FORMATS, RECORD_FORMATS, FileFormat, Runs
+from ts_tables.files.layout import KEYLESS_FORMATS, RECORD_FORMATS, Layout, Runs
 from ts_tables.files.raw_columns import RawColumns
+from ts_tables.files.times import times_of
 
 _NO_TYPE: Final = -1  # of a timestamp, as Kafka's TimestampType.NO_TIMESTAMP_TYPE
 
@@ -56,23 +57,26 @@ class FileRecords:
         return RawColumns(self.partition, self.topic_id).complete(rows)
 
 
-def reduced(rows: pa.RecordBatch, form: FileFormat) -> pa.RecordBatch:
-    """Return rows as they are read back from files of a format; those of formats with columns are unchanged.
+def reduced(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """Return rows as they are read back from the files of a raw table or of refused records.
 
     Args:
-        rows: with the columns of a raw table.
-        form: of the files.
+        rows: with the columns of a raw table, and perhaps the time as stored.
+        layout: of the files.
     """
-    if form not in RECORD_FORMATS:
-        return rows
-    count = rows.num_rows
-    changed = {
-        "value": pc.fill_null(rows["value"], b""),
-        "timestamp": pa.nulls(count, TYPES["timestamp"]),
-        "timestampType": pa.array(np.full(count, _NO_TYPE, np.int32)),
-        "headers": pa.nulls(count, TYPES["headers"]),
-    }
-    if form in KEYLESS_FORMATS:
-        changed["key"] = pa.nulls(count, pa.binary())
+    if MILLISECONDS in rows.schema.names and MILLISECONDS not in layout.schema.names:
+        rows = rows.drop_columns([MILLISECONDS])
+    count, changed = rows.num_rows, {}
+    if layout.format in RECORD_FORMATS:
+        changed = {
+            "value": pc.fill_null(rows["value"], b""),
+            "timestamp": pa.nulls(count, TYPES["timestamp"]),
+            "timestampType": pa.array(np.full(count, _NO_TYPE, np.int32)),
+            "headers": pa.nulls(count, TYPES["headers"]),
+        }
+        if layout.format in KEYLESS_FORMATS:
+            changed["key"] = pa.nulls(count, pa.binary())
+    else:
+        changed = {"timestamp": times_of(layout, "timestamp").nearest(rows["timestamp"])}
     columns = [changed.get(name, rows[name]) for name in rows.schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

@@ -22,10 +22,11 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import TimestamptzType
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from ts_tables.files.layout import WrittenFile
 
+_TIMES: Final = (DateType, TimestampType, TimestamptzType)
 _BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _MAPS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 
@@ -57,7 +58,7 @@ class FileDescriber:
         ids = parquet_path_to_id_mapping(self.schema)
         plan = compute_statistics_plan(self.schema, dict(self.properties))
         for number, collector in plan.items():
-            if isinstance(collector.iceberg_type, TimestamptzType):  # Python has no time after the year 9999
+            if isinstance(collector.iceberg_type, _TIMES):  # Python has no time after the year 9999
                 plan[number] = replace(collector, mode=MetricsMode(MetricModeTypes.COUNTS))
         found = data_file_statistics_from_parquet_metadata(
             parquet_metadata=written.footer, stats_columns=plan, parquet_column_mapping=ids
@@ -69,11 +70,12 @@ class FileDescriber:
                 # A value of more than 4 KiB leaves its row group without bounds; those of the others do not bound it.
                 lower.pop(number, None)
                 upper.pop(number, None)
-            elif isinstance(plan[number].iceberg_type, TimestamptzType):
+            elif isinstance(plan[number].iceberg_type, _TIMES):
                 times = [each.statistics for each in columns if each.statistics.has_min_max]
+                size = 4 if isinstance(plan[number].iceberg_type, DateType) else 8
                 if times:
-                    lower[number] = min(each.min_raw for each in times).to_bytes(8, "little", signed=True)
-                    upper[number] = max(each.max_raw for each in times).to_bytes(8, "little", signed=True)
+                    lower[number] = min(each.min_raw for each in times).to_bytes(size, "little", signed=True)
+                    upper[number] = max(each.max_raw for each in times).to_bytes(size, "little", signed=True)
         for name in _BOUNDS:
             found[name] = {field: bound.hex() for field, bound in found[name].items()}
         return {

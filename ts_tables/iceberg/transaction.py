@@ -1,8 +1,8 @@
 """A change of an Iceberg table as updates and requirements, staged by pyiceberg and sent by `catalog.commit_table`.
 
-The only module that uses private parts of pyiceberg: `Transaction._updates` and `Transaction._requirements`, pinned by
-a test. `Transaction.commit_transaction` is never called: after an answer that was lost it can add the files twice, or
-delete the manifests of a snapshot that landed.
+The only module that uses private parts of pyiceberg: `Transaction._updates`, `Transaction._requirements`, and what
+counts the partitions of a snapshot's summary; a test pins them. `Transaction.commit_transaction` is never called: after
+an answer that was lost it can add the files twice, or delete the manifests of a snapshot that landed.
 
 Each change moves the tag `ts-head` to its snapshot, and requires that the tag is where the plan began. So two runs
 cannot both land, and the tag keeps its snapshot, with the table's state, from expiry.
@@ -11,13 +11,14 @@ cannot both land, and the tag keeps its snapshot, with the table's state, from e
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import SnapshotSummaryCollector
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
@@ -26,6 +27,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
+    snapshot,
 )
 from pyiceberg.types import NestedField, PrimitiveType
 
@@ -45,6 +47,20 @@ class Staged:
     snapshot_id: int
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
+
+
+class _Summary(SnapshotSummaryCollector):
+    """Counts changed partitions. pyiceberg counts them by their paths, and has none beyond the years 1 to 9999."""
+
+    def update_partition_metrics(self, partition_spec: Any, file: DataFile, is_add_file: bool, schema: Schema) -> None:
+        try:
+            super().update_partition_metrics(partition_spec, file, is_add_file, schema)
+        except (OverflowError, ValueError):
+            metrics = self.partition_metrics[str(file.partition)]
+            (metrics.add_file if is_add_file else metrics.remove_file)(file)
+
+
+snapshot.SnapshotSummaryCollector = _Summary  # type: ignore[attr-defined]
 
 
 class OtherColumns(Exception):

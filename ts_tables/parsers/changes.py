@@ -1,4 +1,4 @@
-"""Changes of keys: the columns of another parser, the key of each record, and whether it deletes the key."""
+"""Columns of the record in addition to those of a parser: its key, its headers, and whether it deletes the key."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.decode.arrow_schema import TYPES
 from ts_common.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.decoded import Reading
@@ -14,21 +15,32 @@ from ts_tables.parsers.inference import FoundColumn, Member
 from ts_tables.parsers.table_types import fitted, table_type
 
 KEY: Final = "_key"
+HEADERS: Final = "_headers"
 IS_DELETED: Final = "_is_deleted"
+CHANGES: Final = (KEY, IS_DELETED)
 
 
-class ChangesParser(Parser):
-    """Adds the key, and whether the value is null, to the rows of a parser.
+class RecordParser(Parser):
+    """Adds columns of the record to the rows of a parser.
 
     Args:
         values: parses the values.
+        included: the names of the columns: some of `KEY`, `HEADERS` and `IS_DELETED`.
         keys: decodes the keys; None for bytes. A key that it refuses, or that does not fit the type of a column,
             refuses the record.
         needs_key: whether a record without a key is refused.
     """
 
-    def __init__(self, values: Parser, keys: Reading | None = None, *, needs_key: bool = False) -> None:
+    def __init__(
+        self,
+        values: Parser,
+        included: Sequence[str] = CHANGES,
+        keys: Reading | None = None,
+        *,
+        needs_key: bool = False,
+    ) -> None:
         self._values = values
+        self._included = tuple(included)
         self._needs_key = needs_key
         self._read_keys = keys
         self._keys = None if keys is None else keys.codec
@@ -37,7 +49,8 @@ class ChangesParser(Parser):
     def columns(self) -> pa.Schema:
         """The columns of its rows."""
         kind = pa.binary() if self._keys is None else table_type(self._keys.arrow_type)
-        return pa.schema([(KEY, kind), (IS_DELETED, pa.bool_()), *self._values.columns])
+        types = {KEY: kind, HEADERS: TYPES["headers"], IS_DELETED: pa.bool_()}
+        return pa.schema([*((name, types[name]) for name in self._included), *self._values.columns])
 
     @property
     def found(self) -> Sequence[FoundColumn]:
@@ -66,12 +79,11 @@ class ChangesParser(Parser):
 
     def with_columns(self, found: Sequence[FoundColumn]) -> Parser:
         """Return the parser with other columns that were found; raise as `Parser.with_columns`."""
-        return ChangesParser(self._values.with_columns(found), self._read_keys, needs_key=self._needs_key)
+        return self._of(self._values.with_columns(found))
 
     def grown(self, members: Sequence[Member], others: Sequence[str]) -> Parser:
         """Return the parser with columns of members that have none; raise as `Parser.grown`."""
-        values = self._values.grown(members, [*others, KEY, IS_DELETED])
-        return ChangesParser(values, self._read_keys, needs_key=self._needs_key)
+        return self._of(self._values.grown(members, [*others, *self._included]))
 
     def parse(self, records: pa.RecordBatch) -> Parsed:
         """Return the rows of a batch; raise as `Parser.parse`."""
@@ -91,16 +103,19 @@ class ChangesParser(Parser):
         of_row = parsed.records.to_numpy()
         stays = pa.array(~np.isin(of_row, np.fromiter(refused, np.int32, len(refused))))
         of_row = parsed.records.filter(stays)
-        rows = parsed.rows.filter(stays).columns if parsed.rows.num_columns else []
-        columns = [keys.take(of_row), records["value"].is_null().take(of_row), *rows]
+        of_records = {KEY: keys, HEADERS: records["headers"], IS_DELETED: records["value"].is_null()}
+        own = [of_records[name].take(of_row) for name in self._included]
         numbers = sorted(refused)
         return Parsed(
-            pa.RecordBatch.from_arrays(columns, schema=self.columns),
+            pa.RecordBatch.from_arrays([*own, *parsed.rows.filter(stays).columns], schema=self.columns),
             of_row,
             pa.array(numbers, pa.int32()),
             pa.array([refused[number] for number in numbers], pa.string()),
             parsed.unknown,
         )
+
+    def _of(self, values: Parser) -> "RecordParser":
+        return RecordParser(values, self._included, self._read_keys, needs_key=self._needs_key)
 
 
 def base_of(parser: Parser) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ dotted path `module:Class`. It is called as `Class(options)` with the options of
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.decode.arrow_schema import batch_of
 from ts_common.errors import CorruptData
+from ts_common.schemas.contract import Codec
 from ts_tables.parsers.inference import FoundColumn, Member
 
 REASON_CHARACTERS: Final = 300
@@ -38,6 +40,10 @@ class Parsed:
     refused: pa.Array
     reasons: pa.Array
     unknown: tuple[Member, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rows.num_columns:  # a batch without columns can have lost its number of rows
+            object.__setattr__(self, "rows", batch_of([], self.rows.schema, len(self.records)))
 
 
 class Parser(ABC):
@@ -83,6 +89,11 @@ class Parser(ABC):
         """Name of the schema that it reads keys with; None if it reads none."""
         return None
 
+    @property
+    def key_codec(self) -> Codec | None:
+        """The codec of the column `_key`; None if it has bytes, or there is no such column."""
+        return None
+
     def with_columns(self, found: Sequence[FoundColumn]) -> "Parser":
         """Return the parser with other columns that were found.
 
@@ -116,7 +127,7 @@ class Parser(ABC):
 
         Args:
             records: with the columns of a raw table: `topic`, `partition`, `offset`, `timestamp`, `timestampType`,
-                `key`, `value` and `headers` among them.
+                `key`, `value` and `headers` among them; and `timestampMs`, the time as stored, where it is known.
 
         Raises:
             BatchTooLarge: the rows need too much memory at once.
@@ -139,10 +150,7 @@ def check(parser: Parser, parsed: Parsed, count: int) -> None:
     name = type(parser).__name__
     if not parsed.rows.schema.equals(parser.columns):
         raise CorruptData(f"parser {name}: rows have the columns {parsed.rows.schema.names}; expected `columns`")
-    count_rows = (
-        parsed.rows.num_rows if parser.columns.names else len(parsed.records)
-    )  # a batch without columns has no number
-    sizes = (count_rows, len(parsed.refused))
+    sizes = (parsed.rows.num_rows, len(parsed.refused))
     if sizes != (len(parsed.records), len(parsed.reasons)) or parsed.reasons.null_count:
         raise CorruptData(f"parser {name}: each row has one record, and each refused record one reason")
     records, refused = _numbers(parsed.records), _numbers(parsed.refused)
@@ -163,15 +171,25 @@ def without_records(parsed: Parsed, refused: Collection[int]) -> Parsed:
         parsed: of a batch.
         refused: the numbers of these records; those that have no row among them.
     """
+    return refusing(parsed, dict.fromkeys({*refused} - {*parsed.refused.to_pylist()}, ""))
+
+
+def refusing(parsed: Parsed, refused: Mapping[int, str]) -> Parsed:
+    """Return what was parsed with further refused records.
+
+    Args:
+        parsed: of a batch.
+        refused: the reason by the number of the record; none of these was refused before.
+    """
     is_left = pa.array(~np.isin(_numbers(parsed.records), np.fromiter(refused, np.int64, len(refused))))
-    numbers = sorted({*refused, *parsed.refused.to_pylist()})
-    reasons = dict(zip(parsed.refused.to_pylist(), parsed.reasons.to_pylist(), strict=True))
+    reasons = {**dict(zip(parsed.refused.to_pylist(), parsed.reasons.to_pylist(), strict=True)), **refused}
+    numbers = sorted(reasons)
     return replace(
         parsed,
-        rows=parsed.rows.filter(is_left) if parsed.rows.num_columns else parsed.rows,
+        rows=parsed.rows.filter(is_left),
         records=parsed.records.filter(is_left),
         refused=pa.array(numbers, pa.int32()),
-        reasons=pa.array([reasons.get(number, "") for number in numbers], pa.string()),
+        reasons=pa.array([reasons[number] for number in numbers], pa.string()),
     )
 
 

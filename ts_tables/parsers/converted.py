@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from ts_common.decode.arrow_schema import batch_of
 from ts_common.errors import BatchTooLarge
 from ts_common.printable import printable
 from ts_tables.parsers.contract import REASON_CHARACTERS, Parsed
@@ -89,7 +90,7 @@ def parsed_of(
         for row, reason in column.reasons.items():
             refused.setdefault(int(of_row[row]), f"{name}: {reason}")
     arrays = [column.array for column in found]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
+    batch = batch_of(arrays, columns, len(of_row))
     if refused:
         stays = ~np.isin(of_row, np.fromiter(refused, np.int32, len(refused)))
         of_row = of_row[stays]

@@ -57,7 +57,8 @@ def kind_of(value: Any) -> str | None:
         return "long" if value in _INT64 else "json"
     if isinstance(value, Decimal):
         exponent = value.as_tuple().exponent
-        return "double" if isinstance(exponent, int) and exponent < 0 else "json"
+        is_fraction = isinstance(exponent, int) and exponent < 0
+        return "double" if is_fraction and (float(value) or not value) else "json"  # else it would be 0
     return _KIND_OF[type(value)]
 
 

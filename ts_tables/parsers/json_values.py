@@ -11,17 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import BatchTooLarge
+from ts_common.schemas.json_values import double_of, json_text, json_value
 from ts_common.schemas.limits import MAX_JSON_BYTES
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of, shown
 from ts_tables.parsers.inference import EXACT, KINDS, FoundColumn, Member, kind_of, with_members
-from ts_tables.parsers.json_text import json_text, json_value
 from ts_tables.parsers.python_values import from_values
+from ts_tables.parsers.table_types import nested_types
 
 MOST_ROWS: Final = 100_000  # of one record
 _LONGEST_NAME: Final = 1000  # characters of a member that gets a column
 _AT_ONCE: Final = 64  # objects whose members are collected together; one that lacks a member slows those down
+_LONG_OR_SMALL: Final = "[0-9]{20}|[eE]-[0-9]{3}"
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -56,6 +58,8 @@ class JsonParser(Parser):
     ) -> None:
         self._columns = tuple(columns)
         self._exactly = infers or any(column.is_json or "decimal" in str(column.type) for column in columns)
+        kinds = [kind for column in columns for kind in nested_types(column.type)]
+        self._has_numbers = any(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
         self._infers = infers
         self._on_type = on_type
         self._found = tuple(found)
@@ -91,13 +95,14 @@ class JsonParser(Parser):
         of_row: list[int] = []
         refused: dict[int, str] = {}
         members, added = _Members([column.path for column in self._columns]), 0
-        is_checked = self._exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
+        exactly = self._exactly or (self._has_numbers and _are_inexact(records["value"]))
+        is_checked = exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
         for number, data in enumerate(records["value"].to_pylist()):
             try:
                 if data is None:
                     value = _NOTHING
                 else:  # without a call of a function where nothing else is checked
-                    value = json_value(data, exactly=self._exactly) if is_checked else orjson.loads(data)
+                    value = json_value(data, exactly=exactly) if is_checked else orjson.loads(data)
                 some = [value] if type(value) is dict else _objects(value)
             except ValueError as error:
                 refused[number] = str(error)
@@ -163,10 +168,15 @@ class JsonParser(Parser):
         )
 
 
+def _are_inexact(texts: pa.Array) -> bool:
+    """Return whether one of some texts can have a number that orjson changes: it makes doubles of the longest ones."""
+    return bool(pc.any(pc.match_substring_regex(texts, _LONG_OR_SMALL)).as_py())
+
+
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return an array of values of one kind."""
     if kind == pa.float64():
-        values = [None if value is None else float(value) for value in values]
+        values = [None if value is None else double_of(value) for value in values]
     found = pa.array(values, kind)
     if isinstance(found, pa.ChunkedArray):
         raise BatchTooLarge(f"{len(values)} rows of a column have more than 2 GiB; parse fewer records at once")

@@ -5,24 +5,27 @@
 
 import base64
 import binascii
-import math
+import re
+import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 
+from ts_common.schemas.json_values import double_of, json_text
 from ts_common.schemas.limits import MAX_TIME
 from ts_tables.parsers.columns import MOMENT, Column
 from ts_tables.parsers.converted import Converted, halving, shown
-from ts_tables.parsers.json_text import json_text
 
 Convert = Callable[[Any], Any]  # raises ValueError or TypeError
 
 _NONE: Final = type(None)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_LONG_FRACTION: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]", re.ASCII)
+_ALL_DIGITS: Final = Context(prec=999_999)
 _GREATEST_FLOAT: Final = 3.4028234663852886e38
 _EXACT_BELOW: Final = float(1 << 53)
 # Values of these types only are what `pyarrow.array` makes of them.
@@ -122,7 +125,8 @@ def converter_of(kind: pa.DataType, inner: Callable[[pa.DataType], Convert]) -> 
         members = {field.name: nullable(inner(field.type)) for field in kind}
         return lambda value: {name: convert(_of(dict, value).get(name)) for name, convert in members.items()}
     if pa.types.is_decimal(kind):
-        return _decimal
+        scale = kind.scale
+        return lambda value: _of_scale(_decimal(value), scale)
     return _SCALARS[kind]
 
 
@@ -160,15 +164,15 @@ def _integer(value: Any) -> int:
 def _double(value: Any) -> float:
     if type(value) is bool or not isinstance(value, int | float | Decimal):
         raise TypeError(value)
-    found = float(value)
-    if math.isinf(found):
-        raise ValueError(value)
-    return found
+    return double_of(value)
 
 
 def _float(value: Any) -> float:
     found = _double(value)
     if abs(found) > _GREATEST_FLOAT:
+        raise ValueError(value)
+    narrow: float = struct.unpack("f", struct.pack("f", found))[0]
+    if narrow != found if isinstance(value, int) else bool(narrow) != bool(found):
         raise ValueError(value)
     return found
 
@@ -185,6 +189,14 @@ def _decimal(value: Any) -> Decimal:
     return found
 
 
+def _of_scale(value: Decimal, scale: int) -> Decimal:
+    """Return a number that has no more digits after the point than its column: `pyarrow.array` makes 0 of 1e-222."""
+    exponent = value.normalize(_ALL_DIGITS).as_tuple().exponent
+    if value and isinstance(exponent, int) and exponent < -scale:
+        raise ValueError(value)
+    return value
+
+
 def _binary(value: Any) -> bytes:
     try:
         return base64.b64decode(_of(str, value), validate=True)
@@ -194,7 +206,9 @@ def _binary(value: Any) -> bytes:
 
 def _moment(value: Any) -> int:
     """Return microseconds since 1970 of ISO 8601; a text without a zone is in UTC."""
-    found = datetime.fromisoformat(_of(str, value))
+    if _LONG_FRACTION.search(_of(str, value)):  # which Python would cut
+        raise ValueError(value)
+    found = datetime.fromisoformat(value)
     return (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // _MICROSECOND
 
 

@@ -15,7 +15,7 @@ durations                                                  `int64`, microseconds
 =========================================================  ===========================================================
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -110,11 +110,11 @@ def fitted(array: pa.Array, kind: pa.DataType) -> Converted:
     def why(row: int) -> str:
         return f"{shown(str(array[row]))} is no {kind} exactly"
 
-    arrays = halving(lambda start, end: _cast(array[start:end], kind), 0, len(array), kind, reasons, why)
+    arrays = halving(lambda start, end: cast_nested(array[start:end], kind), 0, len(array), kind, reasons, why)
     return Converted(pa.concat_arrays(arrays) if arrays else pa.nulls(0, kind), reasons)
 
 
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the array with another type.
 
     Raises:
@@ -127,22 +127,31 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array.cast(pa.duration("us")).cast(kind)
     if types.is_struct(kind):
         inner = [  # `flatten` returns nulls of another length
-            pa.nulls(len(array), field.type) if types.is_null(each.type) else _cast(each, field.type)
+            pa.nulls(len(array), field.type) if types.is_null(each.type) else cast_nested(each, field.type)
             for each, field in zip(array.flatten(), kind, strict=True)
         ]
         return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
     if types.is_list(kind):
         offsets, inner = list_parts(array.cast(pa.list_(array.type.value_type)))
-        return pa.ListArray.from_arrays(offsets, _cast(inner, kind.value_type), type=kind)
+        return pa.ListArray.from_arrays(offsets, cast_nested(inner, kind.value_type), type=kind)
     if types.is_map(kind):
         pair = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
         offsets, pairs = list_parts(array.cast(pa.list_(pair)))
         keys, items = pairs.flatten()
-        return pa.MapArray.from_arrays(offsets, _cast(keys, kind.key_type), _cast(items, kind.item_type), type=kind)
+        return pa.MapArray.from_arrays(
+            offsets, cast_nested(keys, kind.key_type), cast_nested(items, kind.item_type), type=kind
+        )
     try:
         return array.cast(kind)
     except pa.ArrowNotImplementedError as error:  # of the type, whatever the value is
         raise OperatorError(f"a column of type {kind} cannot have values of {array.type}") from error
+
+
+def nested_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type and those inside of it."""
+    yield kind
+    for at in range(kind.num_fields):
+        yield from nested_types(kind.field(at).type)
 
 
 def list_parts(array: pa.ListArray) -> tuple[pa.Array, pa.Array]:

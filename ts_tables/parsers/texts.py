@@ -1,19 +1,21 @@
 """Texts, as a file of delimited values has them, to a column: each fits exactly, or is refused with a reason."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.schemas.json_values import json_value
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.converted import Converted, halving, shown
-from ts_tables.parsers.json_text import json_value
 from ts_tables.parsers.python_values import from_values
 
 # Arrow alone reads 0x10 as 16, and 1e400 as infinity.
 _INTEGER: Final = r"\A-?[0-9]+\z"
 _NUMBER: Final = r"\A-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
+_LONG_INTEGER: Final = r"\A-?[0-9]{8,}\z"  # which a float may lack
 _BOOLEAN: Final = r"\A(?i:true|false|1|0)\z"
 
 
@@ -64,12 +66,30 @@ def from_texts(texts: pa.Array, column: Column) -> Converted:
 
     def convert(start: int, end: int) -> pa.Array:
         found = numbers[start:end].cast(kind)
-        if pa.types.is_floating(kind) and pc.any(pc.is_inf(found)).as_py():
-            raise ValueError
+        _check_numbers(numbers[start:end], found)
         return found
 
     parts = halving(convert, 0, len(texts), kind, reasons, lambda row: _reason(texts, row, column))
     return _required(pa.concat_arrays(parts) if parts else pa.array([], kind), column, reasons)
+
+
+def _check_numbers(texts: pa.Array, found: pa.Array) -> None:
+    """Check what Arrow made of numbers: they are finite, no integer changed, and only 0 is 0, as -6e-237 is there too.
+
+    Raises:
+        ValueError: one is not.
+    """
+    if pa.types.is_integer(found.type) or pa.types.is_boolean(found.type):
+        return
+    is_floating = pa.types.is_floating(found.type)
+    if is_floating and pc.any(pc.is_inf(found)).as_py():
+        raise ValueError
+    zero = pa.scalar(0.0 if is_floating else Decimal(0), found.type)
+    is_zero = pc.and_(pc.equal(found, zero), pc.match_substring_regex(texts, "[1-9]"))
+    is_long = pc.match_substring_regex(texts, _LONG_INTEGER if is_floating else "[eE]")
+    for row in pc.indices_nonzero(pc.fill_null(pc.or_(is_zero, is_long), False)).to_pylist():
+        if Decimal(texts[row].as_py()) != Decimal(found[row].as_py()):
+            raise ValueError
 
 
 def _by_value(texts: pa.Array, column: Column) -> Converted:

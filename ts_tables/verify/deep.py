@@ -13,6 +13,7 @@ from ts_tables.files.digest import BLOCK_OFFSETS
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import parsed_rows
 from ts_tables.files.reading import TableFile
+from ts_tables.files.record_files import reduced
 from ts_tables.parsers.contract import Parser, check, without_records
 from ts_tables.planning.claimed import Claimed
 from ts_tables.planning.work import Covered, Work
@@ -76,10 +77,10 @@ class ParsedValues:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, and one for each record that only now is refused; raise as `Work.rows` and the parser."""
         known = self.refused.digests(self.work.covered)
-        for records in raw_records(self.work, self.forgotten):
+        for records in raw_records(self.work, self.forgotten, self.refused.layout, exactly=True):
             parsed = self.parser.parse(records)
             check(self.parser, parsed, records.num_rows)
-            settled = known_of(records, known)
+            settled = known_of(reduced(records, self.refused.layout), known)
             others = [each for each in parsed.refused.to_pylist() if each not in {*settled}]
             yield refused_rows(records.take(pa.array(others, pa.int32())))
             rows = parsed_rows(records, without_records(parsed, settled))

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.parsed_columns import TOPIC, parsed_rows
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
+from ts_tables.files.record_files import reduced
 from ts_tables.latest.newest import IDENTITY, alive, newest_of
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser, without_records
@@ -60,10 +61,11 @@ class NewestRecords:
         count = 0
         for work in self.work:
             known = self.refused.digests(work.covered)
-            for records in raw_records(work, self.forgotten):
-                parsed = without_records(self.parser.parse(records), known_of(records, known))
+            for records in raw_records(work, self.forgotten, self.refused.layout, exactly=True):
+                in_files = reduced(records, self.refused.layout)
+                parsed = without_records(self.parser.parse(records), known_of(in_files, known))
                 if self.compared is None:
-                    yield refused_rows(records.take(parsed.refused))
+                    yield refused_rows(in_files.take(parsed.refused))
                 waiting.append(self._of_table(parsed_rows(records, parsed)).select(_COLUMNS))
                 count += waiting[-1].num_rows
                 if count >= _MOST_WAITING:

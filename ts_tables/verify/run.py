@@ -15,7 +15,18 @@ from ts_tables.targets import OpenedTable
 from ts_tables.tasks import Digests, Engine, Settled
 from ts_tables.verify.compare import Difference, differences, different_blocks
 from ts_tables.verify.newest import NewestRecords, NewestRows, NewestSums, by_partition
-from ts_tables.verify.sums import ArchiveRows, ArchiveSums, Block, FileRows, FileSums, Skipped, Sums, added
+from ts_tables.verify.sums import (
+    PARSED,
+    ArchiveRows,
+    ArchiveSums,
+    Block,
+    FileRows,
+    FileSums,
+    Skipped,
+    Sums,
+    added,
+    raw_columns,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +106,13 @@ def verify(
     """
     if newest is not None:
         claimed = whole(claimed, opened.state)
-    parts = [(file, claimed.skipped, refused is not None) for file in opened.all_files()]
+    columns = raw_columns(opened.layout) if refused is None else PARSED
+    parts = [(file, claimed.skipped, columns) for file in opened.all_files()]
+    layout = opened.layout
     if refused is not None:
+        layout = refused.layout  # a parsed row has the digest of its record, which needs no column of the table
         ahead = _with_ahead(claimed.skipped, opened.state, refused.state)
-        parts += [(file, ahead, False) for file in refused.all_files()]
-    form = opened.layout.format
+        parts += [(file, ahead, raw_columns(layout)) for file in refused.all_files()]
     forgotten = opened.state.forgotten_with(None if refused is None else refused.state)
 
     def of(work: Work) -> Digests:
@@ -111,7 +124,7 @@ def verify(
         records = [NewestRecords(work, newest, of(work[0]), settled) for work in by_partition(claimed.work)]
         archive = added(run_tasks([NewestSums(each) for each in records]))
     else:
-        archive = added(run_tasks([ArchiveSums(work, of(work), form) for work in claimed.work]))
+        archive = added(run_tasks([ArchiveSums(work, of(work), layout) for work in claimed.work]))
     table = added(run_tasks([FileSums(*part) for part in parts]))
     kept = _kept(opened.state, claimed.skipped)
     if refused is not None:
@@ -125,9 +138,9 @@ def verify(
         theirs = run_tasks(
             [NewestRows(each, block) for each in records if any(can_have(work, block) for work in each.work)]
             if newest is not None
-            else [ArchiveRows(work, of(work), block, form) for work in claimed.work if can_have(work, block)]
+            else [ArchiveRows(work, of(work), block, layout) for work in claimed.work if can_have(work, block)]
         )
-        ours = run_tasks([FileRows(file, block, skipped, is_parsed) for file, skipped, is_parsed in parts])
+        ours = run_tasks([FileRows(file, block, skipped, columns) for file, skipped, columns in parts])
         found += differences(
             block, together(ours), together(theirs), [(each.start, each.end) for each in kept.get(block, ())]
         )

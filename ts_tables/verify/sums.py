@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
-from ts_tables.files.layout import FileFormat
+from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import TOPIC, parsed_schema, topic_column
-from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RAW_SCHEMA, TOPIC_ID
+from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, RECORD_SCHEMA, TOPIC_ID
 from ts_tables.files.reading import TableFile
 from ts_tables.planning.work import Work
 from ts_tables.tasks import Digests, raw_records
 
 _POSITION: Final = (TOPIC_ID, PARTITION, OFFSET, ORDINAL)
-_RAW: Final = pa.schema([RAW_SCHEMA.field(name) for name in (*COLUMNS, *_POSITION)])
 _NEVER_NULL: Final = ("topic", TOPIC, PARTITION, OFFSET, ORDINAL, RAW_DIGEST)
 _TEXTS: Final = ("topic", TOPIC, TOPIC_ID)
 PARSED: Final = parsed_schema(pa.schema([])).empty_table().select([TOPIC, *_POSITION, RAW_DIGEST]).schema
@@ -60,16 +60,16 @@ class ArchiveSums:
     Attributes:
         work: what to read.
         forgotten: records that are left out.
-        form: of the table's files, which can lack some of a record.
+        layout: of the table's files, which can lack some of a record.
     """
 
     work: Work
     forgotten: Digests
-    form: FileFormat = FileFormat.PARQUET
+    layout: Layout
 
     def __call__(self) -> Sums:
         """Return the sums by block; raise as `ts_tables.planning.work.Work.rows`."""
-        return summed(raw_records(self.work, self.forgotten, self.form))
+        return summed(raw_records(self.work, self.forgotten, self.layout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class FileSums:
     Attributes:
         file: of the table.
         skipped: by partition and topic id, ranges of offsets that are not compared.
-        is_parsed: whether the rows are those of a parser.
+        columns: that are read: `PARSED`, or as `raw_columns` returns them.
     """
 
     file: TableFile
     skipped: Skipped
-    is_parsed: bool = False
+    columns: pa.Schema
 
     def __call__(self) -> Sums:
         """Return the sums by block.
@@ -93,7 +93,7 @@ class FileSums:
             CorruptData: the file is no Parquet, lacks a column, or has a row without a position.
             StoreUnavailable: it cannot be read.
         """
-        return summed(_file_rows(self.file, self.is_parsed), self.skipped)
+        return summed(_file_rows(self.file, self.columns), self.skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +104,17 @@ class ArchiveRows:
         work: what to read.
         forgotten: records that are left out.
         block: of the rows.
-        form: of the table's files, which can lack some of a record.
+        layout: of the table's files, which can lack some of a record.
     """
 
     work: Work
     forgotten: Digests
     block: Block
-    form: FileFormat = FileFormat.PARQUET
+    layout: Layout
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `ArchiveSums`."""
-        return counted(raw_records(self.work, self.forgotten, self.form), self.block)
+        return counted(raw_records(self.work, self.forgotten, self.layout), self.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,17 @@ class FileRows:
         file: of the table.
         block: of the rows.
         skipped: by partition and topic id, ranges of offsets that are not compared.
-        is_parsed: whether the rows are those of a parser.
+        columns: that are read: `PARSED`, or as `raw_columns` returns them.
     """
 
     file: TableFile
     block: Block
     skipped: Skipped
-    is_parsed: bool = False
+    columns: pa.Schema
 
     def __call__(self) -> "Counter[Row]":
         """Return how often each row is there; raise as `FileSums`."""
-        return counted(_file_rows(self.file, self.is_parsed), self.block, self.skipped)
+        return counted(_file_rows(self.file, self.columns), self.block, self.skipped)
 
 
 def added(sums: Iterable[Sums]) -> Sums:
@@ -147,12 +147,21 @@ def added(sums: Iterable[Sums]) -> Sums:
     return total
 
 
-def _file_rows(file: TableFile, is_parsed: bool) -> Iterator[pa.RecordBatch]:
+def raw_columns(layout: Layout) -> pa.Schema:
+    """Return the columns of a raw table, or of refused records, that digests need.
+
+    Args:
+        layout: of its files.
+    """
+    names = (*COLUMNS, *_POSITION, *({MILLISECONDS} & {*layout.schema.names}))
+    return pa.schema([RECORD_SCHEMA.field(name) for name in names])
+
+
+def _file_rows(file: TableFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, one for each record: the first one of a parsed table; raise as `FileSums`."""
-    needed = PARSED if is_parsed else _RAW
-    for rows in file.rows(needed, tuple(needed.names)):
+    for rows in file.rows(columns, tuple(columns.names)):
         _check_positions(rows, file.path)
-        yield rows.filter(pc.equal(rows[ORDINAL], 0)) if is_parsed else rows
+        yield rows.filter(pc.equal(rows[ORDINAL], 0)) if RAW_DIGEST in columns.names else rows
 
 
 def _check_positions(rows: pa.RecordBatch, path: str) -> None:

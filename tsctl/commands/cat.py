@@ -29,6 +29,7 @@ from tsctl.json_lines import json_line
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output
 from tsctl.scan_options import (
+    WORDING,
     FromOption,
     Isolation,
     IsolationOption,
@@ -36,6 +37,7 @@ from tsctl.scan_options import (
     ModeOption,
     RegistryCaOption,
     RegistryOption,
+    TimestampMsOption,
     ToOption,
     held_partitions,
     open_registry,
@@ -45,7 +47,7 @@ from tsctl.scan_options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ts_reader import Archive, Scan
+    from ts_reader import Archive, FarTimes, Scan
     from tsctl.record_lines import Form
     from tsctl.results import Format
 
@@ -70,6 +72,7 @@ def cat(
     to: Annotated[Path | None, typer.Option("--output", help="File for the records; it must not exist.")] = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     mode: ModeOption = Mode.FAILFAST,
+    timestamp_ms: TimestampMsOption = False,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,
     config: ConfigOption = None,
@@ -79,7 +82,7 @@ def cat(
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as --format json.")] = False,
 ) -> None:
     """Print the records of a topic or a range of it, partition by partition."""
-    from tsctl.record_lines import BYTES, DEFAULT, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
+    from tsctl.record_lines import BYTES, DEFAULT, columns_read, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
     from tsctl.results import Format  # noqa: PLC0415  (the same)
 
     problems: list[str] = []
@@ -99,6 +102,8 @@ def cat(
             problems.append(f"{option}={text}: {error}")
     if header is not None and form != Format.JSON:
         problems.append(f"--header={header}: --format {form} keeps the bytes of header values; drop --header")
+    if timestamp_ms and form == Format.JSON:
+        problems.append("--timestamp-ms: the timestamp of JSON lines is as stored; drop it")
     bounds = parse_bounds(start, end, problems, offsets=True)
     schemas = open_registry(registry, registry_ca, problems)
     if problems:
@@ -109,7 +114,9 @@ def cat(
     scan = archive.scan(
         topic,
         partitions=held_partitions(archive, topic, parse_partitions(partition), incarnation),
+        columns=columns_read(mode.value) if is_json else None,
         include_headers=True,
+        include_timestamp_ms=is_json or timestamp_ms,
         key=None if is_json else key,
         value=None if is_json else value,
         undecoded="null",
@@ -124,6 +131,7 @@ def cat(
         shown.lines(scan, [_form(archive, topic, part, text or DEFAULT) for part, text in forms.items()])
     else:
         shown.columns(scan)
+    shown.ended()
     if shown.lost:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -150,12 +158,17 @@ class _Shown:
         self._to = to
         self._left = most
         self._losses: list[Loss] = []
+        self._far = 0
         self._output = Output(as_json=True)
 
-    def heard(self, warning: str | Loss) -> None:
-        """Note a loss, and write another warning."""
+    def heard(self, warning: "str | Loss | FarTimes") -> None:
+        """Note a loss and times that do not fit, and write another warning."""
+        from ts_reader import FarTimes  # noqa: PLC0415  (pyarrow)
+
         if isinstance(warning, Loss):
             self._losses.append(warning)
+        elif isinstance(warning, FarTimes):  # of one partition
+            self._far += warning.rows
         else:
             self._output.warn(warning)
 
@@ -201,6 +214,13 @@ class _Shown:
                 yield partition, self._batches(partition, one, advance)
         if self._left != 0:
             self._tell(self._losses)
+
+    def ended(self) -> None:
+        """Warn of times that do not fit their column, once for all partitions."""
+        if self._far:
+            from ts_common.decode.times import far_warning  # noqa: PLC0415  (pyarrow)
+
+            self._output.warn(far_warning(self._far, WORDING.exact_times))
 
     def _batches(self, partition: TopicPartition, scan: "Scan", advance: Any) -> "Iterator[pa.RecordBatch]":
         reached = None

@@ -32,6 +32,7 @@ from tsctl.scan_options import (
     ModeOption,
     RegistryCaOption,
     RegistryOption,
+    TimestampMsOption,
     Undecoded,
     UndecodedOption,
     ValueCodecsOption,
@@ -87,6 +88,7 @@ def sql(
         bool, typer.Option("--allow-loss", help="Read what is left if offsets are lost; each loss is a warning.")
     ] = False,
     headers: Annotated[bool, typer.Option("--headers", help="Tables have a column of headers.")] = False,
+    timestamp_ms: TimestampMsOption = False,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,
     config: ConfigOption = None,
@@ -142,6 +144,7 @@ def sql(
             mode=mode.value,
             fail_on_data_loss=not allow_loss,
             include_headers=headers,
+            include_timestamp_ms=timestamp_ms,
             incarnation=incarnation,
             max_batch_bytes=max_batch_bytes,
             **bounds,

@@ -244,13 +244,12 @@ def test_a_bomb_of_recursive_messages_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("kind", "seconds", "nanos", "row"),
     [
-        ("Timestamp", -1, 999_999_999, datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
+        ("Timestamp", -1, 999_999_000, datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
         ("Timestamp", 0, 1_000_000_000, None),
         ("Timestamp", 0, -1, None),
         ("Timestamp", 1 << 62, 0, None),
         ("Timestamp", 9_223_372_036_854, 775_807_000, None),
-        ("Duration", -1, -1_999, timedelta(seconds=-1, microseconds=-1)),
-        ("Duration", 0, -999, timedelta()),
+        ("Duration", -1, -1_000, timedelta(seconds=-1, microseconds=-1)),
         ("Duration", 1, -1, None),
         ("Duration", 0, 1_000_000_000, None),
         ("Duration", -(1 << 62), 0, None),
@@ -267,6 +266,25 @@ def test_an_invalid_time_is_rejected(kind: str, seconds: int, nanos: int, row: A
             row_of(found, data)
     else:
         assert row_of(found, data) == {"t": row}
+
+
+@pytest.mark.parametrize(
+    ("kind", "nanos", "row"),
+    [
+        ("Timestamp", 123_456_789, datetime(1970, 1, 1, 0, 0, 0, 123_456, UTC)),
+        ("Duration", -1_999, timedelta(microseconds=-1)),
+        ("Duration", -999, timedelta()),
+    ],
+)
+def test_a_part_of_a_microsecond_is_refused_unless_an_option_cuts_it(kind: str, nanos: int, row: Any) -> None:
+    """A column has microseconds; with `nanoseconds=cut` the rest does not matter."""
+    text = (
+        f'syntax="proto3"; import "google/protobuf/{kind.lower()}.proto"; message M {{ google.protobuf.{kind} t=1; }}'
+    )
+    found, data = message_of(text, {"t": {"nanos": nanos}})
+    with pytest.raises(ValueError, match=f"{nanos} nanoseconds have a part of a microsecond; nanoseconds=cut cuts it"):
+        row_of(found, data)
+    assert row_of(ProtobufFormat(bundle(SchemaType.PROTOBUF, text), cuts=True), data) == {"t": row}
 
 
 def test_hostile_bytes_are_refused() -> None:

@@ -5,7 +5,7 @@ import json
 from tests.tables.parsers.made_records import made_records
 from ts_common.schemas.contract import Part
 from ts_common.schemas.opening import open_codec
-from ts_tables.parsers.changes import ChangesParser
+from ts_tables.parsers.changes import CHANGES, RecordParser
 from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.contract import check
 from ts_tables.parsers.decoded import Reading
@@ -17,7 +17,7 @@ VALUES = [b'{"a": 1}', None, b"{", b'[{"a": 2}, {"a": 3}]']
 
 def test_a_tombstone_is_a_row_with_its_key() -> None:
     """A record of several rows has its key in each."""
-    parser = ChangesParser(JsonParser([make_column("a", "long")]))
+    parser = RecordParser(JsonParser([make_column("a", "long")]))
     found = parser.parse(made_records(VALUES, [b"k", b"l", b"m", None]))
     check(parser, found, 4)
     assert found.rows.to_pylist() == [
@@ -31,7 +31,9 @@ def test_a_tombstone_is_a_row_with_its_key() -> None:
 
 def test_a_key_that_does_not_decode_refuses_its_record() -> None:
     """A value that was refused keeps its own reason."""
-    parser = ChangesParser(JsonParser([make_column("a", "long")]), Reading(open_codec("int", "topic", Part.KEY)))
+    parser = RecordParser(
+        JsonParser([make_column("a", "long")]), CHANGES, Reading(open_codec("int", "topic", Part.KEY))
+    )
     found = parser.parse(made_records(VALUES, [b"\0\0\0\1", b"x", b"y", b"\0\0\0\2"]))
     check(parser, found, 4)
     assert found.rows["_key"].to_pylist() == [1, 2, 2]
@@ -42,7 +44,7 @@ def test_a_key_that_does_not_decode_refuses_its_record() -> None:
 
 def test_columns_are_found_in_values_too() -> None:
     """None of them has the name of the key."""
-    parser = ChangesParser(JsonParser([], infers=True))
+    parser = RecordParser(JsonParser([], infers=True))
     records = made_records([json.dumps({"_key": 5}).encode(), None], [b"k", b"l"])
     found = parser.parse(records)
     check(parser, found, 2)

@@ -1,5 +1,6 @@
 """Resolutions of types without other types inside of them: numbers, texts, bytes, and their logical types."""
 
+import struct
 import uuid
 from collections.abc import Callable
 from decimal import Context, Decimal
@@ -54,18 +55,40 @@ def _number(writer: Node, reader: Node) -> Resolution:
             }
     multiplied, divided = unit_factor(writer, reader)
     if multiplied * divided != 1:
-        return lambda value: value * multiplied // divided
+        return _in_units(multiplied, divided)
     if writer.kind == reader.kind:
         return None
     match reader.kind:
+        case "double" if writer.kind == "float":
+            return None
         case "float" | "double":
-            return float
+            return _floating(reader.kind)
         case "string":
             return lambda value: value.decode("utf-8")
         case "bytes":
             return lambda value: value.encode()
         case _:
             return None
+
+
+def _in_units(multiplied: int, divided: int) -> Callable[[int], int]:
+    def number(value: int) -> int:
+        found, rest = divmod(value * multiplied, divided)
+        if rest:
+            raise ValueError(f"{value} has a part of the reader's unit of time")
+        return found
+
+    return number
+
+
+def _floating(kind: str) -> Callable[[int], float]:
+    def number(value: int) -> float:
+        found: float = struct.unpack("<f", struct.pack("<f", value))[0] if kind == "float" else float(value)
+        if found != value:
+            raise ValueError(f"no {kind} is {value}")
+        return found
+
+    return number
 
 
 def _decimal(written: Node, reader: Node) -> Resolution:

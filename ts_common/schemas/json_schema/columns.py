@@ -9,7 +9,7 @@ a schema as `additionalProperties`
 `"type": "array"` with one schema as `items`    `list`
 `"type": "string"`, whatever its `format`       `string`
 `"type": "integer"`                             `int64`; `5.0` is an integer too
-`"type": "number"`                              `double`
+`"type": "number"`                              `double`: the nearest one of a fraction
 `"type": "boolean"`, `"null"`                   `bool`, `null`
 `["X", "null"]`, `oneOf` or `anyOf` of X and    X; all columns can be null
 null, `nullable`
@@ -25,14 +25,14 @@ Properties are found by their names; an absent one is null. A value of another t
 keywords (`required`, `pattern`, `minimum` and so on) are not validated.
 """
 
-import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
-import orjson
 import pyarrow as pa
 
 from ts_common.schemas.json_schema.documents import Document
+from ts_common.schemas.json_values import double_of, json_text
 from ts_common.schemas.limits import MAX_COLUMNS, MAX_DEPTH
 
 Convert = Callable[[Any], Any]
@@ -193,8 +193,8 @@ def _json(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # it parses 1,024 levels, and writes 254
+        return json_text(value)
+    except ValueError:  # it parses 1,024 levels, and writes 254
         raise ValueError("JSON that is nested too deeply") from None
 
 
@@ -206,8 +206,8 @@ def _expected(value: Any, kind: type, name: str) -> Any:
 
 def _shown(value: Any) -> str:
     try:
-        return orjson.dumps(value)[:60].decode("utf-8", "replace")
-    except orjson.JSONEncodeError:
+        return json_text(value).encode()[:60].decode("utf-8", "replace")
+    except ValueError:
         return "JSON that is nested too deeply"
 
 
@@ -220,6 +220,8 @@ def _string(value: Any) -> str | None:
 def _integer(value: Any) -> int | None:
     if type(value) is float and value.is_integer() and abs(value) < 1 << 53:
         return int(value)
+    if isinstance(value, Decimal) and abs(value) < 1 << 63 and value == value.to_integral_value():
+        return int(value)
     if value is not None and type(value) is not int:
         raise ValueError(f"{_shown(value)} is not an integer of 64 bits")
     return value
@@ -228,9 +230,9 @@ def _integer(value: Any) -> int | None:
 def _number(value: Any) -> float | None:
     if value is None:
         return None
-    if type(value) is int or (type(value) is float and math.isfinite(value)):
-        return float(value)
-    raise ValueError(f"{_shown(value)} is not a number")
+    if type(value) is bool or not isinstance(value, int | float | Decimal):
+        raise ValueError(f"{_shown(value)} is not a number")
+    return double_of(value)
 
 
 def _boolean(value: Any) -> bool | None:

@@ -1,12 +1,11 @@
 """A reader's schema of JSON Schema, compiled."""
 
-import orjson
-
 from ts_common.errors import CorruptData
 from ts_common.schemas.bundle import Bundle
 from ts_common.schemas.formats import Format, Read
 from ts_common.schemas.json_schema.columns import Columns
 from ts_common.schemas.json_schema.documents import documents_of
+from ts_common.schemas.json_values import json_value
 
 
 class JsonSchemaFormat(Format):
@@ -28,6 +27,6 @@ class JsonSchemaFormat(Format):
         convert = self._convert
 
         def value(data: bytes, _: bytes | None) -> object:
-            return convert(orjson.loads(data))
+            return convert(json_value(data, exactly=True))
 
         return value

@@ -23,17 +23,18 @@ class ProtobufFormat(Format):
     Args:
         reader: the schema.
         message: name of the message, full or without the package; None for the first one of the file.
+        cuts: whether nanoseconds are cut.
 
     Raises:
         CorruptData: the schema is not one of Protobuf, or has no such message.
     """
 
-    def __init__(self, reader: Bundle, message: str | None = None) -> None:
+    def __init__(self, reader: Bundle, message: str | None = None, *, cuts: bool = False) -> None:
         self._bundle = reader
         self._pool, self._file = _pool_of(compile_protobuf(reader), reader)
         self._descriptor = _message(self._file, message, reader)
         try:
-            self.arrow_type, self._convert = Messages(self._pool).message(self._descriptor)
+            self.arrow_type, self._convert = Messages(self._pool, cuts=cuts).message(self._descriptor)
         except (KeyError, ValueError) as error:  # KeyError: its own type has the name of a well-known one
             raise CorruptData(f"{reader.schema}: {error}") from error
         self._wire = WireCheck(self._pool, self._descriptor)

@@ -13,7 +13,7 @@ enum                                        `string`: the name; the number where
 message, group                              `struct`; `bool`, true, for a message without fields
 `repeated`, `map<K, V>`                     `list`, `map<K, V>`
 member of a `oneof`                         a column of its own; at most one is not null
-`google.protobuf.Timestamp`, `Duration`     `timestamp[us, UTC]`, `duration[us]`; nanoseconds are cut
+`google.protobuf.Timestamp`, `Duration`     `timestamp[us, UTC]`, `duration[us]`
 `google.protobuf.StringValue` and so on     the type of its value
 `google.protobuf.Struct`, `Value`,          `string`: JSON
 `ListValue`
@@ -26,6 +26,7 @@ declares a default. Any other field has its default, as Protobuf defines it. Fie
 value of another version of the schema needs no resolution. Extensions and unknown fields are left out.
 
 A Timestamp or Duration beyond what Protobuf allows for its nanoseconds, or beyond 64 bits of microseconds, is refused.
+So is one with a part of a microsecond, unless the option `nanoseconds=cut` cuts it.
 """
 
 from collections.abc import Callable
@@ -70,10 +71,12 @@ class Messages:
 
     Args:
         pool: of the descriptors.
+        cuts: whether nanoseconds are cut.
     """
 
-    def __init__(self, pool: DescriptorPool) -> None:
+    def __init__(self, pool: DescriptorPool, *, cuts: bool = False) -> None:
         self._pool = pool
+        self._cuts = cuts
         self._columns = 0
 
     def message(self, descriptor: Descriptor, path: tuple[str, ...] = ()) -> Column:
@@ -143,9 +146,9 @@ class Messages:
             return _SCALARS[descriptor.fields_by_name["value"].type], attrgetter("value")
         match name:
             case "Timestamp":
-                return pa.timestamp("us", "UTC"), _timestamp
+                return pa.timestamp("us", "UTC"), _timestamp if self._cuts else _in_microseconds(_timestamp)
             case "Duration":
-                return pa.duration("us"), _duration
+                return pa.duration("us"), _duration if self._cuts else _in_microseconds(_duration)
             case "Struct" | "Value" | "ListValue":
                 return pa.string(), self._json
             case _:
@@ -156,6 +159,18 @@ class Messages:
             message, preserving_proto_field_name=True, indent=None, ensure_ascii=False, descriptor_pool=self._pool
         )
         return text
+
+
+def _in_microseconds(convert: Convert) -> Convert:
+    """Return a function that refuses a time with a part of a microsecond."""
+
+    def value(message: Any) -> int:
+        found: int = convert(message)
+        if message.nanos % 1000:
+            raise ValueError(f"{message.nanos} nanoseconds have a part of a microsecond; nanoseconds=cut cuts it")
+        return found
+
+    return value
 
 
 def _timestamp(message: Any) -> int:

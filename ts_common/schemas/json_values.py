@@ -1,6 +1,7 @@
 """JSON: strict texts to Python values and back, without loss of digits where a column shows them."""
 
 import json
+import math
 import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -10,8 +11,9 @@ import orjson
 from ts_common.json_objects import check_depth
 from ts_common.schemas.limits import MAX_JSON_BYTES, MAX_JSON_VALUE_DEPTH
 
-# A float has each number of 15 digits. More digits in a row are enough of a reason to read a text once more.
-_MANY_DIGITS: Final = re.compile(rb"(?:[0-9]\.?){16}")
+# A float has each number of 15 digits, down to 1e-308. More digits in a row, or a smaller exponent, are enough of a
+# reason to read a text once more.
+_INEXACT: Final = re.compile(rb"(?:[0-9]\.?){16}|[eE]-[0-9]{3}")
 _SHOWN: Final = 40  # digits of a message
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
@@ -29,7 +31,7 @@ def json_value(data: bytes, *, exactly: bool) -> Any:
     if len(data) > MAX_JSON_BYTES:
         raise ValueError(f"{len(data)} bytes; at most {MAX_JSON_BYTES} are parsed")
     value = orjson.loads(data)
-    if not exactly or _MANY_DIGITS.search(data) is None:
+    if not exactly or _INEXACT.search(data) is None:
         return value
     check_depth(data, MAX_JSON_VALUE_DEPTH)
     return json.loads(data, parse_float=_decimal, parse_int=_integer)
@@ -45,6 +47,19 @@ def json_text(value: Any) -> str:
         return orjson.dumps(value, default=_number).decode()
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+def double_of(value: float | Decimal) -> float:
+    """Return the double of a number of `json_value`: of a fraction the nearest one.
+
+    Raises:
+        ValueError: no double has an integer, the number is too large, or it would be 0.
+    """
+    found = float(value)
+    is_integer = isinstance(value, int) or (isinstance(value, Decimal) and value.as_tuple().exponent == 0)
+    if not math.isfinite(found) or (found != value if is_integer else bool(found) != bool(value)):
+        raise ValueError(f"{str(value)[:_SHOWN]} is no double")
+    return found
 
 
 def _decimal(digits: str) -> Decimal:
