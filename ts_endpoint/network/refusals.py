@@ -1,4 +1,4 @@
-"""Requests that an archive refuses: Produce and DeleteRecords change a topic, and SASL has no place after a login.
+"""Requests that an archive refuses: some change a topic, and SASL has no place after a login.
 
 What a user sees, tried with the clients:
 
@@ -7,6 +7,7 @@ What a user sees, tried with the clients:
 - A producer with `acks=0` expects no reply, so its connection ends, as on a broker. It reports the message as sent.
 - `kafka-delete-records` prints `PolicyViolationException` for each partition.
 - A transactional producer fails at FindCoordinator (`ts_endpoint.peers.handlers`).
+- MirrorMaker 2 ends at its start with the text for its topics, which names the settings. Without ACLs it copies none.
 
 An idempotent producer gets its id: frameworks create one at their start and may never produce.
 """
@@ -22,9 +23,16 @@ from ts_endpoint.network.ends import ConnectionEnds
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
+from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
 _ID_BITS: Final = 62
 READ_ONLY: Final = "this endpoint serves an archive, which is read-only: produce to the Kafka cluster itself"
+MIRROR_MAKER: Final = (
+    "; for MirrorMaker 2 set offset-syncs.topic.location=target and emit.heartbeats.enabled=false: it then creates its"
+    " own topics in the target cluster alone"
+)
+_MIRROR_MAKERS_TOPICS: Final = ("mm2-", "heartbeats")
+NO_ACLS: Final = "this endpoint has no ACLs: the file of --users names who may read a topic"
 
 
 async def refuse_produce(request: Request, session: Session) -> Values:
@@ -94,6 +102,29 @@ async def refuse_delete_records(request: Request, session: Session) -> Values:
     }
 
 
+async def refuse_create_topics(request: Request, session: Session) -> Values:
+    """Return POLICY_VIOLATION for each topic."""
+    del session
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": NO_TOPIC_ID,
+                "error_code": ErrorCode.policy_violation,
+                "error_message": READ_ONLY + (MIRROR_MAKER if topic.name.startswith(_MIRROR_MAKERS_TOPICS) else ""),
+                "configs": None,
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+async def refuse_describe_acls(request: Request, session: Session) -> Values:
+    """Return SECURITY_DISABLED, as a broker without an authorizer does; MirrorMaker 2 then copies no ACLs."""
+    del request, session
+    return {"error_code": ErrorCode.security_disabled, "error_message": NO_ACLS, "resources": []}
+
+
 async def refuse_handshake(request: Request, session: Session) -> Values:
     """Return ILLEGAL_SASL_STATE: the client has authenticated, or the listener has no SASL."""
     del request, session
@@ -114,6 +145,8 @@ REFUSALS: Final[Handlers] = {
     Api.PRODUCE: refuse_produce,
     Api.DELETE_RECORDS: refuse_delete_records,
     Api.INIT_PRODUCER_ID: grant_producer_id,
+    Api.CREATE_TOPICS: refuse_create_topics,
+    Api.DESCRIBE_ACLS: refuse_describe_acls,
     Api.SASL_HANDSHAKE: refuse_handshake,
     Api.SASL_AUTHENTICATE: refuse_authenticate,
 }

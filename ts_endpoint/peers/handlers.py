@@ -14,6 +14,7 @@ _BROKERS: Final = 1  # endpoint type
 # INVALID_REQUEST and not COORDINATOR_NOT_AVAILABLE: a client repeats the second for ever.
 _NO_TRANSACTIONS: Final = "this endpoint serves an archive: it has no transactions and no share groups, only groups"
 _FIRST_WITH_KEYS: Final = 4  # version with several keys
+_NONE: Final = "NONE"  # what a broker writes as message of no error, if a reply has one coordinator
 
 
 def find_coordinator(peers: Peers, permissions: Permissions) -> Handler:
@@ -29,17 +30,22 @@ def find_coordinator(peers: Peers, permissions: Permissions) -> Handler:
         keys = request.body.coordinator_keys if has_keys else (request.body.key,)
         key_type = getattr(request.body, "key_type", _GROUP)  # version 0 has groups only
         found = [_coordinator(peers, permissions, session, key_type, key) for key in keys]
-        return {"coordinators": found} if has_keys else found[0]
+        return {"coordinators": found} if has_keys else _alone(found[0])
 
     return handle
 
 
+def _alone(found: Values) -> Values:
+    is_found = found["error_code"] is ErrorCode.none
+    return {**found, "error_message": _NONE} if is_found else found
+
+
 def _coordinator(peers: Peers, permissions: Permissions, session: Session, key_type: int, key: str) -> Values:
-    nothing = {"key": key, "node_id": -1, "host": "", "port": -1}
+    nothing = {"key": key, "node_id": -1, "host": "", "port": -1, "error_message": ""}
     if key_type != _GROUP:
         return {**nothing, "error_code": ErrorCode.invalid_request, "error_message": _NO_TRANSACTIONS}
     if not permissions.may_use(session.user, key):
-        return {**nothing, "error_code": ErrorCode.group_authorization_failed, "error_message": None}
+        return {**nothing, "error_code": ErrorCode.group_authorization_failed}
     node_id, host, port = peers.broker(peers.coordinator_of(key))
     return {
         "key": key,
@@ -47,7 +53,7 @@ def _coordinator(peers: Peers, permissions: Permissions, session: Session, key_t
         "host": host,
         "port": port,
         "error_code": ErrorCode.none,
-        "error_message": None,
+        "error_message": "",
     }
 
 

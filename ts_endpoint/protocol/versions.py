@@ -7,9 +7,10 @@ offered and refused, because clients need them:
   (Produce 7). Without both it never sends a Fetch, and reports no error.
 - SaslHandshake 0: librdkafka 2.0, which Debian's kcat uses, infers from it that a broker has SASL, and then sends
   version 1. After version 0 the messages of a login have no headers; clients older than Kafka 1.0 send them so.
-- DeleteRecords: an admin client then reports the refusal, and not a missing feature of the broker.
 - InitProducerId: frameworks that only read create an idempotent producer too (Quix Streams). The id is granted, and
   what the producer sends is refused.
+- DeleteRecords and CreateTopics: an admin client then reports the refusal, and not a missing feature of the broker.
+- DescribeAcls: MirrorMaker 2 requests them by default, and continues without.
 """
 
 from enum import IntEnum
@@ -34,9 +35,11 @@ class Api(IntEnum):
     LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
     DELETE_GROUPS = 42
@@ -61,9 +64,11 @@ SERVED: Final[dict[Api, tuple[int, int]]] = {
     Api.LIST_GROUPS: (0, 5),
     Api.SASL_HANDSHAKE: (0, 1),
     Api.API_VERSIONS: (0, 4),
+    Api.CREATE_TOPICS: (2, 7),
     Api.DELETE_RECORDS: (0, 2),
     Api.INIT_PRODUCER_ID: (0, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    Api.DESCRIBE_ACLS: (1, 3),
     Api.DESCRIBE_CONFIGS: (1, 4),
     Api.SASL_AUTHENTICATE: (0, 2),
     Api.DELETE_GROUPS: (0, 2),

@@ -139,7 +139,7 @@ class DescribeConfigsHandler:
 
     async def _one(self, resource: Any, session: Session, shown: dict[str, bool]) -> Values:
         kind, name = resource.resource_type, resource.resource_name
-        error, message, entries = ErrorCode.none, None, list[Values]()
+        error, message, entries = ErrorCode.none, "", list[Values]()
         if kind == _Resource.TOPIC:
             error = await self._topic_error(name, session)
             if error is ErrorCode.none:

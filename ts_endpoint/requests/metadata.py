@@ -28,6 +28,8 @@ _FIRST_WITH_IDS: Final = 10  # the first version whose replies have topic ids
 _FIRST_BY_IDS: Final = 12  # the first version whose requests may name topics by their ids
 _ID_SECONDS: Final = 1.0  # that Metadata of all topics waits for ids: it has those that were read
 _ZERO_OPERATIONS: Final = -(1 << 31)  # Kafka's value for operations that were not requested
+_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # read, describe, describe configs: AclOperation of Kafka
+_OF_CLUSTER: Final = 1 << 8  # describe
 _AT_ONCE: Final = 32  # commits that are read for one request
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})  # Kafka's `Topic`
 _PLACES: Final = {
@@ -35,6 +37,7 @@ _PLACES: Final = {
     ErrorCode.invalid_topic_exception: 1,
     ErrorCode.topic_authorization_failed: 2,
 }
+_OFFSET_SYNCS: Final = "mm2-offset-syncs."
 
 log = structlog.get_logger()
 
@@ -63,6 +66,10 @@ class MetadataHandler:
         else:
             found = await self._each(dict.fromkeys(topic.name for topic in asked if topic.name is not None), session)
             topics = sorted(found, key=_place)
+        if getattr(request.body, "include_topic_authorized_operations", False):
+            permitted = {"topic_authorized_operations": _OPERATIONS}
+            topics = [{**each, **permitted} if _error_of(each) is ErrorCode.none else each for each in topics]
+        describes = getattr(request.body, "include_cluster_authorized_operations", False)
         nodes = self._context.nodes
         return {
             "brokers": [
@@ -71,7 +78,7 @@ class MetadataHandler:
             "cluster_id": self._context.cluster,
             "controller_id": min(node for node, _, _ in nodes.brokers()),
             "topics": topics,
-            "cluster_authorized_operations": _ZERO_OPERATIONS,
+            "cluster_authorized_operations": _OF_CLUSTER if describes else _ZERO_OPERATIONS,
         }
 
     async def _by_ids(self, ids: Iterable[UUID], session: Session) -> list[Values]:
@@ -127,7 +134,7 @@ class MetadataHandler:
         try:
             topic = await self._context.archive.topic(name)
             if topic is None:
-                return _failed(name, ErrorCode.unknown_topic_or_partition)
+                return _failed(name, _missing(name))
         except TieredStorageError as error:
             log.warning("topic_not_described", topic=name, reason=str(error))
             code = error_of(error)
@@ -182,6 +189,16 @@ def _place(topic: Values) -> int:
 def _error_of(topic: Values) -> ErrorCode:
     error: ErrorCode = topic.get("error_code", ErrorCode.none)
     return error
+
+
+def _missing(name: str) -> ErrorCode:
+    """Return the error for a topic that the archive does not have.
+
+    MirrorMaker 2 writes offset syncs to its source by default. Its producer would wait a minute for each topic that is
+    unknown, and no longer than a reply for one that is invalid.
+    """
+    is_of_mirror_maker = name.startswith(_OFFSET_SYNCS)
+    return ErrorCode.invalid_topic_exception if is_of_mirror_maker else ErrorCode.unknown_topic_or_partition
 
 
 def _failed(name: str | None, error: ErrorCode, topic_id: UUID | None = None) -> Values:

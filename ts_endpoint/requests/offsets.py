@@ -84,7 +84,9 @@ class ListOffsetsHandler:
             return _place(snapshot, snapshot.start)
         end = await snapshot.stable(partition.store) if committed else snapshot.end
         if timestamp == Special.LATEST:
-            return _place(snapshot, end)
+            # The leader's own epoch, also if no record of it is below the end.
+            known = {} if snapshot.epoch == NO_EPOCH else {"leader_epoch": snapshot.epoch}
+            return {**_place(snapshot, end), **known}
         if timestamp < 0 and timestamp != Special.MAX_TIMESTAMP:
             return {"error_code": ErrorCode.unsupported_version}
         async with self._searches:

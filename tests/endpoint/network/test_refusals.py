@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kio.schema.create_topics.v7.request import CreatableTopic
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
 from kio.schema.errors import ErrorCode
 
@@ -79,6 +80,41 @@ def test_delete_records_is_refused_for_each_partition() -> None:
         return [(each.partition_index, each.error_code) for each in reply.topics[0].partitions]
 
     assert serve(cluster, client) == [(number, ErrorCode.policy_violation) for number in range(3)]
+
+
+def test_creating_topics_is_refused_with_the_settings_of_mirror_maker() -> None:
+    """MirrorMaker 2 logs the text and ends; for a topic of another program it names no settings."""
+    cluster = SmallCluster()
+    names = ("mm2-offsets.target.internal", "heartbeats", "orders-changelog")
+    wanted = tuple(
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())  # type: ignore[arg-type]
+        for name in names
+    )
+
+    async def client() -> list[tuple[str, ErrorCode, bool]]:
+        raw = await RawClient.open(cluster.bootstrap)
+        reply = await raw.ask(Api.CREATE_TOPICS, 7, topics=wanted)
+        await raw.close()
+        named = "offset-syncs.topic.location=target and emit.heartbeats.enabled=false"
+        return [(each.name, each.error_code, named in each.error_message) for each in reply.topics]
+
+    refused = ErrorCode.policy_violation
+    assert serve(cluster, client) == list(zip(names, [refused] * 3, [True, True, False], strict=True))
+
+
+def test_there_are_no_acls() -> None:
+    """As from a broker without an authorizer, so that MirrorMaker 2 copies none and continues."""
+    cluster = SmallCluster()
+    every = {"resource_type_filter": 2, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+
+    async def client() -> tuple[ErrorCode, object]:
+        raw = await RawClient.open(cluster.bootstrap)
+        names = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+        reply = await raw.ask(Api.DESCRIBE_ACLS, 3, **every, **names)
+        await raw.close()
+        return reply.error_code, reply.resources
+
+    assert serve(cluster, client) == (ErrorCode.security_disabled, ())
 
 
 def test_a_producer_without_acknowledgements_is_disconnected() -> None:
