@@ -27,6 +27,7 @@ mutants: $(READY)
 # Draws new examples. The soak measures the agents' resources, so it runs alone, for ten minutes.
 test-full: test-parts
 	@$(BIN)/python -m ts_local.kafka.kerberos
+	@$(BIN)/python -m ts_local.node_clients
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak
 	$(BIN)/python -m tests.fuzz --seconds 300

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from ts_local.environment import isolate
+from ts_local.kafka.cluster import LocalCluster
 from ts_local.pytest_logs import pytest_runtest_makereport
 from ts_local.stores.azurite import AzuriteServer
 from ts_local.stores.fake_gcs import GcsServer
@@ -36,8 +37,12 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True)
 # In this order: the slowest folders start first, so that no process works alone at the end. In `make test-full` the
 # histories need the longest time, 40 minutes.
 _FIRST = ("histories", "spark", "faults", "consumer", "uploader", "endpoint", "test_demo.py", "local_cluster", "common")
-# One process runs all tests of such a folder: a second one would start another Spark session or broker, a minute each.
-_TOGETHER = ("tests/spark/session", "tests/consumer")
+# One process runs all tests of these folders, by its name: a second one would start another Spark session or broker.
+_TOGETHER = {
+    "tests/spark/session": "session",
+    "tests/consumer": "live broker",
+    "tests/endpoint/recorded": "live broker",
+}
 _SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
 
 
@@ -66,10 +71,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
-    """Send the tests of one file to one process, and all of a folder of `_TOGETHER`."""
+    """Send the tests of one file to one process, and all of the folders of `_TOGETHER` with the same name."""
 
     def _split_scope(self, nodeid: str) -> str:
-        together = next((folder for folder in _TOGETHER if nodeid.startswith(f"{folder}/")), None)
+        together = next((name for folder, name in _TOGETHER.items() if nodeid.startswith(f"{folder}/")), None)
         return super()._split_scope(nodeid) if together is None else together
 
 
@@ -101,6 +106,13 @@ def _closed_databases() -> Iterator[None]:
     yield
     files = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
     assert not [name for name in files if name.endswith(".db")]
+
+
+@pytest.fixture(scope="session")
+def live_broker() -> Iterator[LocalCluster]:
+    """A broker in KRaft mode, so that topics have ids and all protocols of groups exist."""
+    with LocalCluster(mode="kraft", name="live") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -151,6 +151,46 @@ class MadeArchive:
         )
         return bases[-1]
 
+    def ship_whole(self, directory: Path, last_stable_offset: int | None = None) -> None:
+        """Put every segment of a broker's partition directory, the active one too, as if it were closed.
+
+        Args:
+            directory: of the partition.
+            last_stable_offset: of the partition; None if no transaction is open.
+        """
+        found = TopicPartition.parse(directory.name)
+        assert found is not None
+        keys = self.keys.partition(found)
+        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+        end = bases[-1]
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            name = SegmentName(base)
+            log = (directory / f"{name.stem}.log").read_bytes()
+            # The broker allocates the index of an active segment beforehand; the rest is zeros.
+            timeindex = _without_zeros((directory / f"{name.stem}.timeindex").read_bytes(), 12)
+            metadata = metadata_of(
+                scan_segment(BytesReader(log), len(log), TimeIndex(base, timeindex)), base, name.stem
+            )
+            end = metadata.end if following is None else following
+            metadata = replace(metadata, end=end)
+            self.store.put(keys.segment(name, ".timeindex"), timeindex)
+            path = directory / f"{name.stem}.txnindex"
+            if path.exists():
+                self.store.put(keys.segment(name, ".txnindex"), path.read_bytes())
+                metadata = replace(metadata, txnindex=(crc32c(path.read_bytes()), TxnIndexState.COMPLETE))
+            self.store.put(keys.segment(name), log, metadata=metadata.encode())
+        _, _, *lines = (directory / "leader-epoch-checkpoint").read_text().splitlines()
+        epochs = [(int(epoch), int(start)) for epoch, start in map(str.split, lines)]
+        self.commit(
+            found.topic,
+            end,
+            partition=found.partition,
+            epochs=epochs or [(0, 0)],
+            highest_base=bases[-1],
+            log_start=bases[0],
+            last_stable_offset=end if last_stable_offset is None else last_stable_offset,
+        )
+
     def ship_as_java(self, directory: Path) -> int:
         """Put what a Java uploader ships: no metadata, no `.txnindex`, a commit of one line; return its end."""
         found = TopicPartition.parse(directory.name)
@@ -182,6 +222,14 @@ def batches(*ranges: tuple[int, int], epoch: int = 0, value: bytes = b"v", time:
 def steps(start: int, end: int, step: int = 10) -> Iterable[tuple[int, int]]:
     """Return consecutive ranges of `step` offsets."""
     return [(low, min(low + step, end)) for low in range(start, end, step)]
+
+
+def _without_zeros(data: bytes, size: int) -> bytes:
+    """Return the entries of an index before those of zeros."""
+    end = len(data)
+    while end >= size and not any(data[end - size : end]):
+        end -= size
+    return data[:end]
 
 
 class BytesReader:

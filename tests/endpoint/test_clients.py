@@ -27,7 +27,8 @@ from ts_local.ports import free_ports
 # In `make test` these read each quick topic, and every other client a few of them, in one call.
 THOROUGH: Final = ("librdkafka assign", "Java consumer 3.9")
 FEW: Final = ("transactions-lz4", "magic-0-gzip")
-SLOW: Final = ("Spark's Kafka source", "Java consumer 4", *CONSOLES)  # full only: each needs a JVM for half a minute
+# Full only: a JVM for half a minute each, and packages of npm.
+SLOW: Final = ("Spark's Kafka source", "Java consumer 4", *CONSOLES, "kafkajs", "@platformatic/kafka")
 AT_ONCE: Final = 3  # clients; most of them wait for a JVM
 Wanted = tuple[str, Isolation]
 

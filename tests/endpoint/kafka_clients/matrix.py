@@ -4,7 +4,14 @@ from typing import Final
 
 from tests.endpoint.kafka_clients import java_tools, python_clients
 from tests.endpoint.kafka_clients.interface import Client, each
-from tests.endpoint.kafka_clients.programs import by_franz_go, by_kcat, shown_by_kcat
+from tests.endpoint.kafka_clients.programs import (
+    by_franz_go,
+    by_kcat,
+    by_node,
+    shown_by_kafkajs,
+    shown_by_kcat,
+    shown_by_platformatic,
+)
 from tests.endpoint.kafka_clients.spark_source import by_spark
 from ts_local.jars import LINES
 
@@ -27,6 +34,21 @@ def _reads_no_snappy(topic: str) -> bool:
     return "snappy" not in topic and topic not in _SNAPPY | _LZ4_OF_MAGIC_0
 
 
+# Clients of Node.js show some records of aborted transactions that interleave, from a broker too.
+# `tests/endpoint/recorded` compares what they read of transactions with what they read from the broker.
+_NOT_OF_NODE: Final = ("transactions", "magic-", "old", "-0-", "-1-", "upgraded")
+
+
+def _is_of_platformatic(topic: str) -> bool:
+    """Return whether @platformatic/kafka reads a topic as Java does: it has no formats before magic 2."""
+    return not any(name in topic for name in _NOT_OF_NODE)
+
+
+def _is_of_kafkajs(topic: str) -> bool:
+    """Return whether kafkajs reads a topic as Java does: without a further package it decompresses gzip alone."""
+    return _is_of_platformatic(topic) and topic.endswith(("-none", "-gzip"))
+
+
 CLIENTS: Final = {
     client.name: client
     for client in (
@@ -39,5 +61,7 @@ CLIENTS: Final = {
         Client("Spark's Kafka source", by_spark),
         Client("franz-go", by_franz_go, is_able=_reads_new_lz4),
         Client("kcat", each(by_kcat), shown_by_kcat),
+        Client("kafkajs", by_node("kafkajs"), shown_by_kafkajs, _is_of_kafkajs),
+        Client("@platformatic/kafka", by_node("platformatic"), shown_by_platformatic, _is_of_platformatic),
     )
 }

@@ -1,18 +1,42 @@
-"""Clients that are programs of other languages: kcat (C) and franz-go (Golang)."""
+"""Clients that are programs of other languages: C (kcat), Golang (franz-go), Node.js (kafkajs, @platformatic/kafka)."""
 
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError
+from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError, ReadSeveral
 from ts_local.go_programs import franz_go
 from ts_local.kcat import kcat
+from ts_local.node_clients import node_program
 from ts_local.oracle import Isolation, OracleRecord, record_of
 
 
 def by_franz_go(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> list[OracleRecord]:
     """Read with franz-go's `ConsumePartitions`."""
     return [record_of(line) for line in _run([str(franz_go()), bootstrap, isolation, *topics]).splitlines()]
+
+
+def by_node(name: str) -> ReadSeveral:
+    """Return a way to read with a client of Node.js, as the only member of a group."""
+
+    def read(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> list[OracleRecord]:
+        arguments = [bootstrap, isolation, f"matrix-{uuid.uuid4()}", "read", *topics]
+        return [record_of(line) for line in _run([*node_program(name), *arguments]).splitlines()]
+
+    return read
+
+
+def shown_by_platformatic(record: OracleRecord) -> OracleRecord:
+    """Return what @platformatic/kafka returns of a record: no type of a timestamp."""
+    return replace(record, timestamp_type=0)
+
+
+def shown_by_kafkajs(record: OracleRecord) -> OracleRecord:
+    """Return what kafkajs returns of a record: no type of a timestamp, and headers by name."""
+    names = dict.fromkeys(name for name, _ in record.headers)
+    headers = tuple(pair for name in names for pair in record.headers if pair[0] == name)
+    return replace(record, timestamp_type=0, headers=headers)
 
 
 def by_kcat(bootstrap: str, topic: str, isolation: Isolation) -> list[OracleRecord]:

@@ -1,0 +1,137 @@
+"""Every difference between the replies of a broker and of an endpoint over its archive, and why it is right.
+
+A difference that none of these explains is a fault. So is an explanation that no reply needs any more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.endpoint.recorded.comparison import ORDER, Difference
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_endpoint.protocol.versions import Api
+
+Markers = Mapping[tuple[str, int], frozenset[int]]  # offsets of markers, by topic and partition
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why replies differ.
+
+    Attributes:
+        api: kind of the request.
+        paths: of the fields, as in `Difference`.
+        reason: why the endpoint's value is right.
+        holds: whether a difference is this one, from the values and the offsets of markers.
+    """
+
+    api: Api
+    paths: tuple[str, ...]
+    reason: str
+    holds: Callable[[Difference, Markers], bool]
+
+
+def unexplained(found: Iterable[Difference], markers: Markers) -> tuple[list[Difference], list[Explanation]]:
+    """Return the differences that no entry explains, and the entries that explain none."""
+    left, used = [], set[int]()
+    for difference in found:
+        numbers = [
+            number
+            for number, each in enumerate(EXPLAINED)
+            if each.api is difference.request.api and difference.path in each.paths and each.holds(difference, markers)
+        ]
+        used.update(numbers)
+        if not numbers:
+            left.append(difference)
+    return left, [each for number, each in enumerate(EXPLAINED) if number not in used]
+
+
+def _has_the_same_elements(difference: Difference, _: Markers) -> bool:
+    return sorted(difference.broker) == sorted(difference.endpoint)
+
+
+def _is_narrower(difference: Difference, _: Markers) -> bool:
+    offered = {each["api_key"]: range(each["min_version"], each["max_version"] + 1) for each in difference.broker}
+    return all(
+        {each["min_version"], each["max_version"]} <= set(offered[each["api_key"]]) for each in difference.endpoint
+    )
+
+
+def _has_nothing(difference: Difference, _: Markers) -> bool:
+    return difference.endpoint in ([], -1, 0, None)
+
+
+def _has_fewer(difference: Difference, _: Markers) -> bool:
+    return {each["name"] for each in difference.endpoint} <= {each["name"] for each in difference.broker}
+
+
+def _names_all(difference: Difference, _: Markers) -> bool:
+    topics = difference.request.body.topics
+    return difference.endpoint == NO_EPOCH and (topics is None or (not topics and difference.request.version == 0))
+
+
+def _is_a_marker(difference: Difference, markers: Markers) -> bool:
+    """Return whether the broker found a marker with the greatest timestamp."""
+    topic, partition = (pair[0] for pair in difference.around[-2:])
+    place: tuple[Any, Any] = topic["name"], partition["partition_index"]
+    return partition["offset"] in markers[place]
+
+
+EXPLAINED: Final = (
+    Explanation(
+        Api.API_VERSIONS,
+        ("api_keys",),
+        "an archive serves fewer requests, each in versions of the broker",
+        _is_narrower,
+    ),
+    Explanation(
+        Api.API_VERSIONS,
+        ("supported_features", "finalized_features", "finalized_features_epoch"),
+        "features are those of a cluster that elects and coordinates; an archive has none",
+        _has_nothing,
+    ),
+    Explanation(
+        Api.FETCH,
+        ("session_id",),
+        "the endpoint keeps no fetch session, so each request names its partitions",
+        _has_nothing,
+    ),
+    *(
+        Explanation(
+            api,
+            paths,
+            "a broker's order is that of its hash tables, which differs from run to run",
+            _has_the_same_elements,
+        )
+        for api, paths in (
+            (Api.METADATA, (f"topics{ORDER}", f"topics.partitions{ORDER}")),
+            (Api.LIST_OFFSETS, (f"topics{ORDER}", f"topics.partitions{ORDER}")),
+            (Api.OFFSET_FETCH, (f"groups.topics{ORDER}", f"groups.topics.partitions{ORDER}")),
+            (Api.LIST_GROUPS, (f"groups{ORDER}",)),
+        )
+    ),
+    Explanation(
+        Api.METADATA,
+        ("topics.partitions.leader_epoch",),
+        "Metadata of all topics reads no partition: it has the epochs that are in memory",
+        _names_all,
+    ),
+    Explanation(
+        Api.DESCRIBE_CONFIGS,
+        ("results.configs",),
+        "an archive has the settings that are true of it; a broker has all, some of them set for the topic",
+        _has_fewer,
+    ),
+    Explanation(
+        Api.METADATA,
+        ("topics.topic_authorized_operations",),
+        "an archive permits to read and to describe, and a broker without an authorizer everything",
+        lambda difference, _: difference.endpoint & ~difference.broker == 0,
+    ),
+    Explanation(
+        Api.LIST_OFFSETS,
+        ("topics.partitions.offset", "topics.partitions.timestamp", "topics.partitions.leader_epoch"),
+        "a broker counts markers for the greatest timestamp; the endpoint returns that of a record",
+        _is_a_marker,
+    ),
+)
