@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 300
 # and container images often turn the cache off.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks dist clean
+.PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks dist fresh clean
 
 demo: setup
 	$(BIN)/python -m ts_local.demo
@@ -33,6 +33,11 @@ test-full: test-parts
 	$(BIN)/python -m tests.fuzz --seconds 300
 	$(BIN)/python -m ts_local.ranges oldest
 	$(BIN)/python -m ts_local.ranges newest
+	$(BIN)/python -m ts_local.fresh
+
+# As root: `make demo` and `make test` on new Debian 12, 13 and testing, in roots below build/fresh.
+fresh: $(READY)
+	$(BIN)/python -m ts_local.fresh
 
 # Random hostile inputs, new in each run; tests/fuzz/test_corpus.py repeats those that failed once.
 fuzz: $(READY)
