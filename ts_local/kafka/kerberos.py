@@ -24,9 +24,10 @@ from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
 REALM = "TEST"
-_KDC = ["krb5-kdc", "krb5-admin-server", "libkadm5srv-mit12", "libkadm5clnt-mit12", "libkdb5-10", "libgssrpc4"]
-_LIBRARIES = ["libverto1", "libverto-libev1", "libev4", "libgssapi-krb5-2", "libkrb5-3", "libk5crypto3"]
-_MORE = ["libkrb5support0", "libcom-err2", "libkrb5-dev", "krb5-multidev", "comerr-dev"]
+_KDC = ["krb5-kdc", "krb5-admin-server"]
+# Also where they are installed: the headers' libraries are links to files beside them.
+_LIBRARIES = ["libgssapi-krb5-2", "libkrb5-3", "libk5crypto3", "libkrb5support0", "libcom-err2"]
+_HEADERS = ["libkrb5-dev", "krb5-multidev", "comerr-dev"]
 _CONFIGURATION = """\
 [libdefaults]
  default_realm = {realm}
@@ -63,7 +64,7 @@ def debian_root() -> Path:
         ToolMissingError: there is no apt to fetch them with, or it finds no such packages.
         BuildFailedError: apt or dpkg ended with an error.
     """
-    return unpacked("krb5", [*_KDC, *_LIBRARIES, *_MORE], "MIT's Kerberos")
+    return unpacked("krb5", [*_KDC, *_LIBRARIES, *_HEADERS], "MIT's Kerberos")
 
 
 def kerberos_module() -> Path:
