@@ -1,6 +1,7 @@
 """The JDK of the local servers and of Spark, and what the demo and the tests remove from their environment."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -114,4 +115,6 @@ def test_a_machines_own_settings_reach_no_test() -> None:
     assert not {*foreign} & {*found}
     assert {**found, **kept} == found
     assert found["SPARK_LOCAL_IP"] == "127.0.0.1"
+    hosts = Path(found["SPARK_SUBMIT_OPTS"].partition("=")[2])
+    assert hosts.read_text().split() == ["127.0.0.1", "localhost", socket.gethostname()]
     assert {name for name in foreign if name in os.environ} == set()

@@ -21,6 +21,7 @@ from tests.uploader.beside import archives
 from tests.uploader.produced import records
 from ts_local.agent import AgentProcess
 from ts_local.dist import build as build_release
+from ts_local.environment import spark_variables
 from ts_local.kafka.cluster import wait_for
 from ts_local.ports import free_port
 from ts_local.proxy.actions import CutBefore, Hold
@@ -298,7 +299,8 @@ def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
     }
     program = tmp_path / "first.py"
     program.write_text(Shell(tmp_path, places).here(block.text))
-    environment = {**stage.archive.s3.environment(), "PATH": "/usr/bin:/bin", "SPARK_LOCAL_DIRS": str(tmp_path)}
+    given = {"PATH": "/usr/bin:/bin", "SPARK_LOCAL_DIRS": str(tmp_path), **spark_variables()}
+    environment = {**stage.archive.s3.environment(), **given}
     printed = Shell(tmp_path, {}, environment=environment).run(f"{history.here(setting.text)}\n{python} {program}")
     assert re.search(rf"\|\s*{TOPIC}\|\s*0\|\s*{end}\|", printed), printed
     assert len(re.findall(r"^\|\s*0\|\s*[0-4]\|", printed, re.MULTILINE)) == 5

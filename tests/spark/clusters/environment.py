@@ -9,7 +9,8 @@ from pathlib import Path
 import pyspark
 
 from ts_local.dist import build_wheel
-from ts_local.jdk import home as java_home
+from ts_local.environment import spark_variables
+from ts_local.jdk import program
 
 
 def spark_home(directory: Path) -> Path:
@@ -42,9 +43,8 @@ def shell_environment(home: Path) -> dict[str, str]:
     """Return variables for `spark-submit` of a Spark home; no other Python on the PATH has the package."""
     return {
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(home.parent),
-        "PATH": f"{home}/bin:{java_home() / 'bin'}:/usr/bin:/bin",
+        "PATH": f"{home}/bin:{Path(program('java')).parent}:/usr/bin:/bin",
         "PYTHONPATH": "",
-        "JAVA_HOME": str(java_home()),
+        **spark_variables(),
     }

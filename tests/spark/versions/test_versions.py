@@ -14,7 +14,7 @@ from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.versions import process
-from ts_local import jdk
+from ts_local.environment import spark_variables
 from ts_local.jars import BUILD
 
 ROOT: Final = Path(__file__).parents[3]
@@ -70,7 +70,7 @@ def answer_of(python: Path, archive: Archive, folder: Path) -> dict[str, Any]:
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": str(python),
             "HOME": str(folder),
-            **jdk.variables(),
+            **spark_variables(),
         },
         check=False,
     )
