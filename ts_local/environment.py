@@ -36,7 +36,7 @@ def isolate(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def spark_variables() -> dict[str, str]:
-    """Return the variables with which Spark starts on every host.
+    """Return the variables that Spark needs on any host.
 
     Spark uses the address of the host's name, also where another one is given: its `SparkHadoopUtil` writes it into the
     source of S3's credentials. The name need not have an address, so Spark's JVM gets one.

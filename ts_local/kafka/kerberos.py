@@ -25,7 +25,7 @@ from ts_local.process import Server
 
 REALM = "TEST"
 _KDC = ["krb5-kdc", "krb5-admin-server"]
-# Also where they are installed: the headers' libraries are links to files beside them.
+# Also where they are installed: the headers' libraries are links to files next to them.
 _LIBRARIES = ["libgssapi-krb5-2", "libkrb5-3", "libk5crypto3", "libkrb5support0", "libcom-err2"]
 _HEADERS = ["libkrb5-dev", "krb5-multidev", "comerr-dev"]
 _CONFIGURATION = """\
