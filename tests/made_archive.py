@@ -226,10 +226,8 @@ def steps(start: int, end: int, step: int = 10) -> Iterable[tuple[int, int]]:
 
 def _without_zeros(data: bytes, size: int) -> bytes:
     """Return the entries of an index before those of zeros."""
-    end = len(data)
-    while end >= size and not any(data[end - size : end]):
-        end -= size
-    return data[:end]
+    end = len(data.rstrip(b"\0"))
+    return data[: end + -end % size]
 
 
 class BytesReader:
