@@ -1,10 +1,13 @@
 """Archives that a test makes: a broker's closed segments, or batches that the test encodes."""
 
 import io
+import os
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlparse
 
 from awscrt.checksums import crc32c
 
@@ -107,6 +110,13 @@ class MadeArchive:
         leader = epochs[-1][0] if epoch is None else epoch
         commit = Commit(highest_base, next_offset, leader, line, last_stable_offset, None, 1, 0, "nonce")
         self.store.put(keys.commit, commit.encode())
+
+    def age(self, seconds: float, *names: str) -> None:
+        """Make objects of a directory older, by the ends of their names; without names, all of them."""
+        for path in Path(urlparse(self.location).path).rglob("*"):
+            if path.is_file() and path.name.endswith(names or ("",)):
+                written = time.time() - seconds
+                os.utime(path, (written, written))
 
     def put_incarnations(self, topic: str, *topic_ids: str) -> None:
         """Write the list of a topic's incarnations."""

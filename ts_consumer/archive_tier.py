@@ -10,13 +10,15 @@ from typing import Final
 import structlog
 
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
+from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import ConfigurationError, DataLoss
+from ts_common.errors import ConfigurationError, CorruptData, DataLoss
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import TopicPartition, is_topic_name
-from ts_common.query.losses import Loss
+from ts_common.query.losses import Loss, loss_of
 from ts_common.query.offset_by_time import first_offset_of
 from ts_common.query.plan_query import plan_partition, splits_of
 from ts_common.query.query import Offsets, Query, Subscription, settled
@@ -118,12 +120,14 @@ class ArchiveTier:
         self._lock = threading.Lock()
         self._settled: dict[str, Query] = {}  # by location
         self._known: dict[TopicPartition, _Known] = {}
+        self._lost: dict[TopicPartition, tuple[float, Loss | None]] = {}  # with the monotonic time of the listing
         self._missed: set[str] = set()  # topics that were looked for and are not in the archive
 
     def look(self, partition: TopicPartition) -> ArchivedPartition | None:
         """Return what the archive has of a partition now; None without a commit.
 
         Raises:
+            DataLoss: its commit is missing although it has segments, or is damaged, and lost offsets are errors.
             ConfigurationError: the topic has no location, or no topic can have that name.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
@@ -133,15 +137,16 @@ class ArchiveTier:
         now = monotonic()
         if known is not None and now - known.listed < _LISTING_SECONDS:
             former = known.archived
-            found = read_commit(former.store, former.view.keys)
+            found = _commit(former.store, former.view.keys)
             if found[1] is not None and found[1] == former.version:
                 return former  # a partition that waits for the archive costs this one request
         query = self._query(partition)
         store = shared_store(query.location, query.connection)
         incarnations, _ = read_incarnations(store, query.keys, partition.topic)
         keys = query.keys.partition(partition, incarnations.newest_directory)
-        found = read_commit(store, keys)
+        found = _commit(store, keys)
         if found[0] is None:
+            self._check_lost(partition, store, keys)
             self._warn_of_nothing(partition, query.location)
             return None
         view = open_view(store, read_catalog(store, keys, found), NOTHING_KNOWN if known is None else known.copies)
@@ -211,6 +216,22 @@ class ArchiveTier:
     def forget(self, partition: TopicPartition) -> None:
         """Forget a partition: it is no longer assigned, or an object of it has disappeared."""
         self._known.pop(partition, None)
+        self._lost.pop(partition, None)
+
+    def _check_lost(self, partition: TopicPartition, store: ObjectStore, keys: PartitionKeys) -> None:
+        """List a partition without a commit, not at each look.
+
+        Raises:
+            DataLoss: its records are lost to readers, and lost offsets are errors.
+        """
+        listed, loss = self._lost.get(partition, (float("-inf"), None))
+        if monotonic() - listed >= _LISTING_SECONDS:
+            loss = loss_of(open_view(store, read_catalog(store, keys)))
+            self._lost[partition] = monotonic(), loss
+            if loss is not None:
+                log.warning("partition_lost", partition=str(partition), reason=str(loss))
+        if loss is not None and self._configuration.on_hole is OnHole.ERROR:
+            raise DataLoss(f"{loss}. {_WORDING.despite_loss}")
 
     def _warn_of_nothing(self, partition: TopicPartition, location: str) -> None:
         """Log, once for a topic, that the archive lacks it: a mistyped cluster looks as if nothing were shipped."""
@@ -259,6 +280,14 @@ class ArchiveTier:
             with self._lock:
                 self._settled[endpoint.location] = query
         return query
+
+
+def _commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | ForeignCommit | None, str | None]:
+    """Return the commit and its ETag; None twice without one, or if it is damaged."""
+    try:
+        return read_commit(store, keys)
+    except CorruptData:  # the listing that follows reads it again
+        return None, None
 
 
 def _at(partition: TopicPartition, offset: int) -> Offsets:

@@ -89,9 +89,9 @@ class Resolver:
         if wanted in {OFFSET_STORED, OFFSET_INVALID}:
             wanted, epoch = self._committed(key)
         if mode is Mode.TIERED_STORAGE_PREFERRED and wanted >= 0 and refusal is None:  # the archive may suffice
-            archived = self._archived(key, wanted, epoch, history)
-            if archived is not None and archived.extent.start <= wanted < archived.extent.end:
-                with contextlib.suppress(DataLoss):
+            with contextlib.suppress(DataLoss):
+                archived = self._archived(key, wanted, epoch, history)
+                if archived is not None and archived.extent.start <= wanted < archived.extent.end:
                     return Resolution(Way.ARCHIVE, wanted, self._archive.plan(archived, wanted), epoch)
         kafka = self._kafka(key)
         if refusal is not None and kafka is not None and wanted >= kafka.start:
@@ -104,7 +104,12 @@ class Resolver:
             offset = self._offset(key, wanted, None, kafka)
             if offset is not None and offset >= kafka.start:  # this needs no request to the store
                 return Resolution(Way.KAFKA, offset, epoch=epoch)
-        archived = self._archived(key, wanted, epoch, history)
+        try:
+            archived = self._archived(key, wanted, epoch, history)
+        except DataLoss:  # its commit is missing or damaged: brokers may still have what is wanted
+            if kafka is None or not (wanted == OFFSET_END or wanted >= kafka.start):
+                raise
+            archived = None
         if archived is None and self._brokers() is None:
             raise self.unknown(key)
         extent = None if archived is None else archived.extent

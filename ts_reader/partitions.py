@@ -21,6 +21,7 @@ class PartitionInfo:
         segments: the number of committed `.log` objects.
         bytes: of these objects.
         topic_id: of the incarnation; None if no topic id was ever seen.
+        problem: why readers see nothing or not all of it, as a missing commit; None without a problem.
     """
 
     topic: str
@@ -30,6 +31,7 @@ class PartitionInfo:
     segments: int
     bytes: int
     topic_id: str | None
+    problem: str | None = None
 
 
 def partitions_of(query: Query) -> list[PartitionInfo]:
@@ -53,6 +55,7 @@ def partitions_of(query: Query) -> list[PartitionInfo]:
                 len(catalog.committed),
                 sum(segment.size for segment in catalog.committed),
                 None if entry is None else entry.topic_id,
+                view.warning,
             )
             for catalog, view in zip(found.partitions, views, strict=True)
         ]

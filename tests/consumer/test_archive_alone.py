@@ -231,3 +231,24 @@ def test_a_closed_consumer_refuses_calls(archive: MadeArchive) -> None:
     consumer.close()
     with pytest.raises(RuntimeError, match="closed"):
         consumer.poll(0)
+
+
+def test_a_partition_whose_commit_is_lost_is_an_error_or_passed_over(tmp_path: Path) -> None:
+    """It has segments, and no upload is under way; the other partition is read."""
+    archive = in_directory(tmp_path)
+    for partition in range(2):
+        archive.put_segment(TOPIC, 0, batches((0, 10)), partition=partition)
+    archive.commit(TOPIC, 10)
+    archive.age(16 * 60)
+    with TieredConsumer(configuration(archive)) as consumer:
+        consumer.assign([SECOND])
+        events = wait_for(lambda: consumer.consume(1, 0.2), "the error")
+        assert error_of(events[0]).code() == KafkaError._BAD_MSG
+        assert "offsets 0 to 0 and later are not shown: no-commit" in error_of(events[0]).str()
+    with (
+        capture_logs() as logs,
+        TieredConsumer(configuration(archive, tiered_storage_on_hole="pass")) as consumer,
+    ):
+        consumer.assign([FIRST, SECOND])
+        assert offsets_of(read_until(consumer, {0: 10})[0]) == list(range(10))
+        wait_for(lambda: [entry for entry in logs if entry["event"] == "partition_lost"], "the warning")

@@ -165,7 +165,7 @@ def test_r03_a_missing_segment_is_named_with_its_range(three: Archive) -> None:
     """An error that names topic, partition and offsets; or a warning, and on. A gap record gives a reason."""
     keys = three.partition("t")
     three.store.delete([keys.prefix + "00000000000000000100.log"])
-    told = "t-0: offsets 100 to 199 are lost: no object in the store holds them"
+    told = "t-0: offsets 100 to 199 are lost: no object in the store holds them; tsctl repair can put them back"
     with pytest.raises(DataLoss, match=told):
         three.plan(subscribe="t")
     assert [*map(str, three.plan(subscribe="t", failOnDataLoss="false").losses)] == [told]

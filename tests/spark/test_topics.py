@@ -9,7 +9,7 @@ from tests.made_archive import CLUSTER, batches
 from tests.spark.archives import Archive
 from ts_common.archive.layout import Layout
 from ts_common.archive.object_keys import LOG_START_NAME
-from ts_common.errors import BucketMissing, QueryError
+from ts_common.errors import BucketMissing, DataLoss, QueryError
 from ts_common.query.plan_query import plan_query
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -27,6 +27,9 @@ def test_r12_a_topic_without_data_is_an_empty_table(tmp_path: Path, bits: int) -
     assert archive.offsets(assign='{"events-1":[0,1]}', startingOffsets='{"events-1":{"0":-2,"1":0}}') == []
     with pytest.raises(QueryError, match=r"topic events: cluster prod in file:///.* has no such topic"):
         archive.plan(subscribe="events")
+
+
+LOST = "no object in the store holds them; tsctl repair can put them back"
 
 
 def test_a_partition_that_began_and_shipped_nothing_is_empty(archive: Archive) -> None:
@@ -128,12 +131,24 @@ def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:
         archive.plan(subscribe="t")
 
 
-def test_r12c_segments_without_a_commit_are_an_empty_table_and_a_warning(archive: Archive) -> None:
-    """The end of their run is unknown."""
+def test_r12c_segments_without_a_commit_are_data_loss_once_they_are_old(archive: Archive) -> None:
+    """The end of their run is unknown; before that, their first upload may be under way."""
     archive.put_segment("t", 0, batches((0, 5)))
     plan = archive.plan(subscribe="t")
-    assert plan.splits == ()
-    assert plan.warnings == (f"t-0: 1 segment but no {CLUSTER}/t-0/offset.wm; the partition is read as empty",)
+    assert (plan.splits, plan.losses) == ((), ())
+    assert [each.partition(": 1 segment")[0] for each in plan.warnings] == ["t-0: beginning"]
+    archive.age(15 * 60 + 1)
+    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 0 and later are not shown: no-commit: .* tsctl repair"):
+        archive.plan(subscribe="t")
+    archive.put_segment("t", 0, batches((0, 5)), partition=1)
+    archive.commit("t", 5, partition=1)
+    options = {"subscribe": "t", "failOnDataLoss": "false"}
+    assert ([str(each.partition) for each in archive.plan(**options).losses], archive.offsets(**options)) == (
+        ["t-0"],
+        [0, 1, 2, 3, 4],
+    )
+    both = {"subscribe": "t", "startingOffsets": '{"t": {"0": 0, "1": 0}}', "endingOffsets": '{"t": {"0": 0, "1": 5}}'}
+    assert archive.offsets(**both) == [0, 1, 2, 3, 4]  # it requests no record of partition 0
 
 
 def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> None:
@@ -141,11 +156,11 @@ def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> No
     archive.commit("t", 50, log_start=None, epochs=((3, 20),))
     options = {"subscribe": "t", "failOnDataLoss": "false"}
     (lost,) = archive.plan(**options).losses
-    assert str(lost) == "t-0: offsets 20 to 49 are lost: no object in the store holds them"
+    assert str(lost) == f"t-0: offsets 20 to 49 are lost: {LOST}"
     archive.put_segment("t", 20, batches((20, 40), epoch=3))
     plan = archive.plan(**options)
     assert plan.warnings == (f"t-0: {CLUSTER}/t-0/log.start is missing; the view begins at the first stored segment",)
-    assert [*map(str, plan.losses)] == ["t-0: offsets 40 to 49 are lost: no object in the store holds them"]
+    assert [*map(str, plan.losses)] == [f"t-0: offsets 40 to 49 are lost: {LOST}"]
     assert archive.offsets(**options) == list(range(20, 40))
 
 

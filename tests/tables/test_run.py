@@ -1,5 +1,6 @@
 """Runs of an Iceberg table: every record of the archive is in it once."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,18 @@ def test_a_hole_that_was_passed_is_added_when_it_is_filled(archive: MadeArchive,
     table.run()
     assert table.offsets() == list(range(100))
     assert table.table.current_snapshot().summary.additional_properties["ts.late"] == "1"  # type: ignore[union-attr]
+
+
+def test_a_partition_without_a_commit_fails_a_run_or_waits(archive: MadeArchive, table: MadeTable) -> None:
+    """With `on_lost: pass` the others are added, and the run names it; its records follow with its commit."""
+    put(archive, 0, 30)
+    archive.put_segment("t", 0, batches((0, 10)), partition=1)
+    archive.age(16 * 60)
+    table.create()
+    with pytest.raises(DataLoss, match=r"t-1: offsets 0 to 0 and later are not shown: no-commit.*on_lost: pass"):
+        table.run()
+    passing = replace(table, policy=Policy(on_lost=OnLost.GO_ON))
+    summary = passing.run()
+    assert (summary.records, [wait.partition(":")[0] for wait in summary.waits]) == (30, ["t-1"])
+    put(archive, 0, 10, partition=1)
+    assert (passing.run().records, len(passing.rows())) == (10, 40)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from ts_common.archive.commit import Commit, ForeignCommit, LogStart, decode_commit, decode_log_start
+from ts_common.archive.commit_state import CommitState, commit_state
 from ts_common.archive.gap_records import merged, parse_gap_name
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, parse_cache_object_name
 from ts_common.archive.object_keys import (
@@ -29,7 +30,7 @@ from ts_common.archive.object_keys import (
     SegmentName,
 )
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
-from ts_common.errors import LineageUnsettled, ObjectNotFound
+from ts_common.errors import CorruptData, LineageUnsettled, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.retry import snapshot_policy
 
@@ -86,6 +87,7 @@ class PartitionCatalog:
         segments: every `.log` object, ordered by base offset, the plain name before variants.
         gaps: recorded gaps, as ranges `[from, to)`, ascending; adjoining ranges are joined.
         cache_objects: the first bases of the cache objects, ascending.
+        damage: what is wrong with `offset.wm` or `log.start`, if one of them is malformed; there is no `commit` then.
     """
 
     keys: PartitionKeys
@@ -95,6 +97,13 @@ class PartitionCatalog:
     segments: tuple[StoredSegment, ...]
     gaps: tuple[tuple[int, int], ...]
     cache_objects: tuple[int, ...] = ()
+    damage: str | None = None
+
+    def commit_state(self, now: float) -> CommitState:
+        """Return the state of the commit; `now` is `ObjectStore.current_time`."""
+        written = [None if each.modified is None else each.modified / 1000 for each in self.segments]
+        has_commit, is_damaged = self.commit is not None, self.damage is not None
+        return commit_state(has_commit=has_commit, is_damaged=is_damaged, written=written, now=now)
 
     @property
     def log_start(self) -> int | None:
@@ -135,7 +144,7 @@ def read_catalog(
     keys: PartitionKeys,
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
 ) -> PartitionCatalog:
-    """Return a snapshot of one partition for a reader.
+    """Return a snapshot of one partition for a reader; a malformed commit or `log.start` is its `damage`.
 
     Args:
         store: the store of the partition.
@@ -144,11 +153,11 @@ def read_catalog(
 
     Raises:
         LineageUnsettled: the lineages of commit and `log.start` did not fit in six reads.
-        CorruptData: the commit or `log.start` is damaged.
+        NewerFormat: a later release wrote the commit or `log.start`.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     commits = iter([commit])  # of the first attempt; later ones read it
-    catalog: PartitionCatalog = _POLICY(lambda: read_snapshot(store, keys, next(commits, None)))
+    catalog: PartitionCatalog = _POLICY(lambda: _read(store, keys, next(commits, None), None, is_tolerant=True))
     if not catalog.settled and catalog.stored_log_start is not None and isinstance(catalog.commit, Commit):
         raise LineageUnsettled(
             f"{keys.log_start} has the lineage {catalog.stored_log_start.content.lineage}, and {keys.commit} has "
@@ -176,7 +185,24 @@ def read_snapshot(
         CorruptData: the commit or `log.start` is damaged.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    found, commit_etag = read_commit(store, keys) if commit is None else commit
+    return _read(store, keys, commit, seen, is_tolerant=False)
+
+
+def _read(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    commit: tuple[Commit | ForeignCommit | None, str | None] | None,
+    seen: Callable[[ObjectInfo], None] | None,
+    *,
+    is_tolerant: bool,
+) -> PartitionCatalog:
+    found, commit_etag, damage = None, None, None
+    try:
+        found, commit_etag = read_commit(store, keys) if commit is None else commit
+    except CorruptData as error:
+        if not is_tolerant:
+            raise
+        damage = str(error)
     logs: list[tuple[SegmentName, str, ObjectInfo]] = []
     suffixes: dict[str, str] = {}  # by stem: the suffixes of its indexes, joined
     gaps: list[tuple[int, int]] = []
@@ -199,9 +225,14 @@ def read_snapshot(
             if cache_object is not None and info.size <= CACHE_OBJECT_BYTES:
                 cache_objects.append(cache_object)
         elif name == LOG_START_NAME:
-            log_start = _read_log_start(store, keys, info, found)
+            try:
+                log_start = _read_log_start(store, keys, info, found)
+            except CorruptData as error:
+                if not is_tolerant:
+                    raise
+                found, commit_etag, damage = None, None, damage or str(error)
     segments = tuple(_stored(name, suffixes.get(stem, ""), info) for name, stem, info in sorted(logs, key=_plain_first))
-    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(cache_objects))
+    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(cache_objects), damage)
 
 
 def _stored(name: SegmentName, suffixes: str, info: ObjectInfo) -> StoredSegment:

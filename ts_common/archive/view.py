@@ -6,15 +6,17 @@ Copies that end at or below the view's start are left out, and retention can rem
 metadata shows the end of a copy, because leaders roll at different offsets. If the segment metadata cache lacks a copy,
 its metadata is read from the object, which can be missing by then.
 
-The view of a partition with segments but without a commit is empty, with a warning: the end of its run is unknown. The
-view of a commit without segments is a hole.
+The view of a partition without a commit is empty, because the end of its run is unknown. `PartitionView.state` is what
+readers do about it (`ts_common.archive.commit_state`). The view of a commit without segments is a hole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.lineage import Lineage
@@ -25,6 +27,8 @@ from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
+
+_WAY_BACK: Final = "readers return none of its records; run tsctl repair, which names the way back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class PartitionView:
         warning: a defect for the operator to repair; None without a defect.
         retired: the segments that end at or below the start; retention can remove them at any time.
         lineage: the commit's; None if it never went back.
+        state: of the commit. If it is a loss, `warning` has the reason, and readers return none of the records.
+        stored_end: the offset after the highest base of the stored segments: what is lost at least.
     """
 
     keys: PartitionKeys
@@ -54,6 +60,8 @@ class PartitionView:
     warning: str | None = None
     retired: tuple[SegmentCopy, ...] = ()
     lineage: Lineage | None = None
+    state: CommitState = CommitState.COMMITTED
+    stored_end: int = 0
 
     @property
     def partition(self) -> TopicPartition:
@@ -111,13 +119,11 @@ def open_view(
     """
     keys, start = catalog.keys, catalog.start or 0
     if catalog.commit is None:
-        warning = None
-        if catalog.segments:
-            count = len(catalog.segments)
-            warning = (
-                f"{keys.partition}: {counted(count, 'segment')} but no {keys.commit}; the partition is read as empty"
-            )
-        return PartitionView(keys, start, start, EpochHistory(), (), (), None, warning)
+        state = catalog.commit_state(store.current_time())
+        stored_end = catalog.segments[-1].name.base + 1 if catalog.segments else start
+        why = without_commit(catalog, state)
+        view = PartitionView(keys, start, start, EpochHistory(), (), (), warning=why)
+        return replace(view, state=state, stored_end=stored_end)
     removed: list[StoredSegment] = []
     described = describe(store, keys, catalog.committed, catalog.cache_objects, known, damaged, removed)
     copies = tuple(copy for copy in described if copy.end > start)
@@ -140,6 +146,25 @@ def open_view(
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
     retired = tuple(copy for copy in described if copy.end <= start)
     return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning, retired, lineage)
+
+
+def without_commit(catalog: PartitionCatalog, state: CommitState) -> str | None:
+    """Return the sentence about a partition in a state of its commit; None if there is nothing to report."""
+    keys = catalog.keys
+    held = counted(len(catalog.segments), "segment")
+    if catalog.segments:
+        held += f" from offset {catalog.segments[0].name.base} on"
+    match state:
+        case CommitState.BEGINNING:
+            return (
+                f"{keys.partition}: {state}: {held} and no {keys.commit} yet; its first upload may be under way; "
+                "readers return none of its records"
+            )
+        case CommitState.MISSING:
+            return f"{keys.partition}: {state}: {held} and no {keys.commit}; {_WAY_BACK}"
+        case CommitState.DAMAGED:
+            return f"{keys.partition}: {state}: {held}, and {catalog.damage}; {_WAY_BACK}"
+    return None
 
 
 def _check_removed(

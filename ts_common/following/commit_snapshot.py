@@ -6,7 +6,9 @@ after an election. Then the partition's view is opened, once for each commit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment, read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit
@@ -16,13 +18,18 @@ from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
+from ts_common.query.losses import Loss, loss_of
 from ts_common.query.query import Query
 from ts_common.query.subscription import list_known, missing_partitions, unknown_topic, wanted_names
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import read_listed_incarnations, read_topics
 from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
+
+# A partition without a commit is listed to find out whether it has segments; not at each look.
+_LISTED_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class TopicSnapshot:
         ends: by partition, of those that have a commit.
         incarnations: all of the topic.
         numbers: of partitions of any incarnation, as far as the query reads them.
+        losses: by partition, what readers lose because its commit is missing or damaged.
     """
 
     topic_id: str | None
@@ -59,6 +67,7 @@ class TopicSnapshot:
     ends: Mapping[TopicPartition, PartitionEnd]
     incarnations: Incarnations
     numbers: tuple[int, ...] = ()
+    losses: Mapping[TopicPartition, Loss] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class Observer:
         self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
         self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # the same, with the commit's ETag
+        self._losses: dict[str, tuple[float, Loss | None]] = {}  # the same, with the monotonic time of the listing
 
     def look(self, *, is_first: bool) -> CommitSnapshot:
         """Return a snapshot of the topics.
@@ -106,7 +116,7 @@ class Observer:
 
         Raises:
             QueryError: the store does not hold the cluster, or what a starting query names.
-            CorruptData: a commit or a list of incarnations cannot be parsed.
+            CorruptData: a list of incarnations cannot be parsed.
             StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         known = list_known(self._store, self._query)
@@ -144,12 +154,15 @@ class Observer:
         return [self._keys.partition(partition, directory) for partition in partitions]
 
     def end_of(self, keys: PartitionKeys) -> PartitionEnd | None:
-        """Return the end of a partition, of any incarnation; None without a commit.
+        """Return the end of a partition, of any incarnation; None without a commit, or if it is damaged.
 
         Raises:
-            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
+            NewerFormat, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
         """
-        commit, etag = read_commit(self._store, keys)
+        try:
+            commit, etag = read_commit(self._store, keys)
+        except CorruptData:  # `loss_at` reads it again
+            return None
         if commit is None:
             return None
         known_etag, known = self._ends.get(keys.prefix, (None, None))
@@ -157,6 +170,18 @@ class Observer:
             known = self._describe(keys, commit)
             self._ends[keys.prefix] = (etag, known)
         return known
+
+    def loss_at(self, keys: PartitionKeys) -> Loss | None:
+        """Return what readers lose of a partition without an end; None if it has no segments or is at its beginning.
+
+        Raises:
+            NewerFormat, StoreUnavailable, AccessDenied: from the store.
+        """
+        listed, loss = self._losses.get(keys.prefix, (float("-inf"), None))
+        if monotonic() - listed >= _LISTED_SECONDS:
+            loss = loss_of(self.view(keys))
+            self._losses[keys.prefix] = monotonic(), loss
+        return loss
 
     def view(self, keys: PartitionKeys) -> PartitionView:
         """Return what readers see of a partition now.
@@ -185,9 +210,11 @@ class Observer:
         asked = sorted(listed.partitions if wanted is None else listed.partitions & set(wanted))
         keys = [self._keys.partition(TopicPartition(name, number), directory) for number in asked]
         ends = {end.keys.partition: end for end in in_threads(self.end_of, keys) if end is not None}
+        without = [each for each in keys if each.partition not in ends]
+        losses = {loss.partition: loss for loss in in_threads(self.loss_at, without) if loss is not None}
         if not ends and etag is None and not read_topics(self._store, self._keys, {name: listed}):
             return None
-        return TopicSnapshot(incarnations.newest_id, directory == name, ends, incarnations, tuple(asked))
+        return TopicSnapshot(incarnations.newest_id, directory == name, ends, incarnations, tuple(asked), losses)
 
     def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd:
         committed_only = self._query.read_committed
@@ -205,7 +232,7 @@ class Observer:
 def _check_assigned(query: Query, topics: Mapping[str, TopicSnapshot]) -> None:
     """Check that assigned partitions exist, unless their topic has none."""
     for name, numbers in (query.subscription.assigned or {}).items():
-        held = {partition.partition for partition in topics[name].ends}
+        held = {partition.partition for partition in (*topics[name].ends, *topics[name].losses)}
         missing = set(numbers) - held
         if held and missing:
             raise missing_partitions(name, missing, held, query)

@@ -98,6 +98,7 @@ class Follower:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         look = self._observer.look(is_first=True)
+        self._report([loss for topic in look.topics.values() for loss in topic.losses.values()])
         if self.query.start is Edge.LATEST:
             # With the logs, an election that replaces records below the end is noticed, also after a restart.
             ends = StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)

@@ -57,6 +57,7 @@ def advance(
         for partition in sorted(topic.ends.keys() - stood.keys()):
             began[partition] = earliest(topic.ends[partition])
             positions[partition] = max(began[partition], topic.ends[partition].shown)
+        losses += [str(loss) for partition, loss in sorted(topic.losses.items()) if partition not in stood]
     return StreamOffset(positions, ids, began=began), losses
 
 

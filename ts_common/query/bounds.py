@@ -86,6 +86,21 @@ def find_bounds(store: ObjectStore, view: PartitionView, query: Query) -> Bounds
     return _inside(view, start, end, read_committed=query.read_committed)
 
 
+def reads_anything(view: PartitionView, query: Query) -> bool:
+    """Return whether a query reads a record of a partition whose end is unknown: not if its offsets are empty."""
+    start, end = _number(view, query.start), _number(view, query.end)
+    return end is None or max(view.start, start or 0) < end
+
+
+def _number(view: PartitionView, bound: Bound) -> int | None:
+    """Return the offset that a bound names; None for a time, and for earliest or latest."""
+    is_offset = isinstance(bound, Offset) or (
+        isinstance(bound, Offsets)
+        and not isinstance(bound.by_topic[view.partition.topic][view.partition.partition], Edge)
+    )
+    return _offset(view, bound) if is_offset else None
+
+
 def _ends_at_latest(view: PartitionView, bound: Bound) -> bool:
     """Return whether a start above the end may be an offset that is not shipped yet, and not a mistake."""
     if isinstance(bound, Offsets):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ts_common.archive.view import PartitionView
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
 from ts_common.query.query import Query
@@ -29,6 +30,14 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.partition}: offsets {self.start} to {self.end - 1} {self.reason}"
+
+
+def loss_of(view: PartitionView) -> Loss | None:
+    """Return what readers lose of a partition whose commit is missing or damaged; None if they lose nothing so."""
+    if not view.state.is_loss:
+        return None
+    why = (view.warning or "").removeprefix(f"{view.partition}: ")
+    return Loss(view.partition, view.start, max(view.start + 1, view.stored_end), f"and later are not shown: {why}")
 
 
 def check_losses(losses: Sequence[Loss | str], query: Query) -> None:

@@ -13,18 +13,18 @@ from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ObjectFrozen
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_common.query.bounds import Bounds, check_named_partitions, find_bounds
+from ts_common.query.bounds import Bounds, check_named_partitions, find_bounds, reads_anything
 from ts_common.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_all_ends
 from ts_common.query.frozen import Span, check_thawed, explain, frozen_of, ranges_of
 from ts_common.query.gc_tuning import collecting_less
-from ts_common.query.losses import Loss, check_losses
+from ts_common.query.losses import Loss, check_losses, loss_of
 from ts_common.query.policies import View
 from ts_common.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps, settled
 from ts_common.query.split import Split, bytes_of
 from ts_common.query.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_common.query.subscription import find_topics, where
 from ts_common.query.time_pruning import prune_by_time
-from ts_common.query.wanted import EVERYTHING, LOWEST, Wanted, intersection
+from ts_common.query.wanted import BEYOND, EVERYTHING, LOWEST, Wanted, intersection
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import Hidden, apart, find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
@@ -104,7 +104,7 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
     views = in_threads(
         lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, step="metadata of segments"
     )
-    cut = NOTHING_HIDDEN
+    cut, beside = NOTHING_HIDDEN, list[PartitionView]()
     if query.cut is not None:
         others, more = other_catalogs(store, query, query.cut, catalogs)
         beside = in_threads(lambda catalog: open_view(store, catalog, damaged=damaged), more)
@@ -114,7 +114,8 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
         views,
         step="offsets",
     )
-    losses = [loss for plan in plans for loss in plan.losses]
+    # Without the commit of another partition, the transactions of the cut are unknown.
+    losses = [loss for plan in plans for loss in plan.losses] + [loss for loss in map(loss_of, beside) if loss]
     check_losses(losses, query)
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
     held = [segment for catalog in found for segment in catalog.committed]
@@ -122,7 +123,7 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
         splits=splits_of(store, [plan.read for plan in plans], query),
         warnings=(
             *([_no_match(query)] if not topics else []),
-            *(view.warning for view in views if view.warning),
+            *(view.warning for view in views if view.warning and not view.state.is_loss),
             *sorted(damaged or ()),
             *cut.warnings,
         ),
@@ -220,6 +221,10 @@ def _plan_partition(
     wanted: Wanted,
     hidden_by_cut: Sequence[AbortedTransaction],
 ) -> PartitionPlan:
+    if (loss := loss_of(view)) is not None:
+        none = Bounds(view.start, view.start)
+        asked = reads_anything(view, query) and wanted.windows(view.start, BEYOND)
+        return PartitionPlan(view, none, PartitionRanges((), ()), (loss,) if asked else ())
     shown: PartitionView = view
     hidden = Hidden()
     if query.read_committed and query.cut is None:  # markers may follow the visible end
@@ -236,7 +241,7 @@ def _plan_partition(
     ranges = []
     for part in (part for low, high in windows for part in view.plan(low, high)):
         if isinstance(part, Hole):
-            why = _RECORDED if part.recorded else "no object in the store holds them"
+            why = _RECORDED if part.recorded else "no object in the store holds them; tsctl repair can put them back"
             losses.append(Loss(view.partition, part.start, part.end, f"are lost: {why}"))
         else:
             ranges.append(part)

@@ -16,7 +16,7 @@ def find_topics(store: ObjectStore, query: Query) -> tuple[Topic, ...]:
 
     Raises:
         QueryError: the store does not hold the cluster with these entropy bits, or not the topic or partition.
-        CorruptData: a commit, `log.start` or list of incarnations cannot be parsed.
+        CorruptData: a list of incarnations cannot be parsed.
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     keys = query.keys

@@ -65,7 +65,7 @@ def read_topics(
 
     Raises:
         QueryError: a topic has no such incarnation.
-        CorruptData: a commit, `log.start` or list of incarnations cannot be parsed.
+        CorruptData: a list of incarnations cannot be parsed.
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     lists = in_threads(lambda name: read_listed_incarnations(store, keys, name, listed[name]), listed)
@@ -154,4 +154,5 @@ def some(names: Iterable[str], limit: int = 10) -> str:
 
 def _holds_anything(catalog: PartitionCatalog) -> bool:
     """Return whether a directory has objects of a partition, and not only another object or an older incarnation."""
-    return bool(catalog.commit or catalog.segments or catalog.gaps or catalog.log_start is not None)
+    is_there = catalog.commit is not None or catalog.damage is not None
+    return bool(is_there or catalog.segments or catalog.gaps or catalog.log_start is not None)

@@ -16,6 +16,7 @@ Guarantees to a caller:
   `ValueError` for a key or metadata that some driver cannot store (for a key it is an `OperatorError` as well).
 """
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -192,6 +193,13 @@ class ObjectStore(BucketContract):
             BucketMissing: the bucket or directory does not exist.
             AccessDenied: it exists, and denies access to this identity.
         """
+
+    def current_time(self) -> float:
+        """Return the time by the store's clock, in seconds since the epoch, without a request.
+
+        The time of a response sets it. Before the first response, and for a directory, it is this host's.
+        """
+        return time.time()
 
     def identity(self) -> str | None:
         """Return whose requests the store receives: words with a space between them; each names them alone.

@@ -22,9 +22,10 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import TieredStorageError
+from ts_common.errors import CorruptData, TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.query.frozen import explain, frozen_of
+from ts_common.query.losses import loss_of
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 
@@ -274,6 +275,8 @@ class Partition:
     ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
         catalog = read_catalog(self.store, self.keys, found)
         view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
+        if (loss := loss_of(view)) is not None:
+            raise CorruptData(str(loss))
         if view.warning is not None:
             log.warning("partition_view", reason=view.warning)
         known = {copy.segment: copy for copy in (*view.copies, *view.retired)}

@@ -39,7 +39,7 @@ class OnTakenBack(StrEnum):
 
 
 class OnLost(StrEnum):
-    """What a table does if retention removed offsets before the table claimed them."""
+    """What a table does if retention removed offsets before the table claimed them, or their commit is missing."""
 
     FAIL = "fail"
     GO_ON = "pass"
@@ -59,7 +59,7 @@ class Policy:
     Attributes:
         on_hole: at offsets that the archive lacks.
         on_taken_back: with rows that an election removed from the log.
-        on_lost: with offsets that retention removed.
+        on_lost: with offsets that retention removed, and with a partition whose commit is missing or damaged.
         on_recreated: with a topic that was deleted and created again.
     """
 

@@ -217,7 +217,8 @@ class TableDefinition(BaseModel):
         description="What a run does with rows that an election removed from the log: fail, delete, or keep.",
     )
     on_lost: OnLost = Field(
-        OnLost.FAIL, description="What a run does if retention removed offsets before it: fail, or pass."
+        OnLost.FAIL,
+        description="What a run does if retention removed offsets before it, or a commit is missing: fail, or pass.",
     )
     on_recreated: OnRecreated = Field(
         OnRecreated.FAIL, description="What a run does with a topic that was created again: fail, or follow."

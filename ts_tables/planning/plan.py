@@ -21,7 +21,7 @@ from ts_common.query.splitting import PartitionRanges
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import find_hidden
 from ts_common.store.contract import ObjectStore
-from ts_tables.claims.advance import OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
+from ts_tables.claims.advance import OnLost, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
 from ts_tables.claims.state import IncarnationState, PartitionState, TableState, without
 from ts_tables.planning.claimed import Claimed, claimed_of
 from ts_tables.planning.seeing import seen_of
@@ -173,7 +173,9 @@ class Planner:
         self._check(state)
         look = self._observer.look(is_first=is_first)
         problems: list[str] = []
-        sights = self._sights.find(state, look, problems)
+        lost: list[str] = []
+        sights = self._sights.find(state, look, problems, lost)
+        problems += [f"{each}. on_lost: pass reads the others" for each in lost if self._policy.on_lost is OnLost.FAIL]
         stepped = in_threads(lambda sight: self._step(sight, known_of(state, sight)), sights)
         problems += [
             f"{each.sight.partition}: offsets {problem.start} to {problem.end - 1} {problem.reason}"
@@ -197,7 +199,7 @@ class Planner:
             ),
             keeps=self._policy.on_taken_back is OnTakenBack.KEEP,
             late=sum(len(each.step.late) for each in planned),
-            waits=tuple(_waiting(each) for each in planned if each.step.waits is not None),
+            waits=(*(_waiting(each) for each in planned if each.step.waits is not None), *lost),
             behind=behind,
             lag=_lag(state, sights),
             has_more=limited != stepped,

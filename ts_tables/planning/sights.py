@@ -42,13 +42,14 @@ class Sights:
         self._location = location
         self._on_recreated = on_recreated
 
-    def find(self, state: TableState, look: CommitSnapshot, problems: list[str]) -> list[Sight]:
+    def find(self, state: TableState, look: CommitSnapshot, problems: list[str], lost: list[str]) -> list[Sight]:
         """Return the partitions that a table reads.
 
         Args:
             state: of the table.
             look: the commits.
             problems: receives a sentence for each topic or partition that cannot be read.
+            lost: receives one for each partition without claims whose commit is missing or damaged.
 
         Raises:
             CorruptData, StoreUnavailable, AccessDenied: from the store.
@@ -73,7 +74,7 @@ class Sights:
                 )
                 continue
             for directory in wanted:
-                sights += self._incarnation(name, directory, topic, state, problems, is_first=not known)
+                sights += self._incarnation(name, directory, topic, state, problems, lost, is_first=not known)
         return sights
 
     def _incarnation(
@@ -83,6 +84,7 @@ class Sights:
         topic: TopicSnapshot,
         state: TableState,
         problems: list[str],
+        lost: list[str],
         *,
         is_first: bool,
     ) -> Iterator[Sight]:
@@ -106,6 +108,8 @@ class Sights:
                     f"{each.partition}: its commit {each.commit} is missing; claims end at "
                     f"{claimed.partitions[number].end}"
                 )
+            elif (loss := self._observer.loss_at(each)) is not None:
+                lost.append(str(loss))
 
 
 def known_of(state: TableState, sight: Sight) -> PartitionState | None:

@@ -211,6 +211,8 @@ def _catalog(store: ObjectStore, task: Repair) -> PartitionCatalog:
     """Return a snapshot whose commit is of this leadership and of the position's lineage."""
     catalog = read_catalog(store, task.position.keys)
     commit = catalog.commit
+    if catalog.damage is not None:
+        raise CorruptData(catalog.damage)
     if not isinstance(commit, Commit):
         raise SegmentChanged(f"{task.position.keys.commit} is missing, or a Java uploader's")
     if commit.epoch > task.leadership.epoch:

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.gap_records import Gap, decode_gap, parse_gap_name
 from ts_common.archive.object_keys import GAPS_DIRECTORY
 from ts_common.archive.plan import Hole
@@ -19,6 +20,7 @@ from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
+from ts_common.query.losses import loss_of
 from ts_common.reading.archive_name import name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
@@ -46,9 +48,12 @@ class State(StrEnum):
     UNRECORDED = "unrecorded"  # no segment contains it, and no record has the reason
     FILLED = "filled"  # a record exists, but the range was shipped later
     EXPIRED = "expired"  # a record exists, but the range is now below log start
+    NO_COMMIT = CommitState.MISSING.value  # readers return no record of the partition, as in the next state
+    COMMIT_DAMAGED = CommitState.DAMAGED.value
 
 
-_BAD: Final = {State.RECORDED, State.UNRECORDED}
+_LOST: Final = {State.UNRECORDED, State.NO_COMMIT, State.COMMIT_DAMAGED}
+_BAD: Final = {State.RECORDED, *_LOST}
 
 
 class FailOn(StrEnum):
@@ -100,7 +105,9 @@ def gaps(
     else:
         output.text(f"no gaps; partitions checked: {len(asked)}")
     bad = {gap.state for gap in found} & _BAD
-    if damaged or (fail_on is FailOn.ANY and bad) or (fail_on is FailOn.UNRECORDED and State.UNRECORDED in bad):
+    if bad & _LOST:
+        output.text("tsctl repair puts back what an earlier version in the bucket or the leader's broker has")
+    if damaged or (fail_on is FailOn.ANY and bad) or (fail_on is FailOn.UNRECORDED and bad & _LOST):
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -114,6 +121,7 @@ class FoundGap:
         end: the offset after the last.
         state: the state of the range.
         record: the gap record with the reason, if there is one; its own range may be wider.
+        problem: the reason without a record: what is wrong with the partition's commit.
     """
 
     partition: TopicPartition
@@ -121,6 +129,7 @@ class FoundGap:
     end: int
     state: State
     record: Gap | None
+    problem: str | None = None
 
 
 def find_gaps(
@@ -139,6 +148,8 @@ def find_gaps(
         StoreUnavailable, AccessDenied: a request failed.
     """
     view = open_view(store, catalog, damaged=damaged)
+    if (loss := loss_of(view)) is not None:
+        return [FoundGap(view.partition, loss.start, loss.end, State(view.state.value), None, loss.reason)], None
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
     records = _read_records(store, catalog) if catalog.gaps else []
     found: list[FoundGap] = []
@@ -181,7 +192,7 @@ def _row(gap: FoundGap) -> Sequence[str | int | None]:
     record = gap.record
     return (
         *(str(gap.partition), gap.start, gap.end, gap.end - gap.start, gap.state.value),
-        *((iso(record.time), record.broker, record.reason) if record else (None, None, None)),
+        *((iso(record.time), record.broker, record.reason) if record else (None, None, gap.problem)),
     )
 
 
@@ -193,7 +204,7 @@ def _fields(gap: FoundGap) -> dict[str, object]:
         "from": gap.start,
         "to": gap.end,
         "state": gap.state.value,
-        "reason": record.reason if record else None,
+        "reason": record.reason if record else gap.problem,
         "time": iso(record.time) if record else None,
         "broker": record.broker if record else None,
     }

@@ -118,7 +118,7 @@ def get(
         for entry in archive.topics([topic], numbers, incarnation):
             for catalog in entry.topic.partitions:
                 view = open_view(entry.store, catalog)
-                if view.warning:
+                if view.warning and not view.state.is_loss:  # the losses of its plan name it
                     output.warn(view.warning)
                 plan = plan_partition(entry.store, view, query)
                 check_thawed(entry.store, plan.read.ranges, incarnation)

@@ -14,9 +14,10 @@ import typer
 
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.plan import Hole
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import AccessDenied, ObjectNotFound
 from ts_common.reading.archive_name import name_archive
 from ts_common.reading.incarnation_option import NEWEST
@@ -35,6 +36,7 @@ from tsctl.archive import (
     open_archive,
     parse_partitions,
 )
+from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, iso, size
 from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
@@ -70,7 +72,10 @@ def ls(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List topics, partitions or segments of the archive."""
+    """List topics, partitions or segments of the archive.
+
+    Exit code 1: a partition has segments, and its commit is missing or damaged.
+    """
     output = Output(as_json)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:
@@ -78,11 +83,18 @@ def ls(
         if all_incarnations:
             held = tuple(_all_lives(archive, held, numbers))
         looks = _look(held, level, output)
+        states = _states(held)
+        for entry in held:
+            for catalog in entry.topic.partitions:
+                if warning := without_commit(catalog, states[catalog.keys.prefix]):
+                    output.warn(warning)
         for warning in in_threads(lambda one: _stuck(*one, name.stuck_after_seconds), _with_uncommitted(held)):
             if warning:
                 output.warn(warning)
     if as_json:
-        output.document({"cluster": name.keys.cluster, "topics": [_topic_fields(entry, looks) for entry in held]})
+        output.document(
+            {"cluster": name.keys.cluster, "topics": [_topic_fields(entry, looks, states) for entry in held]}
+        )
     elif level is Level.TOPICS:
         output.table(_TOPIC_COLUMNS, [_topic_row(entry) for entry in held])
     elif level is Level.PARTITIONS:
@@ -91,6 +103,8 @@ def ls(
     else:
         looked = [looks[catalog.keys.prefix] for entry in held for catalog in entry.topic.partitions]
         output.table(_SEGMENT_COLUMNS, [row for look in looked for row in _segment_rows(look)])
+    if any(state.is_loss for state in states.values()):
+        raise typer.Exit(ExitCode.FOUND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +165,20 @@ def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, 
             return _Look(catalog, view, tuple(sorted(known, key=lambda copy: copy.segment.name.base)))
 
         looks = in_threads(look, asked)
-    for warning in (*(found.view.warning for found in looks if found.view.warning), *sorted(set(damaged))):
+    views = [found.view for found in looks]
+    warnings = [view.warning for view in views if view.warning and view.state is CommitState.COMMITTED]
+    for warning in (*warnings, *sorted(set(damaged))):
         output.warn(warning)
     return {found.catalog.keys.prefix: found for found in looks}
+
+
+def _states(held: Iterable[HeldTopic]) -> dict[str, CommitState]:
+    """Return the state of each partition's commit by its prefix."""
+    return {
+        catalog.keys.prefix: catalog.commit_state(entry.store.current_time())
+        for entry in held
+        for catalog in entry.topic.partitions
+    }
 
 
 def _with_uncommitted(held: Iterable[HeldTopic]) -> list[tuple[HeldTopic, PartitionCatalog]]:
@@ -165,7 +190,7 @@ def _stuck(entry: HeldTopic, catalog: PartitionCatalog, after_seconds: float) ->
     first = catalog.keys.segment(uncommitted(catalog)[0].name)
     try:
         written = entry.store.head(first).modified
-        committed_at = None if catalog.commit is None else entry.store.head(catalog.keys.commit).modified
+        committed_at = entry.store.head(catalog.keys.commit).modified
     except (AccessDenied, ObjectNotFound):
         return None
     found = stuck_commit(catalog, [written], committed_at, time.time(), after_seconds)
@@ -190,7 +215,7 @@ def _topic_row(entry: HeldTopic) -> tuple[str | int | None, ...]:
     )
 
 
-def _topic_fields(entry: HeldTopic, looks: dict[str, _Look]) -> dict[str, object]:
+def _topic_fields(entry: HeldTopic, looks: dict[str, _Look], states: dict[str, CommitState]) -> dict[str, object]:
     catalogs = entry.topic.partitions
     number, lives = _life(entry)
     life = entry.topic.incarnations.entries[number - 1] if entry.topic.incarnations.entries else None
@@ -208,7 +233,10 @@ def _topic_fields(entry: HeldTopic, looks: dict[str, _Look]) -> dict[str, object
         "gap_records": sum(len(catalog.gaps) for catalog in catalogs),
         "last_commit": iso(_last_commit(catalogs)),
     }
-    partitions = [_partition_fields(catalog, looks.get(catalog.keys.prefix)) for catalog in catalogs]
+    partitions = [
+        {**_partition_fields(catalog, looks.get(catalog.keys.prefix)), "commit": states[catalog.keys.prefix].value}
+        for catalog in catalogs
+    ]
     return {**fields, "partitions": partitions}
 
 

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.view import without_commit
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.query.frozen import Span
@@ -23,6 +25,7 @@ from ts_common.reading.archive_name import SOURCE, name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import some
+from ts_common.store.contract import ObjectStore
 from ts_common.store.thaw_prices import ThawCost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
@@ -78,7 +81,7 @@ def thaw(
 ) -> None:
     """Make the frozen segments of a topic or a range of it readable, and wait for them.
 
-    Exit code 1: an object of the range was removed during the wait.
+    Exit code 1: an object of the range was removed during the wait, or a partition has no commit to read it by.
     """
     problems: list[str] = []
     output, span = Output(as_json), _span(parse_bounds(start, end, problems, offsets=True))
@@ -94,6 +97,9 @@ def thaw(
             for entry in archive.topics([topic], numbers, incarnation)
             for catalog in entry.topic.partitions
         ]
+        lost = [warning for store, each in catalogs if (warning := _lost(store, each))]
+        for warning in lost:
+            output.warn(warning)
         found = in_threads(lambda one: cold_objects(*one, span), catalogs, most=4)
         objects = [each for of_partition in found for each in of_partition]
         plan = plan_thaw(objects, days, tier, time.time())
@@ -104,8 +110,14 @@ def thaw(
         fields = _fields(plan, cost, objects, dry_run=dry_run, waited=wait)
         further = {"again": 0, "removed": 0} if ended is None else {"again": ended.again, "removed": len(ended.removed)}
         output.document({"cluster": name.keys.cluster, **fields, **further})
-    if ended is not None and ended.removed:
+    if lost or (ended is not None and ended.removed):
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _lost(store: ObjectStore, catalog: PartitionCatalog) -> str | None:
+    """Return why readers need no segment of a partition although it has some; None if its commit is there."""
+    state = catalog.commit_state(store.current_time())
+    return without_commit(catalog, state) if state.is_loss else None
 
 
 def _span(asked: Mapping[str, Any]) -> Span:

@@ -7,7 +7,7 @@ from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.repair_requests import RepairAnswer
-from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat
+from ts_common.errors import LineageUnsettled, NewerFormat
 from ts_common.query.moments import time_text
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
@@ -81,11 +81,12 @@ class Repairs:
         store = self._store_of(wanted.keys.partition.topic)
         try:
             catalog = read_catalog(store, wanted.keys)
-        except (CorruptData, NewerFormat, LineageUnsettled) as error:
+        except (NewerFormat, LineageUnsettled) as error:
             return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, str(error)) for need in wanted.needs]
         commit = catalog.commit
         if not isinstance(commit, Commit):
-            return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, _NO_COMMIT) for need in wanted.needs]
+            why = catalog.damage or _NO_COMMIT
+            return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, why) for need in wanted.needs]
         versions = PartitionVersions(store, catalog, commit, dry_run=self._how.dry_run)
         found: list[Repaired] = []
         for need in wanted.needs:

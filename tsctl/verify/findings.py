@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from ts_common.archive.commit_state import CommitState
+
 
 class Severity(IntEnum):
     """The severity of a finding; a higher value is worse."""
@@ -154,25 +156,35 @@ FOREIGN_OBJECT = Kind(
     "An object in the archive's directories has a name that no agent writes. Readers ignore it.",
     "Find out which program writes there. Remove the object if it is not needed.",
 )
+BEGINNING = Kind(
+    CommitState.BEGINNING.value,
+    _INFORMATION,
+    "A partition has segments, the newest of the last 15 minutes, and no offset.wm yet. Its first upload may be under "
+    "way. Readers return none of its records.",
+    "Nothing, if the partition is new. Otherwise offset.wm was removed: verify reports no-commit when the newest "
+    "segment is 15 minutes old.",
+)
 NO_COMMIT = Kind(
-    "no-commit",
+    CommitState.MISSING.value,
     _DAMAGED,
-    "A partition has segments but no offset.wm. Readers return none of its records.",
+    "A partition has segments, none of the last 15 minutes, and no offset.wm. Each reader fails with data loss, or "
+    "returns none of its records where losses are allowed.",
     "Start an agent next to the leader: it reads the whole run and writes the commit again. If the topic has no leader "
     "any more, restore offset.wm from an older version or a backup of the bucket.",
 )
 COMMIT_STUCK = Kind(
     "commit-stuck",
     _SUSPICIOUS,
-    "The store has segments above the commit, or without a commit, and nothing was committed for longer than "
+    "The store has segments above the commit, and nothing was committed for longer than "
     "ts.segment.uploader.stuck.after.ms. Readers do not return these segments.",
     "See what the partition waits for (tsctl status --partitions, the agent's page), and TsUploaderPartitionStuck in "
     "the runbook. If no agent leads the partition, start one. Do not remove the segments.",
 )
 COMMIT_DAMAGED = Kind(
-    "commit-damaged",
+    CommitState.DAMAGED.value,
     _DAMAGED,
-    "offset.wm or log.start is malformed. Agents and readers reject the partition.",
+    "offset.wm or log.start is malformed. Agents reject the partition. Each reader fails with data loss, or returns "
+    "none of its records where losses are allowed.",
     "Restore the newest version of the object that is not damaged.",
 )
 COMMIT_NAMES_MISSING = Kind(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import decode_gap
 from ts_common.archive.object_keys import LOG_SUFFIX
@@ -18,6 +19,7 @@ from ts_common.wording import counted
 from tsctl.verify.copies import Overlap, first_difference, overlaps_of
 from tsctl.verify.coverage import Coverage, coverage_of, live_end
 from tsctl.verify.findings import (
+    BEGINNING,
     COMMIT_NAMES_MISSING,
     COMMIT_STUCK,
     DEAD_TAIL,
@@ -111,11 +113,12 @@ def _commit(listing: PartitionListing, view: PartitionView, where: str, old: flo
     catalog = listing.catalog
     keys, commit = catalog.keys, catalog.commit
     if commit is None:
-        written = min(listing.modified.values(), default=old)
-        if catalog.segments and written < old:
-            count = counted(len(catalog.segments), "segment")
-            detail = f"{count} and no commit; the oldest object was written {_ago(old, written)}"
-            yield Finding(NO_COMMIT, where, detail, keys.commit, catalog.segments[0].name.base)
+        if catalog.segments:
+            newest = max(segment.modified or 0 for segment in catalog.segments) / 1000
+            begins = view.state is CommitState.BEGINNING and newest >= old
+            kind = BEGINNING if begins else NO_COMMIT
+            base = catalog.segments[0].name.base
+            yield Finding(kind, where, f"{counted(len(catalog.segments), 'segment')} and no commit", keys.commit, base)
         return
     if isinstance(commit, ForeignCommit):
         return

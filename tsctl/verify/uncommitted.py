@@ -1,4 +1,4 @@
-"""Uploaded segments that readers do not see, because they are above the commit or the partition has no commit.
+"""Uploaded segments that readers do not see, because they are above the commit.
 
 An agent uploads a few segments ahead of the commit, so some of them for some seconds are normal. If the commit has not
 moved for the time after which the agent reports a partition as stuck, the partition is stuck.
@@ -19,27 +19,24 @@ class StuckCommit:
         segments: number of segments that readers do not see.
         first: the lowest base offset of them.
         seconds: time since the commit or the first of these segments, whichever is later.
-        next_offset: end of the commit; None without a commit, or if a Java uploader wrote it.
-        is_there: whether there is a commit.
+        next_offset: end of the commit; None if a Java uploader wrote it.
     """
 
     segments: int
     first: int
     seconds: float
     next_offset: int | None
-    is_there: bool
 
     def __str__(self) -> str:
         """Return it as one line."""
-        commit = "no commit" if not self.is_there else "the commit"
-        commit += "" if self.next_offset is None else f" (next offset {self.next_offset})"
+        commit = "the commit" + ("" if self.next_offset is None else f" (next offset {self.next_offset})")
         count = f"{self.segments} segment{'' if self.segments == 1 else 's'} from offset {self.first} on"
         return f"{count} and {commit}: nothing was committed for {self.seconds / 60:.0f} min"
 
 
 def uncommitted(catalog: PartitionCatalog) -> tuple[StoredSegment, ...]:
-    """Return the segments that no commit covers, by base offset."""
-    return catalog.segments[len(catalog.committed) :]
+    """Return the segments that the commit does not cover, by base offset; none without a commit."""
+    return () if catalog.commit is None else catalog.segments[len(catalog.committed) :]
 
 
 def stuck_commit(
@@ -50,7 +47,7 @@ def stuck_commit(
     Args:
         catalog: the snapshot.
         written: when segments of `uncommitted` were written, seconds since the epoch; some of them are enough.
-        committed_at: when `offset.wm` was written; None without one.
+        committed_at: when `offset.wm` was written; None if it was not listed.
         now: seconds since the epoch.
         after_seconds: how long the commit may need to cover an uploaded segment.
     """
@@ -63,4 +60,4 @@ def stuck_commit(
         return None
     commit = catalog.commit
     end = commit.next_offset if isinstance(commit, Commit) else None
-    return StuckCommit(len(segments), segments[0].name.base, seconds, end, commit is not None)
+    return StuckCommit(len(segments), segments[0].name.base, seconds, end)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.archive.catalog import StoredSegment, read_catalog
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
@@ -77,13 +78,21 @@ def test_a_damaged_object_stays_replaced_by_a_good_copy_below_log_start(archive:
     assert [spare.copies[0].base for spare in first.spares] == [10, 0]  # the damaged one last
 
 
-def test_without_a_commit_the_view_is_empty_with_a_warning(archive: MadeArchive) -> None:
+def test_without_a_commit_the_view_is_empty_with_its_state(archive: MadeArchive) -> None:
     """The end of the run is unknown; a partition without segments has no warning."""
-    assert view_of(archive).warning is None
-    put(archive, 0)
+    assert (view_of(archive).warning, view_of(archive).state) == (None, CommitState.EMPTY)
+    put(archive, 10)
     view = view_of(archive)
-    assert view.start == view.end
-    assert view.warning == f"t-0: 1 segment but no {KEYS.commit}; the partition is read as empty"
+    assert (view.start, view.end, view.stored_end, view.state) == (10, 10, 11, CommitState.BEGINNING)
+    assert view.warning == (
+        f"t-0: beginning: 1 segment from offset 10 on and no {KEYS.commit} yet; its first upload may be under way; "
+        "readers return none of its records"
+    )
+    archive.age(16 * 60)
+    assert view_of(archive).state is CommitState.MISSING
+    archive.commit("t", 20)
+    archive.store.put(KEYS.log_start, b"what")
+    assert (view_of(archive).state, view_of(archive).end) == (CommitState.DAMAGED, 10)
 
 
 def test_a_missing_log_start_is_a_warning(archive: MadeArchive) -> None:

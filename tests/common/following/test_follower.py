@@ -105,3 +105,21 @@ def test_losses_are_an_error_or_one_warning(two: MadeArchive) -> None:
     following, warnings = follower(two, fails=False)
     assert [step(following, stands).positions for _ in range(2)] == [{ZERO: 60}] * 2
     assert warnings == [told]
+
+
+def test_a_partition_whose_commit_is_missing_or_damaged_is_a_loss(two: MadeArchive) -> None:
+    """At the start and at each step, also next to a partition with news; a young one begins without a warning."""
+    two.put_segment("t", 0, batches((0, 10)), partition=1)
+    begun = follower(two)[0].beginning()
+    assert begun.positions == {ZERO: 0}
+    two.age(16 * 60)
+    lost = "t-1: offsets 0 to 0 and later are not shown: no-commit"
+    for decide in (lambda one: one.beginning(), lambda one: step(one, begun)):
+        with pytest.raises(DataLoss, match=lost):
+            decide(follower(two)[0])
+    following, warnings = follower(two, fails=False)
+    assert [step(following, begun).positions for _ in range(2)] == [{ZERO: 100}] * 2
+    assert [each.partition(": 1 segment")[0] for each in warnings] == [lost]
+    two.store.put(two.partition("t", 1).commit, b"what")
+    with pytest.raises(DataLoss, match="t-1: offsets 0 to 0 and later are not shown: commit-damaged"):
+        step(follower(two)[0], begun)

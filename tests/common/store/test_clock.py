@@ -1,8 +1,10 @@
 """The difference between this host's clock and a store's."""
 
+import time
+
 import pytest
 
-from ts_common.store.clock import skew_between
+from ts_common.store.clock import ResponseClock, skew_between
 
 
 @pytest.mark.parametrize(
@@ -12,3 +14,14 @@ from ts_common.store.clock import skew_between
 def test_only_a_time_outside_of_the_put_shows_a_difference(stored_at: float, skew: float) -> None:
     """A put lasted from 100 to 103; the store's date has no fraction of a second."""
     assert skew_between(100, stored_at, 103) == skew
+
+
+def test_the_time_is_that_of_the_last_response() -> None:
+    """Without a date, or with a malformed one, it is this host's."""
+    clock = ResponseClock()
+    assert clock.current_time() == pytest.approx(time.time(), abs=60)
+    clock.note("Thu, 01 Jan 1970 00:16:40 GMT")
+    clock.note(None)
+    assert clock.current_time() == pytest.approx(1000, abs=60)
+    clock.note("tomorrow")
+    assert clock.current_time() == pytest.approx(time.time(), abs=60)

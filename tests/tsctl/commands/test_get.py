@@ -133,7 +133,13 @@ def test_r05_variants_and_dead_tails_are_whole(
     assert run("get", "t", tmp_path, *named).code == 1
     described = json.loads((place / "range.json").read_text())
     assert [(file["end"], file["live_end"]) for file in described["files"]] == [(20, 10), (40, 40)]
-    assert described["missing"] == [{"from": 10, "to": 30, "reason": "are lost: no object in the store holds them"}]
+    assert described["missing"] == [
+        {
+            "from": 10,
+            "to": 30,
+            "reason": "are lost: no object in the store holds them; tsctl repair can put them back",
+        }
+    ]
     assert (place / f"{0:020d}.log").read_bytes() == dead
 
 

@@ -198,7 +198,8 @@ def test_what_a_repair_cannot_fix_is_named(tmp_path: Path, capfd: pytest.Capture
     """A partition without a commit, in a store without versions: nothing is requested."""
     made = MadeArchive(tmp_path / "store")
     made.put_segment("t", 0, batches((0, 10)), index=b"", timeindex=b"")
-    place = ("--url", made.location, "--cluster", "prod", "--entropy-bits", "0", "--in-flight-hours", "0")
+    made.age(16 * 60)
+    place = ("--url", made.location, "--cluster", "prod", "--entropy-bits", "0")
     ended = runner(capfd)("repair", *place)
     assert ended.code == ExitCode.FOUND
     assert "no-commit of t-0 needs a repair by hand" in ended.out

@@ -1,9 +1,6 @@
 """The tools' reports, without a broker, of segments in the store above a commit that does not move (U35)."""
 
-import os
-import time
 from pathlib import Path
-from urllib.parse import urlparse
 
 import pytest
 
@@ -18,14 +15,6 @@ LATE = STUCK_SECONDS + 300
 NOT_YET = STUCK_SECONDS - 300
 
 
-def age(archive: Archive, seconds: float, *names: str) -> None:
-    """Make objects older, by the ends of their names; without names, all of the archive."""
-    for path in Path(urlparse(archive.location).path).rglob("*"):
-        if path.is_file() and path.name.endswith(names or ("",)):
-            written = time.time() - seconds
-            os.utime(path, (written, written))
-
-
 def ship(archive: Archive, *bases: int, topic: str = "users") -> None:
     for base in bases:
         archive.put_segment(topic, base, batches(*steps(base, base + 100)), index=b"", timeindex=b"")
@@ -37,10 +26,10 @@ def stuck(hand_made: Archive) -> Archive:
     ship(hand_made, 0, 100)
     hand_made.commit("users", 200, highest_base=100)
     ship(hand_made, 200, 300, 400)
-    age(hand_made, 7200)
-    age(hand_made, LATE, f"{200:020d}.log", f"{300:020d}.log", f"{200:020d}.index", f"{300:020d}.index")
-    age(hand_made, 5, f"{400:020d}.log", f"{400:020d}.index")
-    age(hand_made, LATE, ".timeindex")
+    hand_made.age(7200)
+    hand_made.age(LATE, f"{200:020d}.log", f"{300:020d}.log", f"{200:020d}.index", f"{300:020d}.index")
+    hand_made.age(5, f"{400:020d}.log", f"{400:020d}.index")
+    hand_made.age(LATE, ".timeindex")
     return hand_made
 
 
@@ -61,28 +50,14 @@ def test_u35_verify_finds_a_commit_that_does_not_move(
     assert run("verify", *named, "--depth", depth, "--fail-on", "damaged").code == 0
 
 
-@DEPTHS
-def test_u35_verify_finds_an_archive_that_is_never_committed(
-    hand_made: Archive, named: tuple[str, ...], run: Run, depth: str
-) -> None:
-    """The time of a partition without a commit begins with its first upload."""
-    ship(hand_made, 0, 100)
-    age(hand_made, NOT_YET)
-    assert run("verify", *named, "--depth", depth, "--json").document["findings"] == []
-    age(hand_made, LATE, f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex")
-    (finding,) = run("verify", *named, "--depth", depth, "--json").document["findings"]
-    assert finding["code"] == "commit-stuck"
-    assert finding["detail"] == "2 segments from offset 0 on and no commit: nothing was committed for 20 min"
-
-
 def test_u35_a_commit_that_moved_lately_is_not_stuck(stuck: Archive, named: tuple[str, ...], run: Run) -> None:
     """Segments above it may be in flight after a slow one: the later of commit and first upload counts."""
-    age(stuck, NOT_YET, "offset.wm")
+    stuck.age(NOT_YET, "offset.wm")
     ended = run("verify", *named, "--json")
     assert (ended.code, ended.document["findings"]) == (0, [])
     assert run("ls", *named).err == ""
-    age(stuck, 7200, "offset.wm")
-    age(stuck, 2, f"{200:020d}.log", f"{300:020d}.log")
+    stuck.age(7200, "offset.wm")
+    stuck.age(2, f"{200:020d}.log", f"{300:020d}.log")
     assert run("verify", *named, "--json").document["findings"] == []
 
 

@@ -117,6 +117,10 @@ class WebHdfsStore(ObjectStore):
         # Directories that were searched for files of killed writers. It only grows; a race searches twice.
         self._tidied: set[str] = set()
 
+    def current_time(self) -> float:
+        """Return the time by the dates of the NameNode's responses."""
+        return self._namenode.clock.current_time()
+
     def identity(self) -> str | None:
         """Return the user of each request. A NameNode without Kerberos does not check it."""
         return f"user:{self._user}"

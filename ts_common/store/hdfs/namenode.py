@@ -84,6 +84,9 @@ class Status:
 class NameNode:
     """One NameNode. Paths are absolute. Every method may raise `StoreUnavailable` and `AccessDenied`.
 
+    Attributes:
+        clock: of the NameNode.
+
     Args:
         url: `http://host:port` or `https://host:port`.
         user: name of the user in each request.
@@ -95,6 +98,7 @@ class NameNode:
         self._url = f"{url}/webhdfs/v1"
         self._user = user
         self._client = HttpClient(url, lambda request: request, timeout_seconds, connections)
+        self.clock = self._client.clock
 
     def status(self, path: str) -> Status:
         """Send GETFILESTATUS.

@@ -22,6 +22,7 @@ from urllib3 import exceptions as http
 
 from ts_common.errors import OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
+from ts_common.store.clock import ResponseClock
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.proxies import pool_for
 from ts_common.store.response_body import read_whole
@@ -71,6 +72,9 @@ Authorize = Callable[[Request], Request]
 class HttpClient:
     """Requests to one server.
 
+    Attributes:
+        clock: of the server.
+
     Args:
         base_url: its URL, which selects the proxy.
         authorize: signs each request.
@@ -93,6 +97,7 @@ class HttpClient:
     ) -> None:
         self._authorize = authorize
         self._closed = threading.Event()
+        self.clock = ResponseClock()
         settings: dict[str, Any] = {
             "maxsize": connections,
             "timeout": urllib3.Timeout(connect=timeout_seconds, read=timeout_seconds),
@@ -165,6 +170,7 @@ class HttpClient:
         except ValueError as error:  # a body beyond the bounds, or an invalid address
             raise call.no_answer(f"{call.operation} {call.target}: not a response of the store: {error}") from error
         headers = {name.lower(): value for name, value in response.headers.items()}
+        self.clock.note(headers.get("date"))
         if not streams:
             response.release_conn()
         return Response(response.status, headers, content), response

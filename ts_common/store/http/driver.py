@@ -108,6 +108,10 @@ class HttpStore(ObjectStore):
             self._service.parse_page(answer)
         self._bucket_seen = True
 
+    def current_time(self) -> float:
+        """Return the time by the dates of responses."""
+        return self._client.clock.current_time()
+
     def identity(self) -> str | None:
         """Return that of the service's credentials."""
         return self._service.identity()

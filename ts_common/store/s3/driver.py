@@ -126,6 +126,10 @@ class S3Store(ObjectStore):
         self._matching = MatchingDeletes(self._reads, bucket, self._base, self.head)
         self._protection = BucketProtection(self._reads, bucket, self._base, self.head)
 
+    def current_time(self) -> float:
+        """Return the time by the dates of responses."""
+        return self._clients.clock.current_time()
+
     def check(self) -> None:
         """Send HeadBucket. If it is denied, list one object: that returns the reason, or succeeds below the prefix."""
         try:

@@ -6,14 +6,17 @@ Opening a pair of clients costs a tenth of a second and some megabytes. A cluste
 
 import os
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ts_common.store.clock import ResponseClock
 from ts_common.store.options import Connection
 from ts_common.store.s3.client import open_clients
 from ts_common.store.wrappers.bandwidth import Allowance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mypy_boto3_s3 import S3Client
 
 _Settings = tuple[Connection, float, int, Allowance, frozenset[tuple[str, str]]]
@@ -23,7 +26,15 @@ _Settings = tuple[Connection, float, int, Allowance, frozenset[tuple[str, str]]]
 class _Pair:
     reads: "S3Client"
     writes: "S3Client"
+    clock: ResponseClock = field(default_factory=ResponseClock)
     users: int = 0
+
+    def __post_init__(self) -> None:
+        for client in (self.reads, self.writes):
+            client.meta.events.register("after-call.s3", cast("Callable[..., None]", self._note))
+
+    def _note(self, http_response: Any, **_: object) -> None:
+        self.clock.note(http_response.headers.get("date"))
 
 
 class _Opened:
@@ -48,6 +59,7 @@ class SharedClients:
     Attributes:
         reads: for reads and deletes.
         writes: for puts.
+        clock: of the server that answers them.
 
     Args:
         connection: how the clients connect to S3.
@@ -77,6 +89,7 @@ class SharedClients:
             self._pair.users += 1
         self.reads = self._pair.reads
         self.writes = self._pair.writes
+        self.clock = self._pair.clock
 
     def close(self) -> None:
         """Release the clients; repeated calls have no effect."""

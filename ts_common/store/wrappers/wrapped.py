@@ -35,6 +35,10 @@ class WrappedStore(ObjectStore):
         """Call the inner store."""
         self._inner.check()
 
+    def current_time(self) -> float:
+        """Call the inner store."""
+        return self._inner.current_time()
+
     def identity(self) -> str | None:
         """Call the inner store."""
         return self._inner.identity()
