@@ -10,6 +10,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 
 # The id is part of keys and of file names: no slash, and no name that is special to a file system.
+_GENERATED = re.compile(r"[A-Za-z0-9_-]{22}")
 _CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,199}")
 
 
@@ -21,6 +22,11 @@ def is_topic_name(name: str) -> bool:
 def is_cluster_id(name: str) -> bool:
     """Return whether an id is valid here: up to 200 letters, digits, `.`, `_` and `-`, without a dot at its start."""
     return _CLUSTER_ID.fullmatch(name) is not None
+
+
+def is_generated_cluster_id(name: str) -> bool:
+    """Return whether an id has the form of those that Kafka generates: a UUID in 22 characters of base64."""
+    return _GENERATED.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)

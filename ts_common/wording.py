@@ -1,4 +1,4 @@
-"""Numbers in sentences for people."""
+"""Numbers and foreign texts in sentences for people."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -11,3 +11,8 @@ def counted(number: int, noun: str) -> str:
         noun: in the singular; its plural ends in `s`.
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def clause(text: str) -> str:
+    """Return the text of a server or library without its full stop, to continue a sentence after it."""
+    return text.rstrip().removesuffix(".")

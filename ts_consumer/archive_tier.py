@@ -10,9 +10,12 @@ from typing import Final
 import structlog
 
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
+from ts_common.archive.clusters import known_clusters, list_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
+from ts_common.archive.directories import entropy_widths
 from ts_common.archive.incarnations import read_incarnations
+from ts_common.archive.layout import read_layout
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ConfigurationError, CorruptData, DataLoss
@@ -31,6 +34,7 @@ from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
 from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
+from ts_consumer.errors import ClusterMissing
 from ts_consumer.modes import Extent
 
 # A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
@@ -121,6 +125,7 @@ class ArchiveTier:
         self._settled: dict[str, Query] = {}  # by location
         self._known: dict[TopicPartition, _Known] = {}
         self._lost: dict[TopicPartition, tuple[float, Loss | None]] = {}  # with the monotonic time of the listing
+        self._clusters: dict[str, tuple[float, str | None]] = {}  # by location, with the monotonic time of the look
         self._missed: set[str] = set()  # topics that were looked for and are not in the archive
 
     def look(self, partition: TopicPartition) -> ArchivedPartition | None:
@@ -129,6 +134,7 @@ class ArchiveTier:
         Raises:
             DataLoss: its commit is missing although it has segments, or is damaged, and lost offsets are errors.
             ConfigurationError: the topic has no location, or no topic can have that name.
+            ClusterMissing: the store has other clusters alone.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         if not is_topic_name(partition.topic):
@@ -147,6 +153,7 @@ class ArchiveTier:
         found = _commit(store, keys)
         if found[0] is None:
             self._check_lost(partition, store, keys)
+            self._check_cluster(query, store)
             self._warn_of_nothing(partition, query.location)
             return None
         view = open_view(store, read_catalog(store, keys, found), NOTHING_KNOWN if known is None else known.copies)
@@ -232,6 +239,25 @@ class ArchiveTier:
                 log.warning("partition_lost", partition=str(partition), reason=str(loss))
         if loss is not None and self._configuration.on_hole is OnHole.ERROR:
             raise DataLoss(f"{loss}. {_WORDING.despite_loss}")
+
+    def _check_cluster(self, query: Query, store: ObjectStore) -> None:
+        """Check that a store with clusters has this one, not at each look: an agent begins it at its start.
+
+        Raises:
+            ClusterMissing: it has others alone. Without an error the consumer would begin at Kafka's log start.
+        """
+        looked, problem = self._clusters.get(query.location, (float("-inf"), None))
+        if monotonic() - looked >= _LISTING_SECONDS:
+            has_own = read_layout(store, query.keys) is not None or entropy_widths(store, query.cluster)
+            problem = None
+            if not has_own and list_clusters(store):
+                problem = (
+                    f"{CLUSTER_KEY}={query.cluster}: {store.location} has no such cluster; {known_clusters(store)}. "
+                    "Correct the id, or start an agent of the cluster"
+                )
+            self._clusters[query.location] = monotonic(), problem
+        if problem is not None:
+            raise ClusterMissing(problem)
 
     def _warn_of_nothing(self, partition: TopicPartition, location: str) -> None:
         """Log, once for a topic, that the archive lacks it: a mistyped cluster looks as if nothing were shipped."""

@@ -50,7 +50,12 @@ class NoOffset(PermanentError):
     """No tier has the next offset, and `auto.offset.reset` is `error`."""
 
 
+class ClusterMissing(OperatorError):
+    """The store has other clusters, and not that of `kafka.cluster.id`, which is probably mistyped."""
+
+
 _CODES = (
+    (ClusterMissing, WRONG_ARGUMENT),
     (SeamRefused, TRUNCATED),
     (NoOffset, NO_OFFSET_LEFT),
     (DataLoss, LOST),
@@ -64,16 +69,14 @@ _CODES = (
 
 def may_pass(error: BaseException) -> bool:
     """Return whether the same work can succeed later, also after an operator has mended rights or thawed objects."""
-    return isinstance(
-        error, KafkaException | TransientError | ObjectNotFound | AccessDenied | BucketMissing | ObjectFrozen
-    )
+    return isinstance(error, KafkaException | TransientError | ObjectNotFound) or needs_an_operator(error)
 
 
 def needs_an_operator(error: BaseException) -> bool:
     """Return whether an error that may pass is reported at once: nothing but an operator mends it."""
     if isinstance(error, KafkaException):
         return error.args[0].code() in _REFUSALS
-    return isinstance(error, AccessDenied | BucketMissing | ObjectFrozen)
+    return isinstance(error, AccessDenied | BucketMissing | ClusterMissing | ObjectFrozen)
 
 
 def kafka_error(error: BaseException) -> KafkaError:

@@ -16,6 +16,7 @@ import typer
 from ts_common.errors import CorruptData, OperatorError, StaleStateError, TransientError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.printable import printable_lines
+from ts_common.reading.archive_name import CONFIG_VARIABLE
 from ts_endpoint.serving.line_limit import limit_lines
 from ts_endpoint.serving.options import GroupOffsets, OnHole, Options, check
 from ts_endpoint.user_commands import users
@@ -49,7 +50,10 @@ def _commands(
 def serve(
     config: Annotated[
         Path | None,
-        typer.Option(help="The agents' <clusterId>.properties, or its directory.", metavar="FILE_OR_DIR"),
+        typer.Option(
+            help=f"The agents' <clusterId>.properties, or its directory; default without --url: ${CONFIG_VARIABLE}.",
+            metavar="FILE_OR_DIR",
+        ),
     ] = None,
     url: Annotated[
         str | None, typer.Option(help="Location of the store, as in s3://bucket/base/prefix; instead of --config.")

@@ -153,7 +153,7 @@ class Archive:
         if not any(listed.values()):
             query = self._query(self._place.endpoints[0])
             store = shared_store(query.location, query.connection)
-            raise QueryError(nothing_under(store, settled(store, query).keys, query.wording.entropy_bits))
+            raise QueryError(nothing_under([store], settled(store, query).keys, query.wording.entropy_bits))
         return sorted(
             {name for endpoint, names in listed.items() for name in names if self._place.endpoint(name) == endpoint}
         )

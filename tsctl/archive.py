@@ -16,7 +16,7 @@ import typer
 from ts_common.archive.directories import TopicDirectories, list_topics
 from ts_common.archive.topic_choice import topic_chooser
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive, settled
+from ts_common.reading.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
 from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
 from ts_common.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from ts_common.store.contract import ObjectStore
@@ -34,7 +34,11 @@ _PARTITIONS: Final = re.compile(r"\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*",
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="The agents' <clusterId>.properties, or its directory.", metavar="FILE_OR_DIR"),
+    typer.Option(
+        "--config",
+        help=f"The agents' <clusterId>.properties, or its directory; default without --url: ${CONFIG_VARIABLE}.",
+        metavar="FILE_OR_DIR",
+    ),
 ]
 UrlOption = Annotated[
     str | None, typer.Option("--url", help="Location of the store, as in s3://bucket/base/prefix; instead of --config.")
@@ -244,9 +248,7 @@ class Archive:
         return {name: directories for name, directories in listed.items() if name not in elsewhere}
 
     def _nothing(self) -> str:
-        if len(self._stores) == 1:
-            return nothing_under(self._stores[0], self.keys, self._name.option)
-        return f"{self._locations()} hold nothing of a cluster {self.keys.cluster} under these entropy bits"
+        return nothing_under(self.stores, self.keys, self._name.option)
 
     def _locations(self) -> str:
         return ", ".join(store.location for store in self._stores)

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Final
 
-from ts_common.errors import OperatorError, StaleStateError, TieredStorageError, TransientError
+from ts_common.errors import OperatorError, StaleStateError, TieredStorageError, TransientError, WrongClock
 
 
 class ExitCode(IntEnum):
@@ -30,7 +30,7 @@ MEANINGS: Final = {
 def code_of(error: TieredStorageError) -> ExitCode:
     """Return the exit code of a command that ends with an error."""
     match error:
-        case OperatorError():
+        case OperatorError() | WrongClock():  # an operator must set the clock
             return ExitCode.REFUSED
         case TransientError() | StaleStateError():
             return ExitCode.TRY_AGAIN

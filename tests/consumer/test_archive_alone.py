@@ -59,9 +59,9 @@ def test_poll_returns_what_consume_returns(consumer: TieredConsumer) -> None:
 
 
 def test_a_topic_that_the_archive_lacks_is_logged_once(archive: MadeArchive) -> None:
-    """A mistyped cluster is such a topic; a name that no topic can have is an error."""
-    with capture_logs() as logs, TieredConsumer(configuration(archive, kafka_cluster_id="prood")) as consumer:
-        consumer.assign([FIRST, SECOND])
+    """It can be one that the agent ships later; a name that no topic can have is an error."""
+    with capture_logs() as logs, TieredConsumer(configuration(archive)) as consumer:
+        consumer.assign([TopicPartition("later", 0), TopicPartition("later", 1)])
         wait_for(lambda: consumer.consume(1, 0.1) == [] and logs, "the line of the log")
         assert consumer.consume(1, 1.0) == []
         consumer.assign([TopicPartition("a/b", 0, 0)])
@@ -69,7 +69,7 @@ def test_a_topic_that_the_archive_lacks_is_logged_once(archive: MadeArchive) -> 
     assert message is not None
     assert error_of(message).code() == KafkaError._INVALID_ARG
     (line,) = [each for each in logs if each["event"] == "topic_not_archived"]
-    assert (line["topic"], line["cluster"], line["location"]) == (TOPIC, "prood", archive.location)
+    assert (line["topic"], line["cluster"], line["location"]) == ("later", "prod", archive.location)
 
 
 def test_a_seek_drops_what_was_read_ahead(consumer: TieredConsumer) -> None:
@@ -252,3 +252,13 @@ def test_a_partition_whose_commit_is_lost_is_an_error_or_passed_over(tmp_path: P
         consumer.assign([FIRST, SECOND])
         assert offsets_of(read_until(consumer, {0: 10})[0]) == list(range(10))
         wait_for(lambda: [entry for entry in logs if entry["event"] == "partition_lost"], "the warning")
+
+
+def test_a_mistyped_cluster_is_an_error_with_the_clusters_of_the_store(archive: MadeArchive, tmp_path: Path) -> None:
+    """With `earliest` the consumer would begin at Kafka's log start; an empty store only waits."""
+    with TieredConsumer({**configuration(archive), "kafka.cluster.id": "pord"}) as consumer:
+        consumer.assign([FIRST])
+        error = error_of(wait_for(lambda: consumer.consume(1, 0.2), "the error")[0])
+        assert error.code() == KafkaError._INVALID_ARG
+        assert f"kafka.cluster.id=pord: {archive.location} has no such cluster; it has prod" in error.str()
+        assert consumer.consume(1, 0.5) == []  # once

@@ -21,6 +21,7 @@ _RUNNABLE = {"sh", "bash", "python", "sql"}
 # Pages with blocks for a shell or an interpreter: the test that runs them, or the reason why no test does.
 _RUN_BY = {
     "docs/consumer.md": "tests/consumer/test_page.py",
+    "docs/leaving.md": "tests/docs/test_leaving.py",
     "docs/parsed-tables.md": "tests/tables/test_parsed_page.py",
     "docs/cost.md": "tests/docs/test_cost.py",
     "docs/cold-storage.md": "tests/tsctl/commands/test_thaw.py",

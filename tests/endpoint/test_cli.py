@@ -164,7 +164,9 @@ def test_all_mistakes_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -
     message = refusal(capsys, "serve", "--listen", "x", "--cache-mib", "0", "--tls-key", "k", "--url", "nfs://x")
     for part in ("5 problems", "--url: ", "--cluster is missing", "--listen: ", "--cache-mib", "--tls-certificate"):
         assert part in message
-    assert "no archive is named: give --config FILE_OR_DIR, or --url with --cluster" in refusal(capsys, "serve")
+    assert "no archive is named: give --config FILE_OR_DIR or the variable TS_UPLOADER_CONFIG, or --url" in refusal(
+        capsys, "serve"
+    )
 
 
 @pytest.mark.parametrize(

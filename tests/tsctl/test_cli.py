@@ -13,11 +13,12 @@ from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import PROGRAM, Run
 from ts_common.archive.view import open_view
+from ts_common.errors import AccessDenied, DataLoss, StoreUnavailable, WrongClock
 from ts_common.query import plan_query
 from ts_local.ports import free_port
 from tsctl import cli, cli_page
 from tsctl.commands.ls import ls
-from tsctl.exit_codes import MEANINGS, ExitCode
+from tsctl.exit_codes import MEANINGS, ExitCode, code_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -172,3 +173,9 @@ def test_the_installed_command_exits_with_its_status(hand_made: Archive, named: 
     assert done.stderr.decode() == (
         "tsctl: t-0: offsets 2 to 4 are lost: no object in the store holds them; tsctl repair can put them back\n"
     )
+
+
+def test_an_error_that_an_operator_must_resolve_is_code_2() -> None:
+    """A wrong clock too, although the agent waits for the clock to be set."""
+    codes = [code_of(error("x")) for error in (WrongClock, AccessDenied, StoreUnavailable, DataLoss)]
+    assert codes == [ExitCode.REFUSED, ExitCode.REFUSED, ExitCode.TRY_AGAIN, ExitCode.FOUND]

@@ -43,7 +43,7 @@ def list_known(store: ObjectStore, query: Query) -> dict[str, TopicDirectories]:
     keys = query.keys
     known = list_topics(store, keys)
     if not known:
-        raise QueryError(nothing_under(store, keys, query.wording.entropy_bits))
+        raise QueryError(nothing_under([store], keys, query.wording.entropy_bits))
     return known
 
 

@@ -1,10 +1,13 @@
 """Options of a command line that name an archive.
 
 `--config` names an archive by a cluster's properties file, the one of the agents; `--url` and `--cluster` name it
-without a file. A file may place topics in several locations. A command then reads in each location only the topics that
-the file places there.
+without a file. Without `--config` and `--url`, the variable `TS_UPLOADER_CONFIG` has the value of `--config`.
+
+A file may place topics in several locations. A command then reads in each location only the topics that the file places
+there.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +25,7 @@ from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint
 
 SOURCE: Final = "command line"
+CONFIG_VARIABLE: Final = "TS_UPLOADER_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +73,22 @@ def name_archive(
     Raises:
         ConfigurationError: the options name no archive or contradict each other; it lists all problems.
     """
+    option = "--config"
+    if config is None and url is None and (text := os.environ.get(CONFIG_VARIABLE)):
+        config, option = Path(text), CONFIG_VARIABLE
     if config is not None:
         if url is not None or entropy_bits is not None:
             raise ConfigurationError(
-                SOURCE, ["--config sets the location and the entropy bits: remove --url and --entropy-bits"]
+                SOURCE, [f"{option} sets the location and the entropy bits: remove --url and --entropy-bits"]
             )
-        file = read_cluster_file(_properties_file(config, cluster))
+        file = read_cluster_file(_properties_file(config, cluster, option))
         endpoints = sorted(file.endpoints(), key=lambda endpoint: endpoint.location)
         return ArchiveName(file.keys, tuple(endpoints), file)
     problems = []
     if url is None:
-        problems.append("no archive is named: give --config FILE_OR_DIR, or --url with --cluster")
+        problems.append(
+            f"no archive is named: give --config FILE_OR_DIR or the variable {CONFIG_VARIABLE}, or --url with --cluster"
+        )
     else:
         try:
             url = str(parse_location(url))
@@ -116,8 +125,8 @@ def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:
     return replace(name, keys=keys_of(store, name.keys.cluster, None))
 
 
-def _properties_file(config: Path, cluster: str | None) -> Path:
-    """Return the file that `--config` and `--cluster` name.
+def _properties_file(config: Path, cluster: str | None, option: str) -> Path:
+    """Return the file that `option` and `--cluster` name.
 
     Raises:
         ConfigurationError: no file matches, several do, or the options contradict each other.
@@ -134,6 +143,6 @@ def _properties_file(config: Path, cluster: str | None) -> Path:
         raise ConfigurationError(str(config), [f"expected a file named <clusterId>{SUFFIX}, or its directory"])
     if cluster is not None and cluster != config.stem:
         raise ConfigurationError(
-            SOURCE, [f"--cluster={cluster}: --config names the file of {config.stem}; remove one of the two"]
+            SOURCE, [f"--cluster={cluster}: {option} names the file of {config.stem}; remove one of the two"]
         )
     return config

@@ -5,10 +5,11 @@ list of incarnations; a topic without either never existed. If the store has no 
 width is probably wrong, so the message names the widths that the store has for the cluster.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
+from ts_common.archive.clusters import known_clusters
 from ts_common.archive.directories import TopicDirectories, entropy_widths, list_topics, topics_of
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.layout import contradiction, read_layout
@@ -105,21 +106,25 @@ def read_listed_incarnations(
     return incarnations, etag
 
 
-def nothing_under(store: ObjectStore, keys: ClusterKeys, option: str) -> str:
-    """Return the message for a user whose cluster the store does not hold under this entropy width.
+def nothing_under(stores: Sequence[ObjectStore], keys: ClusterKeys, option: str) -> str:
+    """Return the message for a user whose cluster no store holds under this entropy width.
 
     Args:
-        store: of the query.
+        stores: of the query, at least one.
         keys: of the cluster, with the width.
         option: how the width is written, for instance `prefixEntropyBits=`.
 
     Raises:
         CorruptData, NewerFormat: from reading the layout.
-        StoreUnavailable, AccessDenied, BucketMissing: from the store.
+        StoreUnavailable, AccessDenied, BucketMissing: from a store.
     """
-    other = other_width(store, keys, option)
-    nothing = f"{store.location} has no objects of cluster {keys.cluster}; check the location and the cluster"
-    return nothing if other is None else other
+    others = [other_width(store, keys, option) for store in stores]
+    if (other := next((each for each in others if each is not None), None)) is not None:
+        return other
+    nothing = [
+        f"{store.location} has no objects of cluster {keys.cluster}; {known_clusters(store)}" for store in stores
+    ]
+    return f"{'; '.join(nothing)}; check the location and the cluster"
 
 
 def other_width(store: ObjectStore, keys: ClusterKeys, option: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from ts_common.archive.clusters import known_clusters
 from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, StaleStateError, TransientError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.reading.topics import other_width
@@ -135,7 +136,7 @@ class Endpoint:
 
     async def _first_topics(self, stop: asyncio.Event) -> bool:
         """Wait until the archive has a topic, with pages but without a listener; return whether it has one now."""
-        self._waits_for = self._nothing()
+        self._waits_for = await asyncio.to_thread(self._nothing)
         log.warning("archive_empty", reason=self._waits_for, pages=self._pages.address)
         while not await self._archive.topics():
             with suppress(TransientError):
@@ -278,10 +279,11 @@ class Endpoint:
         return next((message for message in found if message is not None), None)
 
     def _nothing(self) -> str:
-        locations = ", ".join(each.store.location for each in self._stores.locations)
+        stores = [each.store for each in self._stores.locations]
+        known = "; ".join(f"{store.location}: {known_clusters(store)}" for store in stores)
         return (
-            f"no segment of cluster {self._stores.name.keys.cluster} is in {locations}; clients are served after the "
-            "first one. If agents ship already, check the location and the cluster"
+            f"no segment of cluster {self._stores.name.keys.cluster} is in {', '.join(each.location for each in stores)}; "
+            f"clients are served after the first one. If agents ship already, check the location and the cluster: {known}"
         )
 
 

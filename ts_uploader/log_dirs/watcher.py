@@ -115,6 +115,7 @@ class LogDirectoryWatcher:
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
+        self._links: set[str] = set()  # directories of partitions that are links, as of the last scan
 
     def start_watching(self) -> None:
         """Begin to receive events; `run` scans after that, so no change is missed.
@@ -235,6 +236,7 @@ class LogDirectoryWatcher:
         if self._observer is not None:
             self._watch(self._observer)  # the agent continues even at a limit: events are only hints
         found: dict[TopicPartition, list[Path]] = {}
+        links: set[str] = set()
         complete = True
         for log_dir in self._log_dirs:
             try:
@@ -242,8 +244,7 @@ class LogDirectoryWatcher:
                     if not self._wanted(partition.topic):
                         continue
                     if is_link:  # it could lead out of the log dirs
-                        link = str(log_dir / str(partition))
-                        log.error("partition_directory_is_symlink", message="not followed", directory=link)
+                        links.add(str(log_dir / str(partition)))
                     else:
                         found.setdefault(partition, []).append(log_dir)
             except OSError as error:
@@ -252,6 +253,9 @@ class LogDirectoryWatcher:
             else:
                 self._report(_NOT_READ, log_dir, None)
         self._deleted.report(self._known, complete=complete)
+        for link in sorted(links - self._links):  # once: it can stay for days
+            log.error("partition_directory_is_symlink", message="not followed", directory=link)
+        self._links = links if complete else self._links | links
         for partition, places in found.items():
             self._look(partition, places, complete=complete, everything=True)
         for partition in self._known.keys() - found.keys():

@@ -6,17 +6,27 @@ agents start at once with different numbers, one of them does not start.
 """
 
 import time
+from typing import Final
+
+import structlog
 
 from ts_common.archive.directories import entropy_widths
 from ts_common.archive.layout import Layout, contradiction, read_layout
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable
+from ts_common.model import is_generated_cluster_id
 from ts_common.store.contract import IfAbsent, ObjectStore
 
 _OPTION = f"{ENTROPY_BITS_KEY}="
 _MILLISECONDS = 1000
+FRIENDLIER_ID: Final = (
+    "it is the archive's name on every page and in every key, final from the first object on; for another name set "
+    "--cluster-id NAME, and rename the properties file to NAME.properties"
+)
 _ATTEMPTS = 5
+
+log = structlog.get_logger()
 
 
 def other_width(store: ObjectStore, keys: ClusterKeys) -> str | None:
@@ -54,6 +64,8 @@ def settle_layout(store: ObjectStore, keys: ClusterKeys) -> str | None:
     for _ in range(_ATTEMPTS):
         if (layout := read_layout(store, keys)) is not None:
             return contradiction(layout, keys, _OPTION, store.location)
+        if is_generated_cluster_id(keys.cluster) and not last:
+            log.warning("cluster_id_is_generated", cluster=keys.cluster, message=FRIENDLIER_ID)
         layout = Layout(max(keys.entropy_bits, 0), keys.cluster, int(time.time() * _MILLISECONDS))
         try:
             store.put(keys.layout, layout.encode(), condition=IfAbsent())

@@ -190,8 +190,9 @@ def undo_run(
             for skipped in undone.skipped:
                 output.warn(f"{skipped.where}: left out: {skipped.reason}")
             output.text(
-                f"{store.location}: {found.run}: log.start of {counted(undone.lowered, 'partition')} is back, of "
-                f"{undone.unchanged:,} it stays. The same policy moves it again: change the policy, or set a hold"
+                f"{store.location}: {found.run}: log.start of {counted(undone.lowered, 'partition')} was moved back; "
+                f"{counted(undone.unchanged, 'partition')} did not need it. The same policy moves it again: change the "
+                "policy, or set a hold"
             )
             done.append((store.location, found.run, undone))
     if as_json:

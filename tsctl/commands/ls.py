@@ -13,15 +13,17 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.clusters import list_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import AccessDenied, ObjectNotFound
-from ts_common.reading.archive_name import name_archive
+from ts_common.reading.archive_name import ArchiveName, name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
+from ts_common.store.factory import open_store
 from tsctl.archive import (
     Archive,
     ClusterOption,
@@ -66,6 +68,9 @@ def ls(
     all_incarnations: Annotated[
         bool, typer.Option("--all-incarnations", help="Every incarnation of each topic, oldest first.")
     ] = False,
+    clusters: Annotated[
+        bool, typer.Option("--clusters", help="List the clusters of the location, with --url alone or with --config.")
+    ] = False,
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,
@@ -77,6 +82,10 @@ def ls(
     Exit code 1: a partition has segments, and its commit is missing or damaged.
     """
     output = Output(as_json)
+    if clusters:
+        # Of a location alone no cluster is known; any valid id opens it.
+        _list_clusters(name_archive(config, url, cluster if url is None else "any", entropy_bits), output)
+        return
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:
         held = archive.topics(topics or (), numbers, incarnation)
@@ -105,6 +114,18 @@ def ls(
         output.table(_SEGMENT_COLUMNS, [row for look in looked for row in _segment_rows(look)])
     if any(state.is_loss for state in states.values()):
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _list_clusters(name: ArchiveName, output: Output) -> None:
+    found: list[tuple[str, str]] = []
+    for endpoint in {endpoint.location: endpoint for endpoint in name.endpoints}.values():
+        with open_store(endpoint.location, endpoint.options) as store:
+            store.check()
+            found += [(store.location, each) for each in list_clusters(store)]
+    if output.as_json:
+        output.document({"clusters": [{"location": location, "cluster": each} for location, each in found]})
+    else:
+        output.table(("LOCATION", "CLUSTER"), found)
 
 
 @dataclass(frozen=True, slots=True)

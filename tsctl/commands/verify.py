@@ -1,5 +1,6 @@
 """`tsctl verify`: checks that an archive is complete and undamaged."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -22,7 +23,7 @@ from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
 from tsctl.verify.audit import Side
 from tsctl.verify.bucket_check import hidden_line
-from tsctl.verify.findings import Finding, Severity
+from tsctl.verify.findings import Finding, Kind, Severity
 from tsctl.verify.run import (
     BootstrapOption,
     CommandConfigOption,
@@ -51,6 +52,12 @@ def verify(
             "--fail-on", help="Lowest severity that ends with code 1: data-loss, damaged, suspicious, information."
         ),
     ] = Severity.SUSPICIOUS.label,
+    severity: Annotated[
+        str, typer.Option("--severity", help="Lowest severity that is shown, as of --fail-on, which sees all of them.")
+    ] = Severity.INFORMATION.label,
+    each: Annotated[
+        bool, typer.Option("--each", help="A row for each finding; default: one for those of a kind in a partition.")
+    ] = False,
     in_flight_hours: InFlightOption = 24.0,
     requests: RequestsOption = 16,
     bootstrap_server: BootstrapOption = None,
@@ -65,31 +72,46 @@ def verify(
 ) -> None:
     """Verify the archive: report holes, damage, orphans, and what the cluster holds that the store does not."""
     output = Output(as_json)
-    least = parse_severity(fail_on)
+    least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions)
     found = run_verification(name, wanted, output)
+    selected = [finding for finding in found.findings if finding.severity >= shown]
     if as_json:
-        output.document({"cluster": name.keys.cluster, "depth": depth.value, **as_fields(found)})
+        fields = {**as_fields(found), "findings": [finding.as_json() for finding in selected]}
+        output.document({"cluster": name.keys.cluster, "depth": depth.value, **fields})
     else:
-        _say(output, found)
+        _say(output, found, selected, each=each)
     if any(finding.severity >= least for finding in found.findings):
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _say(output: Output, found: Verification) -> None:
+def _say(output: Output, found: Verification, selected: Sequence[Finding], *, each: bool) -> None:
     if found.sides is not None:
         output.table(_SIDES, [_side_row(side) for side in found.sides])
         output.text("")
-    if found.findings:
-        output.table(_COLUMNS, [_row(finding) for finding in found.findings])
+    if selected:
+        groups = [(finding,) for finding in selected] if each else grouped(selected)
+        output.table(_COLUMNS, [_row(group) for group in groups])
         output.text("")
-        for kind in dict.fromkeys(finding.kind for finding in found.findings):
+        for kind in dict.fromkeys(finding.kind for finding in selected):
             output.text(f"{kind.code}: {kind.meaning} {kind.advice}")
         output.text("")
-    output.text(summary(found))
+    left_out = len(found.findings) - len(selected)
+    output.text(summary(found) + (f"; {left_out:,} not shown" if left_out else ""))
     if found.hidden is not None:
         output.text(hidden_line(found.hidden))
+
+
+def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, ...]]:
+    """Return the findings of one kind in one partition together, in the order of the first of each group.
+
+    A compacted topic can have hundreds of overlaps, and each is the same information.
+    """
+    groups: dict[tuple[Kind, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.kind, finding.where), []).append(finding)
+    return [tuple(group) for group in groups.values()]
 
 
 def summary(found: Verification) -> str:
@@ -148,15 +170,18 @@ def as_fields(found: Verification) -> dict[str, object]:
     return fields
 
 
-def _row(finding: Finding) -> tuple[str | int | None, ...]:
+def _row(group: Sequence[Finding]) -> tuple[str | int | None, ...]:
+    """Return the row of findings of one kind in one partition: the first, and the range and number of all."""
+    first = group[0]
+    more = f" (and {len(group) - 1:,} more: --each)" if len(group) > 1 else ""
     return (
-        finding.severity.label,
-        finding.kind.code,
-        finding.where,
-        finding.start,
-        finding.end,
-        finding.detail,
-        finding.key,
+        first.severity.label,
+        first.kind.code,
+        first.where,
+        min((finding.start for finding in group if finding.start is not None), default=None),
+        max((finding.end for finding in group if finding.end is not None), default=None),
+        first.detail + more,
+        first.key,
     )
 
 

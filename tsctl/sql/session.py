@@ -3,6 +3,10 @@
 A topic becomes a table when DuckDB looks for one of its name. DuckDB passes
 columns and filters to the scan's dataset, so a query reads what it needs. A statement cannot reach files, other
 databases and extensions, unless the session allows it.
+
+For a name with an ending such as `.csv`, DuckDB does not look for a table that it lacks: it opens a file. So a topic
+with a dot in its name becomes a table before each statement that contains the name. DuckDB prefers a table to a file of
+its name, also in `FROM 'orders.csv'`; `read_csv('orders.csv')` and `FROM './orders.csv'` name the file.
 """
 
 import re
@@ -120,6 +124,7 @@ class Session:
             made = {name for (name,) in self._connection.execute("SHOW TABLES").fetchall()}
             rows = pa.record_batch([pa.array(sorted({*self._topics, *made}), pa.string())], names=["name"])
             return rows.schema, (each for each in (rows,))
+        self._before_files(statement.text)
         self._choose_capitals(statement.text)
         while True:
             try:
@@ -157,6 +162,13 @@ class Session:
         if match[1] in self._topics:
             return match[1]
         return next((topic for topic in self._topics if topic.lower() == match[1].lower()), None)
+
+    def _before_files(self, statement: str) -> None:
+        """Make tables of the topics in a statement whose names DuckDB could read as names of files."""
+        text = statement.lower()
+        for topic in self._topics:
+            if "." in topic and topic.lower() in text and topic.lower() not in self._registered:
+                self._register(topic)
 
     def _choose_capitals(self, statement: str) -> None:
         """Make tables of topics that differ from another table in capitals only: SQL does not distinguish them."""
@@ -203,7 +215,9 @@ class Session:
         """Return an error of DuckDB as one line."""
         text = str(error)
         if (match := _NO_TABLE.search(text)) is not None:
-            name = match[1]
+            name = match[1].strip('"')
+            if name in self._topics:  # without quotation marks, what is before a dot is a schema
+                return f'table {name}: write "{name}" with its quotation marks'
             hint = nearest(name, self._topics) or f"; it has {some(self._topics)}"
             quoted = "" if re.fullmatch(r"\w+", name) else f'; write "{name}" with its quotation marks'
             return f"table {name}: cluster {self._archive.cluster} has no such topic{hint}{quoted}"

@@ -66,7 +66,7 @@ GAP = Kind(
     _INFORMATION,
     "No broker had these offsets any more when the agent reached them, or the topic was deleted. The gap record has "
     "the reason.",
-    "Nothing, if the reason is expected. If a broker has the offsets again, run tsctl repair --gaps.",
+    "No action is needed if the reason is expected. If a broker has the offsets again, run tsctl repair --gaps.",
 )
 GAP_RECORD_DAMAGED = Kind(
     "gap-record-damaged",
@@ -79,7 +79,7 @@ OVERLAP = Kind(
     "overlap",
     _INFORMATION,
     "Two live copies contain the same offsets, for example after a change of leader. Readers return each offset once.",
-    "Nothing. --depth full compares the records of both copies.",
+    "No action is needed. --depth full compares the records of both copies.",
 )
 OVERLAP_DIFFERS = Kind(
     "overlap-differs",
@@ -92,15 +92,15 @@ DEAD_TAIL = Kind(
     _INFORMATION,
     "The end of a copy has records of a leader epoch that an election ended. The commit's epochs exclude them, and "
     "readers do not return them.",
-    "Nothing. These are the records that an unclean election lost.",
+    "No action is needed. These are the records that an unclean election lost.",
 )
 FROZEN = Kind(
     "frozen",
     _INFORMATION,
     "Segments are in an archive class, such as Glacier, and cannot be read until they are thawed. Their metadata was "
     "checked, their bytes were not.",
-    "Nothing, if the class is intended. To read or check the bytes, thaw them first: tsctl thaw. Readers of these "
-    "offsets get an error until then.",
+    "No action is needed if the class is intended. To read or check the bytes, thaw them first: tsctl thaw. Readers of "
+    "these offsets get an error until then.",
 )
 INDEX_MISSING = Kind(
     "index-missing",
@@ -136,7 +136,7 @@ ORPHAN_GAP = Kind(
     _SUSPICIOUS,
     "A gap record is at or above the next offset, and older than any commit in progress. The agent that wrote it "
     "stopped before its commit.",
-    "Nothing, if an agent leads the partition: it continues from the commit.",
+    "No action is needed if an agent leads the partition: it continues from the commit.",
 )
 ORPHAN_CACHE_OBJECT = Kind(
     "orphan-cache-object",
@@ -161,8 +161,8 @@ BEGINNING = Kind(
     _INFORMATION,
     "A partition has segments, the newest of the last 15 minutes, and no offset.wm yet. Its first upload may be under "
     "way. Readers return none of its records.",
-    "Nothing, if the partition is new. Otherwise offset.wm was removed: verify reports no-commit when the newest "
-    "segment is 15 minutes old.",
+    "No action is needed if the partition is new. Otherwise offset.wm was removed: verify reports no-commit when the "
+    "newest segment is 15 minutes old.",
 )
 NO_COMMIT = Kind(
     CommitState.MISSING.value,
@@ -262,7 +262,7 @@ JAVA_SEGMENTS = Kind(
     "java-segments",
     _INFORMATION,
     "A Java uploader wrote segments without metadata. Readers read the segments instead, more slowly.",
-    "Nothing.",
+    "No action is needed.",
 )
 METADATA_WRONG = Kind(
     "metadata-wrong",
@@ -291,7 +291,7 @@ REPLACED = Kind(
     _INFORMATION,
     "A damaged object was repaired: another object names it and has its offsets. Readers no longer read the damaged "
     "one.",
-    "Nothing. The damaged object stays until retention removes it.",
+    "No action is needed. The damaged object stays until retention removes it.",
 )
 UNREADABLE = Kind(
     "unreadable",
@@ -337,14 +337,14 @@ STORE_BEGINS_LATER = Kind(
     "store-begins-later",
     _INFORMATION,
     "The cluster has offsets below the first offset of the archive.",
-    "Nothing, if the archive began with LATEST or has the shorter retention.",
+    "No action is needed if the archive began with LATEST or has the shorter retention.",
 )
 TOPIC_GONE = Kind(
     "topic-gone",
     _INFORMATION,
     "The store contains a topic that the cluster no longer has.",
-    "Nothing: the archive keeps deleted topics. A gap finding names the records that were not shipped before the files "
-    "were removed, with that reason. An agent that was down until then records none.",
+    "No action is needed: the archive keeps deleted topics. A gap finding names the records that were not shipped before "
+    "the files were removed, with that reason. An agent that was down until then records none.",
 )
 RECORDS_DIFFER = Kind(
     "records-differ",

@@ -160,8 +160,8 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
     return Verification(coverages, tuple(worst_first(findings)), sides, hidden)
 
 
-def parse_severity(text: str) -> Severity:
-    """Return the severity that `--fail-on` names.
+def parse_severity(option: str, text: str) -> Severity:
+    """Return the severity that an option names.
 
     Raises:
         ConfigurationError: no severity has this name.
@@ -169,7 +169,7 @@ def parse_severity(text: str) -> Severity:
     found = severity_of(text)
     if found is None:
         accepted = ", ".join(severity.label for severity in Severity)
-        raise ConfigurationError(SOURCE, [f"--fail-on={text}: expected one of {accepted}"])
+        raise ConfigurationError(SOURCE, [f"{option}={text}: expected one of {accepted}"])
     return found
 
 
@@ -253,7 +253,7 @@ class _Progress:
 def _check_known(name: ArchiveName, wanted: Wanted, known: set[str], stores: Sequence[ObjectStore]) -> None:
     """Check that each topic given by name exists, and that the archive has topics at all."""
     if not known:
-        raise QueryError(nothing_under(stores[0], name.keys, name.option))
+        raise QueryError(nothing_under(stores, name.keys, name.option))
     for text in wanted.topics:
         choose = chooser([text])
         if not any(choose(topic) for topic in known):

@@ -41,7 +41,7 @@ def test_a_url_names_a_location_and_needs_a_cluster() -> None:
 @pytest.mark.parametrize(
     ("config", "url", "cluster", "bits", "expected"),
     [
-        (None, None, None, None, "no archive is named: give --config FILE_OR_DIR, or --url with --cluster"),
+        (None, None, None, None, "give --config FILE_OR_DIR or the variable TS_UPLOADER_CONFIG, or"),
         (None, URL, None, None, "--cluster is missing: --url requires it"),
         (None, URL, "a/b", None, "--cluster=a/b: letters, digits"),
         (None, URL, "prod", 129, "--entropy-bits=129: 0 to"),
@@ -71,3 +71,16 @@ def test_the_archives_layout_settles_the_entropy_bits(tmp_path: Path) -> None:
     assert settled(name_archive(None, archive.location, "prod"), [archive.store]).keys.entropy_bits == 5
     with pytest.raises(QueryError, match="--entropy-bits="):
         settled(name_archive(None, archive.location, "prod", 4), [archive.store])
+
+
+def test_a_variable_names_the_archive_if_no_option_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the value of `--config`; options, an empty variable and `--url` are before it."""
+    written(tmp_path, "prod")
+    monkeypatch.setenv("TS_UPLOADER_CONFIG", str(tmp_path))
+    assert name_archive(None, None).keys.cluster == "prod"
+    assert name_archive(None, "file:///else", "other").keys.cluster == "other"
+    with pytest.raises(ConfigurationError, match="TS_UPLOADER_CONFIG sets the location and the entropy bits"):
+        name_archive(None, None, None, 3)
+    monkeypatch.setenv("TS_UPLOADER_CONFIG", "")
+    with pytest.raises(ConfigurationError, match="no archive is named"):
+        name_archive(None, None)

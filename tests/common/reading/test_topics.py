@@ -64,11 +64,11 @@ def test_a_missing_cluster_is_explained_by_its_entropy_width(tmp_path: Path) -> 
     """By the layout; without a layout by the directories; without both the location or the cluster is wrong."""
     archive = MadeArchive(tmp_path / "store", entropy_bits=3)
     other = MadeArchive(tmp_path / "store").keys
-    assert "has no objects of cluster prod" in nothing_under(archive.store, other, "bits=")
+    assert "has no objects of cluster prod" in nothing_under([archive.store], other, "bits=")
     archive.put_segment("t", 0, batches((0, 5)))
-    assert nothing_under(archive.store, other, "bits=").endswith("with no bits; found with bits=3: set that option")
+    assert nothing_under([archive.store], other, "bits=").endswith("with no bits; found with bits=3: set that option")
     archive.store.put(archive.keys.layout, Layout(3, CLUSTER, 0).encode())
-    assert nothing_under(archive.store, other, "bits=").endswith("set bits=3")
+    assert nothing_under([archive.store], other, "bits=").endswith("set bits=3")
 
 
 def test_a_message_names_the_first_ten() -> None:

@@ -44,7 +44,8 @@ def test_r03_holes_are_listed_with_reason_time_and_broker(holed: Archive, named:
     assert {(gap["topic"], gap["partition"]) for gap in ended.document["gaps"]} == {("t", 0)}
     table = run("gaps", *named).out
     assert "DeleteRecords took it" in table
-    assert len(table.splitlines()) == 4
+    assert len(table.splitlines()) == 5
+    assert table.splitlines()[-1].startswith("tsctl repair puts back ")
 
 
 def test_gap_records_of_offsets_shipped_or_expired_since_are_shown_if_requested(

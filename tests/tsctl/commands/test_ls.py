@@ -183,5 +183,18 @@ def test_r12c_segments_without_a_commit_are_listed_with_a_warning(
     hand_made.put_segment("t", 0, batches((0, 5)))
     ended = run("ls", *named, "-l", "segments")
     assert ended.code == 0
-    assert "t-0: 1 segment but no prod/t-0/offset.wm" in ended.err
+    assert "t-0: beginning: 1 segment from offset 0 on and no prod/t-0/offset.wm yet" in ended.err
     assert "uncommitted" in ended.out
+
+
+def test_a_wrong_cluster_is_answered_with_the_clusters_of_the_store(
+    hand_made: Archive, named: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--clusters` lists them without one, also with the variable in place of `--config`."""
+    hand_made.put_segment("t", 0, batches((0, 5)))
+    hand_made.commit("t", 5)
+    ended = run("ls", "--url", hand_made.location, "--cluster", "pord")
+    assert (ended.code, "it has prod; check the location and the cluster" in ended.err) == (2, True)
+    document = run("ls", "--clusters", "--url", hand_made.location, "--json").document
+    assert [each["cluster"] for each in document["clusters"]] == ["prod"]
+    assert run("ls", "--clusters", *named).out.split()[-1] == "prod"

@@ -190,6 +190,22 @@ def test_files_are_read_if_they_are_allowed(sql: Run, tmp_path: Path) -> None:
     assert sql("--files", statement).out.split()[-1] == "4"
 
 
+def test_a_topic_that_is_named_like_a_file_is_read_before_the_file(sql: Run, archive: MadeArchive) -> None:
+    """With --files too, in any capitals and quotation marks; a function of DuckDB or a path names the file."""
+    names = ["orders.csv", "t.parquet", "t.json", "t.avro", "Log.db", "x.csv.gz", "t.xlsx"]
+    for name in names:
+        archive.put_segment(name, 0, batches((0, 3)))
+        archive.commit(name, 3)
+        Path(name).write_text("number\n5\n")
+    for options in ((), ("--files",)):
+        counts = ", ".join(f'(select count(*) from "{name}")' for name in names)
+        assert sql(*options, f"select {counts}").out.split()[-len(names) :] == ["3"] * len(names)
+        assert sql(*options, "select count(*) from 'ORDERS.csv'").out.split()[-1] == "3"
+    for place in ("read_csv('orders.csv')", "'./orders.csv'"):
+        assert sql("--files", f"select number from {place}").out.split()[-1] == "5"
+        assert "--files allows it" in sql(f"select number from {place}").err
+
+
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES)
 def test_a_mistake_is_a_message_with_code_2(sql: Run, arguments: list[str], message: str, tmp_path: Path) -> None:
     """One line for each problem, and nothing is written."""
@@ -331,6 +347,8 @@ def test_a_type_that_parquet_lacks_is_a_message(sql: Run, tmp_path: Path) -> Non
         (["select 1", "--at", f"@{TIME}", "--from", f"@{TIME + 1}"], f"--from=@{TIME + 1} is after --at=@{TIME}"),
         (["select offset from clicks"], 'write "offset", and names such as "my-topic", in quotation marks'),
         (["select 1;\nselec 2"], "in line 2"),
+        (["from shop.orders"], "table shop.orders: cluster prod has no such topic; it has"),
+        (["from shop.orders"], '; write "shop.orders" with its quotation marks'),
         (["select 1", "--value", "avro"], None),
     ],
 )

@@ -10,6 +10,7 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, batches, steps
 from tests.made_wrong_indexes import CASES, IndexCase
 from tests.spark.archives import Archive
+from tests.tsctl.running import runner
 from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.incarnations import Incarnations
@@ -413,3 +414,24 @@ def flip(archive: Archive, base: int, place: Callable[[int], int]) -> str:
     at = place(len(data))
     archive.store.put(key, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], metadata=info.metadata)
     return key
+
+
+def test_findings_of_one_kind_in_a_partition_are_one_row(archive: Archive, capfd: pytest.CaptureFixture[str]) -> None:
+    """A compacted topic has hundreds of overlaps; `--each` and JSON have every one."""
+    for base in range(0, 200, 10):
+        put(archive, base, base + 10, topic="u")
+        archive.put_segment("u", base, batches((base, base + 10)), variant=True, index=b"", timeindex=b"")
+    archive.commit("u", 200, highest_base=190)
+    place = ("--url", archive.location, "--cluster", "prod", "--entropy-bits", "3")
+    run = runner(capfd)
+    table = [line for line in run("verify", *place).out.splitlines() if line.startswith("information overlap ")]
+    assert len(table) == 1
+    assert table[0].split()[2:5] == ["u-0", "0", "200"]
+    assert "(and 19 more: --each)" in table[0]
+    ended = run("verify", *place, "--each")
+    assert sum(line.startswith("information overlap ") for line in ended.out.splitlines()) == 20
+    ended = run("verify", *place, "--severity", "damaged", "--fail-on", "information")
+    assert (ended.code, "overlap" in ended.out, "; 20 not shown" in ended.out) == (1, False, True)
+    assert run("verify", *place, "--severity", "damaged", "--json").document["findings"] == []
+    assert len(run("verify", *place, "--json").document["findings"]) == 20
+    assert "--severity=bad: expected one of" in run("verify", *place, "--severity", "bad").err

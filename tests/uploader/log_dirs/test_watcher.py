@@ -384,3 +384,21 @@ def limited(log_dir: Path) -> type[InotifyObserver]:
 
 def no_instance() -> InotifyObserver:
     raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+
+def test_a_linked_directory_is_an_error_once(tmp_path: Path) -> None:
+    """It can stay for days, and each scan finds it; one that appears again is an error again."""
+    (tmp_path / "t-0").mkdir()
+    link = tmp_path / "t-1"
+    with capture_logs() as logs, Watched((tmp_path,)).running() as watched:
+
+        def times() -> int:
+            watched.scan()
+            return sum(entry["event"] == "partition_directory_is_symlink" for entry in logs)
+
+        link.symlink_to(tmp_path / "t-0")
+        assert [times(), times()] == [1, 1]
+        link.unlink()
+        assert times() == 1
+        link.symlink_to(tmp_path / "t-0")
+        assert times() == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied
@@ -18,7 +19,8 @@ from ts_common.store.options import Endpoint, StorageOptions, Storing
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_local.stores.moto import MotoServer
 from ts_uploader.findings import Finding, Severity
-from ts_uploader.stores.store_check import problems_of
+from ts_uploader.stores.layout_check import settle_layout
+from ts_uploader.stores.store_check import PROBE, problems_of
 from ts_uploader.stores.store_findings import deep_check
 
 KEYS = ClusterKeys("prod", 3)
@@ -158,3 +160,22 @@ def test_a_history_that_lies_under_two_widths_is_a_warning(tmp_path: Path) -> No
         store.put("prod/t-1/offset.wm", b"0" * 20)
     (finding,) = worse(found(tmp_path.as_uri()))
     assert "with 3 entropy bits and also with 0" in finding.found
+
+
+def test_a_generated_cluster_id_is_a_hint_before_the_first_object(tmp_path: Path) -> None:
+    """It names the archive for ever; an archive that has begun, or an id that an operator chose, has no hint."""
+    generated = ClusterKeys("4L6g3nShT-eMCtK--X86sw")
+    with open_store(tmp_path.as_uri()) as store:
+        store.put(PROBE_NAME, PROBE)
+
+        def ways(keys: ClusterKeys) -> list[str]:
+            findings = deep_check(store, keys, Endpoint(tmp_path.as_uri()))
+            return [each.way_out for each in findings if each.severity is Severity.HINT]
+
+        assert ["--cluster-id NAME" in way for way in ways(generated)] == [False, True]
+        (of_delete,) = ways(KEYS)
+        assert "a copy where this user may not write" in of_delete  # a directory cannot deny deletes alone
+        with capture_logs() as logs:
+            assert [settle_layout(store, generated) for _ in range(2)] == [None, None]
+        assert [each["event"] for each in logs] == ["cluster_id_is_generated"]
+        assert ways(generated) == [of_delete]

@@ -58,6 +58,7 @@ from ts_common.store.validation import (
     is_key,
 )
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
+from ts_common.wording import clause
 
 # Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
@@ -100,7 +101,8 @@ class HttpStore(ObjectStore):
         if answer.status == 404:
             code, message = self._service.code_of(answer)
             raise BucketMissing(
-                f"{call.operation} {call.target}: {code} (HTTP 404): {message[:500]}; {self._service.check_bucket}"
+                f"{call.operation} {call.target}: {code} (HTTP 404): {clause(message[:500])}; "
+                f"{self._service.check_bucket}"
             )
         if answer.status >= 300:
             raise self._service.error(answer, call)

@@ -28,6 +28,7 @@ from ts_common.store.http.client import Request, Response
 from ts_common.store.protection import Lock, Protection
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.thaw_state import WAY_OUT, ThawState, ThawTier
+from ts_common.wording import clause
 
 # For responses whose code the service does not list. A load balancer without a backend may send a 404 without a code.
 _BY_STATUS: dict[int, type[TieredStorageError]] = {
@@ -245,7 +246,7 @@ class Service(ABC):
         """Return the project's error for a response that is a rejection or a failure of the service."""
         code, message = self.code_of(answer)
         status = answer.status
-        failed = f"{call.operation} {call.target}: {code} (HTTP {status}): {message[:500]}"
+        failed = f"{call.operation} {call.target}: {code} (HTTP {status}): {clause(message[:500])}"
         kind = self.codes.get(code) or (None if status in _UNDECIDED else _BY_STATUS.get(status))
         if kind is None and (status in _UNDECIDED or status >= 500):
             return call.no_answer(failed)

@@ -8,6 +8,7 @@ from ts_common.errors import AccessDenied, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
 from ts_common.store.s3.errors import BY_CODE, needed_permission, translated
 from ts_common.store.validation import check_key
+from ts_common.wording import clause
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -47,7 +48,7 @@ def _not_deleted(bucket: str, failed: Sequence["ErrorTypeDef"], count: int) -> T
     call = Call("DeleteObjects", f"s3://{bucket}/{first.get('Key', '?')}")
     message = (
         f"{call.operation}: {len(failed)} of {count} not deleted, the first is {call.target}: "
-        f"{first.get('Code', '')}: {first.get('Message', '')}"
+        f"{first.get('Code', '')}: {clause(first.get('Message', ''))}"
     )
     if BY_CODE.get(first.get("Code", "")) is AccessDenied:
         return AccessDenied(f"{message}; allow this identity {needed_permission(call)}")

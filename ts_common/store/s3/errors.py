@@ -31,6 +31,7 @@ from ts_common.store.call import UNFORESEEN, Call
 from ts_common.store.http.client import never_connected
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.thaw_state import WAY_OUT as WAY_OUT_OF_ICE
+from ts_common.wording import clause
 
 READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without it S3 answers 403 for missing keys"
 NEEDED_PERMISSION = {
@@ -228,7 +229,7 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     code, message = _texts(error)
     request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "none")
     operation = call.operation if error.operation_name != ASSUME_ROLE else f"{ASSUME_ROLE} for {call.operation}"
-    failed = f"{operation} {call.target}: {code} (HTTP {status}, request id {request_id}): {message}"
+    failed = f"{operation} {call.target}: {code} (HTTP {status}, request id {request_id}): {clause(message)}"
     skew = skew_of(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
     if code == _SKEWED or (status in {401, 403} and is_refused_skew(skew)):  # a response to HEAD has only its date
         return WrongClock(f"{failed}; {set_the_clock(skew)}")  # the store did not start the request
