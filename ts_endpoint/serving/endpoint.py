@@ -280,10 +280,11 @@ class Endpoint:
 
     def _nothing(self) -> str:
         stores = [each.store for each in self._stores.locations]
+        locations = ", ".join(store.location for store in stores)
         known = "; ".join(f"{store.location}: {known_clusters(store)}" for store in stores)
         return (
-            f"no segment of cluster {self._stores.name.keys.cluster} is in {', '.join(each.location for each in stores)}; "
-            f"clients are served after the first one. If agents ship already, check the location and the cluster: {known}"
+            f"no segment of cluster {self._stores.name.keys.cluster} is in {locations}; clients are served after the "
+            f"first one. If agents ship already, check the location and the cluster: {known}"
         )
 
 

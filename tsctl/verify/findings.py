@@ -343,8 +343,8 @@ TOPIC_GONE = Kind(
     "topic-gone",
     _INFORMATION,
     "The store contains a topic that the cluster no longer has.",
-    "No action is needed: the archive keeps deleted topics. A gap finding names the records that were not shipped before "
-    "the files were removed, with that reason. An agent that was down until then records none.",
+    "No action is needed: the archive keeps deleted topics. A gap finding names the records that were not shipped "
+    "before the files were removed, with that reason. An agent that was down until then records none.",
 )
 RECORDS_DIFFER = Kind(
     "records-differ",

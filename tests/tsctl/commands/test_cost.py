@@ -138,8 +138,11 @@ def test_an_agent_that_does_not_answer_ends_the_command(run: Run, named: tuple[o
         (("--plans", "1e308"), "--plans"),
         (("--agent", "a b"), "a b: not an address"),
         (("--prices", "/nonexistent.yaml"), "there is no such file"),
-        (("--cluster", "porod"), "has no objects of cluster porod; check the location and the cluster"),
-        (("old", "--cluster", "porod"), "has no objects of cluster porod; check the location and the cluster"),
+        (("--cluster", "porod"), "has no objects of cluster porod; it has prod; check the location and the cluster"),
+        (
+            ("old", "--cluster", "porod"),
+            "has no objects of cluster porod; it has prod; check the location and the cluster",
+        ),
     ],
 )
 def test_a_mistake_is_one_message(run: Run, named: tuple[object, ...], options: tuple[str, ...], message: str) -> None:

@@ -353,5 +353,5 @@ def test_a_check_of_a_cluster_without_objects_is_a_warning(shipped: Archive, nam
     assert ended.code == 0
     (row,) = [row for row in ended.document["checks"] if row["check"] == "cluster"]
     assert row["verdict"] == "warning"
-    assert "has no objects of cluster porod; check the location and the cluster" in row["text"]
+    assert "has no objects of cluster porod; it has prod; check the location and the cluster" in row["text"]
     assert "cluster" not in {row["check"] for row in run("gc", "check", *named, "--json").document["checks"]}
