@@ -121,10 +121,9 @@ def nothing_under(stores: Sequence[ObjectStore], keys: ClusterKeys, option: str)
     others = [other_width(store, keys, option) for store in stores]
     if (other := next((each for each in others if each is not None), None)) is not None:
         return other
-    nothing = [
-        f"{store.location} has no objects of cluster {keys.cluster}; {known_clusters(store)}" for store in stores
-    ]
-    return f"{'; '.join(nothing)}; check the location and the cluster"
+    missing = f"has no objects of cluster {keys.cluster}"
+    nothing = "; ".join(f"{store.location} {missing}; {known_clusters(store)}" for store in stores)
+    return f"{nothing}; check the location and the cluster"
 
 
 def other_width(store: ObjectStore, keys: ClusterKeys, option: str) -> str | None:

@@ -84,7 +84,7 @@ def test_an_undone_run_is_listed_and_deletes_nothing(
     undone = run("gc", "undo", *named)
     assert "its state is: undone" in run("gc", "log", row["run"], *named).err
     assert (undone.code, start_of(shipped)) == (0, 0)
-    assert "1 partition is back" in undone.out
+    assert "1 partition was moved back" in undone.out
     assert [row["state"] for row in run("gc", "ls", *named, "--json").document["runs"]] == ["undone"]
     run("gc", "run", "--policy", policy, *named)
     later(shipped, GRACE)
