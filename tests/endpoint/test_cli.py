@@ -206,6 +206,7 @@ def test_a_process_waits_unready_for_the_first_segment(tmp_path: Path) -> None:
         process.stop(signal.SIGKILL)
 
 
+@pytest.mark.full
 def test_a_process_that_waits_ends_by_a_signal(tmp_path: Path) -> None:
     """In order, with code 0. If the first segment has other entropy bits, it ends with 75, and a restart serves it."""
     port, http_port = free_ports(2)
