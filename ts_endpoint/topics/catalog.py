@@ -108,6 +108,8 @@ class Catalog:
         self._listed: dict[str, ListedTopic] = {}
         self._certain: set[str] = set()  # names that a listing of objects has confirmed
         self._used: dict[str, tuple[TopicDirectories, Incarnations]] = {}
+        # A Fetch of a thousand partitions uses their topic a thousand times.
+        self._built: dict[str, tuple[ListedTopic, Incarnations, UsedTopic]] = {}
         self._read_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -139,6 +141,9 @@ class Catalog:
         if listed is None or (mark and not self._with_incarnations):
             return None
         incarnations = await self._incarnations(listed)
+        built = self._built.get(name)
+        if built is not None and built[0] is listed and built[1] is incarnations:
+            return built[2]
         directory = incarnations.newest_directory
         if mark:
             entry = incarnations.find(topic_id)
@@ -147,7 +152,9 @@ class Catalog:
             directory = entry.directory
         keys = listed.location.keys
         partitions = {number: keys.partition(TopicPartition(topic, number), directory) for number in listed.partitions}
-        return UsedTopic(name, self._ids.of(name), listed.location, partitions)
+        used = UsedTopic(name, self._ids.of(name), listed.location, partitions)
+        self._built[name] = listed, incarnations, used
+        return used
 
     async def name_of(self, topic_id: UUID) -> str | None:
         """Return the name of a topic; None if the archive has no topic of this id.
@@ -232,6 +239,7 @@ class Catalog:
     async def _refresh(self) -> None:
         try:
             self._listed = await asyncio.to_thread(self._list)
+            self._built.clear()
         except TieredStorageError as error:
             if self._read_at is None:
                 raise

@@ -112,3 +112,14 @@ async def turns_during(served: Served, api: Api, body: Any) -> int:
     await call(served, api, body)
     task.cancel()
     return turns
+
+
+def test_a_topic_is_built_once_between_two_lists_of_topics(tmp_path: Path) -> None:
+    """A Fetch uses the topic once for each of its partitions: with a thousand of them it needed seconds."""
+    archive = made_archive(tmp_path)
+
+    async def ask() -> bool:
+        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+            return await served.archive.topic("t") is await served.archive.topic("t")
+
+    assert run(ask)
