@@ -158,6 +158,8 @@ class FetchHandler:
             loading = {part.loading for part in parts if part.loading is not None}
             if has_error or (size >= min(body.min_bytes, most) and (size or not loading)):
                 break
+            if any(part.found is not None and part.found.next_offset < part.end for part in parts):
+                break  # the rest is of a later segment; a broker does not wait for more bytes either
             left = (deadline if size or not loading else load_deadline) - loop.time()
             if left <= 0:
                 break
