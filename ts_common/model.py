@@ -47,5 +47,10 @@ class TopicPartition:
             return None
         return cls(sys.intern(match["topic"]), int(match["partition"]))  # a topic has many partitions
 
+    @staticmethod
+    def is_directory_name(name: str) -> bool:
+        """Return whether a name can be that of a partition's directory in a log dir; `parse` is stricter."""
+        return _PARTITION_DIRECTORY.fullmatch(name) is not None
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -125,12 +125,10 @@ class DirectoryDeleted:
 
     Attributes:
         listing: of the renamed directory.
-        renamed_at: when, nanoseconds of the kernel's clock.
         checkpointed: its high watermark by `replication-offset-checkpoint`; None if that does not prove it.
     """
 
     listing: Listing
-    renamed_at: int
     checkpointed: int | None
 
     @property
@@ -148,11 +146,14 @@ class HighWatermarks:
         file: status of the file, and CRC-32C of its content; None if it is missing or unreadable.
         offsets: by (topic, partition); a partition without an entry has no known high watermark. None if the file is
             missing or does not parse.
+        live: inodes of the live directories, listed after the file was read: the entry of each of these is not of a
+            successor. Empty if unknown.
     """
 
     log_dir: Path
     file: tuple[FileStatus, int] | None
     offsets: Mapping[tuple[str, int], int] | None
+    live: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
-from ts_uploader.messages import Leadership, Led, Listing, NotLed, Observation
+from ts_uploader.messages import DirectoryDeleted, Leadership, Led, Listing, NotLed, Observation
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import AnyTask, LookDue, PositionRead, ReadPosition, Rescan, Task
+from ts_uploader.tasks import AnyTask, LookDue, PositionRead, ReadPosition, Rescan, ShipDeleted, Task
 from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import TaskRunner
 
@@ -51,7 +51,7 @@ class Work:
         life: number of the agent's process; if the agent has another one by now, this one was killed.
         task: that runs.
         topic: the task's; the living one without a task.
-        replica: of the broker, when it began.
+        replica: of the broker and the topic, when it began.
         starts: every log start offset of the broker since.
         epochs: every epoch that its checkpoint ended with since.
         known: every log start offset, with the list of epochs at that time.
@@ -117,6 +117,7 @@ class Agent:
         self.tracker = Tracker(self._reset)
         self.tasks.clear()
         self._listing: Listing | None = None
+        self.told: set[str] = set()  # topic ids whose `-delete` directory this process reported
         self.asked: dict[int, int] = {}  # the log's start at the last successful read, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
         uploader = Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True))
@@ -146,6 +147,7 @@ class Agent:
         directory = self._cluster.brokers[self.broker].path
         life = self.life
         self._clock.tick(_GATHERING_SECONDS)
+        self._see_deleted()
         # During the scan the process can end.
         listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent, earlier=self._listing))
         if listing is not None and life == self.life:
@@ -153,6 +155,17 @@ class Agent:
             if listing.bases and listing.whole:
                 self.listed.append((listing.taken_at, listing.bases[0]))
             self._observe(listing)
+
+    def _see_deleted(self) -> None:
+        """Report the new `-delete` directories, as the watcher does before it reports the live one."""
+        for topic_id, replicas in self._cluster.deleted.items():
+            path = replicas[self.broker].path
+            if topic_id in self.told or not path.exists():
+                continue
+            self.told.add(topic_id)
+            listing = list_partition(TP, path, path.parent)
+            assert listing is not None
+            self._observe(DirectoryDeleted(listing, None))
 
     def see_checkpoint(self) -> None:
         """Read the broker's high watermark checkpoint."""
@@ -189,6 +202,8 @@ class Agent:
         if isinstance(task, Rescan):
             self._clock.tick(task.after_seconds)
             self.tasks += self.tracker.conclude(LookDue(task.partition, task.generation))
+        if isinstance(task, ShipDeleted):
+            self._clock.tick(task.after_seconds)
         tracker = self.tracker
         result = self._alone(task, lambda: self._runner.run(task))
         if isinstance(result, PositionRead) and self.tracker is tracker:
@@ -200,12 +215,12 @@ class Agent:
 
     def pending_retries(self) -> int:
         """Return the waiting reads and rescans."""
-        return sum(isinstance(task, ReadPosition | Rescan) for task in self.tasks)
+        return sum(isinstance(task, ReadPosition | Rescan | ShipDeleted) for task in self.tasks)
 
     def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:
         named = task.leadership.topic_id if isinstance(task, Task) else self._cluster.topic.topic_id
         (topic,) = (each for each in self._cluster.topics if each.topic_id == named)
-        work = Work(self, self.life, task, topic, self._cluster.brokers[self.broker])
+        work = Work(self, self.life, task, topic, self._cluster.replica_of(self.broker, topic.topic_id))
         work.look()
         self._stack.append(work)
         try:

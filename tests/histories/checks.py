@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tests.histories.agents import CLUSTER, TP, Work
 from tests.histories.cluster import Cluster, Topic
 from tests.histories.faults import Put
-from tests.histories.records import Batch, Kind, transactions
+from tests.histories.records import Batch, Held, Kind, transactions
 from tests.histories.replica import Replica
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
@@ -28,7 +28,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, Task, WriteCommit
+from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, ShipDeleted, Task, WriteCommit
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 
@@ -144,7 +144,8 @@ class Checks:
         committed = self._committed_since(archive, task.leadership.epoch)
         assert metadata.end <= committed, f"{put.key} ends at {metadata.end} above {committed} (protocol rule 1)"
         whole = tuple(archive.topic.codec.decode(put.body))
-        assert whole in archive.topic.codec.closed, f"{put.key} is no closed segment of any log (protocol rule 1)"
+        closed = whole in archive.topic.codec.closed or self._is_cut(work, name.base, whole)
+        assert closed, f"{put.key} is no closed segment of any log (protocol rule 1)"
         content = {offset: held.batch for held in whole for offset in held.kept}
         assert metadata.records in {None, len(content)}, f"{put.key}: {metadata.records} is not its number of records"
         lacking = [offset for offset in range(name.base, metadata.end) if offset not in content]
@@ -163,6 +164,10 @@ class Checks:
             assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (protocol rule 5)"
         archive.copies[put.key] = Copy(name.base, metadata.end, content, work.replica)
 
+    def _is_cut(self, work: Work, base: int, whole: tuple[Held, ...]) -> bool:
+        """Whether an object is the beginning of a segment of a deleted topic (protocol rule 14)."""
+        return isinstance(work.task, ShipDeleted) and work.replica.segments.get(base, [])[: len(whole)] == list(whole)
+
     def _leads(self, archive: Archive, task: Task, work: Work) -> bool:
         """Whether the broker of a task still leads, as the task assumes."""
         cluster = self._cluster
@@ -177,6 +182,11 @@ class Checks:
         assert parsed is not None
         if isinstance(work.task, ReadPosition | FillGap):
             return  # a commit that a Java uploader replaced, or one of another leader
+        if isinstance(work.task, ShipDeleted):
+            known = work.task.high_watermark or 0
+            held = sorted(each for each in work.replica.offsets() & set(range(*parsed)) if each < known)
+            assert not held or not work.replica.path.exists(), f"gap {parsed} over {held} (protocol rule 14)"
+            return
         assert isinstance(work.task, PassGap)
         if not self._leads(archive, work.task, work):
             return  # it no longer leads; the commit that follows is rejected
@@ -237,7 +247,9 @@ class Checks:
         committed = self._committed_since(archive, commit.epoch)
         # With LATEST an archive begins with the active segment, wherever the high watermark is, and shows nothing.
         begins = not archive.copies and commit.lineage is not None and commit.lineage.begin == commit.next_offset
-        assert begins or commit.next_offset <= committed, (
+        # A deleted topic's log is final: the commit passes what is above its high watermark (protocol rule 14).
+        passes = isinstance(work.task, ShipDeleted) and commit.next_offset <= work.replica.end
+        assert begins or passes or commit.next_offset <= committed, (
             f"next {commit.next_offset} above what is committed, {committed}"
         )
         self.check_view(archive, commit, work.known)

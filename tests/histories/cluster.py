@@ -58,6 +58,7 @@ class Cluster:
         self._transactional = transactional
         self._numbers = itertools.count(1)
         self.topics: list[Topic] = []
+        self.deleted: dict[str, list[Replica]] = {}  # by topic id, those of each broker
         self.brokers: list[Replica] = []
         self._gathered: list[int | None] = [None for _ in rolls]
         self._is_chosen_only = True
@@ -75,6 +76,15 @@ class Cluster:
         """The leader's replica."""
         return self.brokers[self.leader]
 
+    def replica_of(self, broker: int, topic_id: str) -> Replica:
+        """Return a broker's replica of a topic, also after its deletion."""
+        return self.deleted.get(topic_id, self.brokers)[broker]
+
+    def remove_deleted(self, number: int) -> None:
+        """Remove a broker's `-delete` directories: `file.delete.delay.ms` has passed."""
+        for replicas in self.deleted.values():
+            shutil.rmtree(replicas[number].path, ignore_errors=True)
+
     def is_deleted(self, _: str, topic_id: str) -> bool:
         """Whether the cluster no longer has a topic id."""
         return topic_id != self.topic.topic_id
@@ -89,13 +99,13 @@ class Cluster:
         return topic.high_watermark if current else topic.committed.get(epoch, 0)
 
     def create(self, made_at: int = 10**18) -> None:
-        """Create the topic; delete the one before, with its directories."""
+        """Create the topic; delete the one before, and rename its directories."""
         if self.topics:
             self._end_epoch()
+            self.deleted[self.topic.topic_id] = self.brokers
         self.topics.append(Topic(TOPIC_IDS[len(self.topics)], Codec(self._magic)))
         for broker in self.brokers:
-            broker.finish()
-            shutil.rmtree(broker.path)
+            broker.delete()
         self.brokers = [self._replica(number, made_at) for number in range(len(self._rolls))]
         self.leader = self.epoch = 0
         self.in_sync = set(range(len(self._rolls)))

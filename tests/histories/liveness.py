@@ -27,6 +27,7 @@ def come_to_rest(world: "World") -> None:
             replica.finish()
             if number == _UNLINKED_IN:
                 replica.unlink(everything=True)
+                cluster.remove_deleted(broker)
             cluster.fetch(broker)
             replica.finish()
         for agent in world.agents:
@@ -56,6 +57,7 @@ def _at_rest(world: "World") -> None:
         return
     for position, agent in enumerate(world.agents):
         assert not agent.tasks, f"agent {position} never comes to rest: {agent.tasks}"
+    _deleted_at_rest(world)
     leader = cluster.leading
     ends = [end for end in leader.bases[1:] if end <= leader.high_watermark]
     agent = next(agent for agent in world.agents if agent.broker == cluster.leader)
@@ -76,6 +78,20 @@ def _at_rest(world: "World") -> None:
     gaps = checks.check_view(archive, commit, {(leader.start, tuple(leader.epochs))})
     held = leader.offsets(closed=True)
     assert not gaps & held, f"the leader holds {sorted(gaps & held)}, and a gap record stands for them"
+
+
+def _deleted_at_rest(world: "World") -> None:
+    """Check that no record of a deleted topic is missing in silence, if an agent saw its directory."""
+    cluster, checks = world.cluster, world.checks
+    for topic in cluster.topics[:-1]:
+        archive = checks.archive(topic)
+        commit = checks.commit(archive) if archive is not None else None
+        for agent in world.agents:
+            replica = cluster.replica_of(agent.broker, topic.topic_id)
+            if commit is None or topic.topic_id not in agent.told or not replica.epochs:
+                continue
+            reached = commit.next_offset >= replica.end or commit.epoch > replica.epochs[-1][0]
+            assert reached, f"{topic.topic_id}: next offset {commit.next_offset}, the log ends at {replica.end}"
 
 
 def _asks_an_operator(agent: Agent) -> bool:

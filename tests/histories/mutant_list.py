@@ -8,10 +8,12 @@ from ts_common.archive.commit import LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_uploader.committing import divergence, going_back, log_start, next_commit, position_recovery
 from ts_uploader.committing.commit_writer import CommitWriter
+from ts_uploader.committing.incarnation import IncarnationLog
 from ts_uploader.committing.position_recovery import PositionRecovery
 from ts_uploader.log_dirs import directory_scan as scan
 from ts_uploader.log_dirs import hanging, leader_epoch, local_log
 from ts_uploader.shipping import coverage, segment_names, uploader
+from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.partition_state import PartitionState
@@ -261,5 +263,20 @@ MUTANTS = (
         "dead-tails-live",
         "Readers take every batch of a copy for alive.",
         (EpochHistory.live_end, "if not starts:", "if True:"),
+    ),
+    _mutant(
+        "deleted-above",
+        "A deleted topic is shipped up to its log's end, whatever its high watermark is (protocol rule 14).",
+        (DeletedShipper._ship_files, "known = min(task.high_watermark or 0, end)", "known = end"),
+    ),
+    _mutant(
+        "deleted-silent",
+        "What a deleted topic leaves is not recorded.",
+        (DeletedShipper._end, "if task.log is not None and", "if False and"),
+    ),
+    _mutant(
+        "deleted-successor",
+        "A deleted topic is stored in the newest incarnation.",
+        (IncarnationLog.directory, "return found.directory", "return known.newest_directory"),
     ),
 )

@@ -226,6 +226,11 @@ class Replica:
             if not everything:
                 break
 
+    def delete(self) -> None:
+        """Rename the directory, as the broker does with that of a deleted topic; from now on nothing changes in it."""
+        self.finish()
+        self.path = self.path.rename(self.path.with_name(f"{self.path.name}.{next(_RENAMES):032x}-delete"))
+
     def parts_from(self, history: History) -> int:
         """Return the first offset where this log differs from a history."""
         mine = self.history

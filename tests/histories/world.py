@@ -217,7 +217,10 @@ class World:
 
     def _unlink(self, rng: Random) -> None:
         number = self._broker(rng)
-        self.cluster.brokers[number].unlink(everything=rng.random() < 0.3)
+        everything = rng.random() < 0.3
+        self.cluster.brokers[number].unlink(everything=everything)
+        if everything:
+            self.cluster.remove_deleted(number)
         self.note(f"broker {number} unlinks: {self._names(number)}")
 
     def _lag(self, rng: Random) -> None:
@@ -243,10 +246,19 @@ class World:
             figure = self.cluster.write_high_watermark(number, self.clock.wall())
             self.note(f"broker {number} writes its high watermark {figure}")
 
-    def _create(self, _: Random) -> None:
+    def _write_checkpoint_late(self, rng: Random) -> None:
+        """Let a broker write what it collected before the deletion, for the new topic's name."""
+        number = self._broker(rng)
+        self.cluster.write_high_watermark(number, self.clock.wall())
+
+    def _create(self, rng: Random) -> None:
         if len(self.cluster.topics) < _MOST_TOPICS:
+            if rng.random() < 0.5:  # producers write until the end, and no follower fetches that
+                self.cluster.produce(rng, rng.randint(1, 4))
             self.cluster.create(self.clock.true(3600))  # `incarnation` uses the creation time of a directory
             self.note("the topic is deleted and created again")
+            if rng.random() < 0.5:
+                self._write_checkpoint_late(rng)
 
     def _clock(self, rng: Random) -> None:
         seconds = rng.choice((-7200, -60, 60, 7200))

@@ -6,9 +6,6 @@ appended, truncated, compacted or retained. A replica that moved to another brok
 
 A name of 255 characters can lack the end of the topic's name, so no topic is read from it. A directory that was
 listed live is recognised by its inode.
-
-Two stamps of one log dir order a rename and a checkpoint: one kernel writes both. The change time of a directory is
-that of its rename, as long as nothing in it changes.
 """
 
 import os
@@ -23,7 +20,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import holds_partition, list_partition, read_high_watermarks
 from ts_uploader.log_dirs.last_epoch import EpochReader
 from ts_uploader.log_dirs.local_log import LEADER_EPOCHS
-from ts_uploader.messages import DirectoryDeleted, FileStatus, Listing
+from ts_uploader.messages import DirectoryDeleted, Listing
 
 log = structlog.get_logger()
 
@@ -84,7 +81,7 @@ class DeletedDirectories:
                     if partitions is None:
                         listed = (listing for listings in live.values() for listing in listings)
                         partitions = {listing.identity: listing.partition for listing in listed}
-                    self._report(directory, partitions.get(identity), status.st_ctime_ns)
+                    self._report(directory, partitions.get(identity))
                     self._reported.add(identity)
                 except FileNotFoundError:  # the broker removed it meanwhile
                     continue
@@ -93,13 +90,12 @@ class DeletedDirectories:
         if complete:
             self._reported &= found
 
-    def _report(self, directory: Path, partition: TopicPartition | None, renamed_at: int) -> None:
+    def _report(self, directory: Path, partition: TopicPartition | None) -> None:
         """Report one directory.
 
         Args:
             directory: its path.
             partition: by the listing under its live name; None if it was not listed there.
-            renamed_at: as in `DirectoryDeleted`.
 
         Raises:
             OSError: it cannot be read.
@@ -116,8 +112,8 @@ class DeletedDirectories:
             message = "not shipped: it names no topic id, or its name can lack a part of the topic's"
             log.error("deleted_directory_unnamed", message=message, directory=str(directory))
             return
-        checkpointed = checkpointed_end(directory, partition, renamed_at, self._checkpoint_seconds)
-        self._emit(DirectoryDeleted(listing, renamed_at, checkpointed))
+        checkpointed = checkpointed_end(directory, partition, self._checkpoint_seconds)
+        self._emit(DirectoryDeleted(listing, checkpointed))
 
 
 def _renamed(log_dir: Path) -> Iterator[Path]:
@@ -140,19 +136,16 @@ def _named_partition(directory: Path) -> TopicPartition | None:
     return TopicPartition.parse(match["partition"])
 
 
-def checkpointed_end(
-    directory: Path, partition: TopicPartition, renamed_at: int, checkpoint_seconds: float
-) -> int | None:
+def checkpointed_end(directory: Path, partition: TopicPartition, checkpoint_seconds: float) -> int | None:
     """Return the high watermark of a `-delete` directory by the checkpoint of its log dir; None if that is uncertain.
 
-    The entry counts if the broker wrote the file while the directory was live, and two checkpoint intervals after the
-    directory's last leader epoch began: then it collected the value in that epoch. The name must have no live
-    directory: the entry could be of that one.
+    The entry counts on two conditions. No other directory of the log dir has that name, live or `-delete`: the entry
+    could be of that one. The broker wrote the file two checkpoint intervals after the directory's last leader epoch
+    began: then it collected the value in that epoch. One kernel stamps both files.
 
     Args:
         directory: renamed.
         partition: the name of the entry.
-        renamed_at: when it was renamed, nanoseconds of the kernel's clock.
         checkpoint_seconds: the interval of the broker's checkpoints.
 
     Raises:
@@ -162,17 +155,13 @@ def checkpointed_end(
     reading = read_high_watermarks(log_dir)
     if reading.file is None or reading.offsets is None or holds_partition(log_dir, partition):
         return None
+    if sum(_named_partition(other) in {None, partition} for other in _renamed(log_dir)) > 1:
+        return None
     try:
         begun = (directory / LEADER_EPOCHS).stat(follow_symlinks=False).st_mtime_ns
     except FileNotFoundError:
         return None
-    status, _ = reading.file
-    began_before = begun + _CHECKPOINTS * int(checkpoint_seconds * _NANOSECONDS) < written_at(status)
-    if not began_before or written_at(status) >= renamed_at:
+    (_, written, _), _ = reading.file
+    if written <= begun + _CHECKPOINTS * int(checkpoint_seconds * _NANOSECONDS):
         return None
     return reading.offsets.get((partition.topic, partition.partition))
-
-
-def written_at(status: FileStatus) -> int:
-    """Return when a checkpoint file was written, nanoseconds of the kernel's clock."""
-    return status[1]

@@ -193,7 +193,13 @@ def read_high_watermarks(log_dir: Path) -> HighWatermarks:
         offsets = parse_offset_checkpoint(data)
     except CorruptData:  # the broker writes another one soon
         offsets = None
-    return HighWatermarks(log_dir, (_file_status(status), crc32c(data)), offsets)
+    return HighWatermarks(log_dir, (_file_status(status), crc32c(data)), offsets, _live_inodes(log_dir))
+
+
+def _live_inodes(log_dir: Path) -> frozenset[int]:
+    """Return the inodes of the live directories of a log dir: one listing, without a `stat` of each."""
+    with os.scandir(log_dir) as entries:
+        return frozenset(entry.inode() for entry in entries if TopicPartition.is_directory_name(entry.name))
 
 
 def _checkpoint_status(log_dir: Path) -> FileStatus | None:

@@ -1,14 +1,13 @@
 """Decides which high watermark counts for a directory that the broker renamed to `-delete`. Pure.
 
 From the rename on its log is final: no election follows, and nothing truncates it. So the last high watermark that the
-broker wrote for it stays true. A checkpoint file counts if it was written before the rename: a later one can have the
-value of a topic that was created again under the same name (protocol rule 14).
+broker wrote for it stays true. A checkpoint counts if the directory was live after the file was read: a later file can
+have the value of a topic that was created again under the same name (protocol rule 14).
 """
 
 from typing import NamedTuple
 
-from ts_uploader.log_dirs.deleted_directories import written_at
-from ts_uploader.messages import DirectoryDeleted, EpochFile, FileStatus, Leadership
+from ts_uploader.messages import DirectoryDeleted, EpochFile, Leadership
 from ts_uploader.tasks import AnyTask, ShipDeleted
 
 
@@ -19,43 +18,39 @@ class Counted(NamedTuple):
         identity: of the directory.
         epoch: the last one of its `leader-epoch-checkpoint`; None for a log of magic 0 or 1.
         high_watermark: of its log.
-        file: status of the checkpoint file.
         leadership: of this broker at that time; None while it did not lead.
     """
 
     identity: tuple[int, int]
     epoch: int | None
     high_watermark: int
-    file: FileStatus
     leadership: Leadership | None
 
 
-def ship_deleted(event: DirectoryDeleted, counted: tuple[Counted, ...], *, latest: bool) -> list[AnyTask]:
+def ship_deleted(event: DirectoryDeleted, counted: Counted | None, *, latest: bool) -> list[AnyTask]:
     """Return the task for a `-delete` directory; none without a topic id, a segment or a leader epoch.
 
     Args:
         event: the directory.
-        counted: the newest readings of its partition, in order.
+        counted: the newest reading of its partition; None without one.
         latest: as in `ReadPosition`.
     """
-    listing = event.listing
-    mine = [each for each in counted if (each.identity, each.epoch) == (listing.identity, listing.last_epoch.epoch)]
-    led = [each.leadership.epoch for each in mine if each.leadership is not None]
-    epoch = listing.last_epoch.epoch
-    if listing.last_epoch.file is EpochFile.ABSENT and led:  # only the leadership source had the epoch
-        epoch = led[-1]
-        mine = [each for each in mine if each.leadership is not None and each.leadership.epoch == epoch]
+    listing, epoch = event.listing, event.listing.last_epoch.epoch
+    if counted is not None and (counted.identity, counted.epoch) != (listing.identity, epoch):
+        counted = None
+    led = None if counted is None or counted.leadership is None else counted.leadership.epoch
+    if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source had the epoch
+        epoch = led
     if listing.topic_id is None or not listing.bases or epoch is None:
         return []
-    known = [each.high_watermark for each in mine if written_at(each.file) < event.renamed_at]
     return [
         ShipDeleted(
             listing.partition,
             -1,
             Leadership(epoch, listing.topic_id, 0),
             listing,
-            known[-1] if known else event.checkpointed,
-            led=epoch in led,
+            event.checkpointed if counted is None else counted.high_watermark,
+            led=led == epoch,
             latest=latest,
         )
     ]

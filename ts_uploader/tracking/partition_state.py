@@ -44,7 +44,7 @@ class PartitionState:
         high_watermark: by the last checkpoint that counts.
         short_checkpoints: a base, and how many checkpoints in a row ended below the end of its segment.
         counted_at: when the broker wrote that checkpoint, nanoseconds since the epoch.
-        counted: of the directory, the newest two readings that count, with any leader; outlive leaderships.
+        counted: of the directory, the newest high watermark that counts, with any leader; outlives leaderships.
         rechecked_high_watermark: below the next offset; the agent read the position again because of it.
         position: as last read or written; None while it has to be read.
         last_next_offset: in this leadership, also while the position is being read again.
@@ -89,7 +89,7 @@ class PartitionState:
     high_watermark: int | None = None
     short_checkpoints: tuple[int, int] = (-1, 0)
     counted_at: int | None = None
-    counted: tuple[Counted, ...] = ()
+    counted: Counted | None = None
     rechecked_high_watermark: int | None = None
     position: Position | None = None
     last_next_offset: int | None = None

@@ -88,7 +88,7 @@ class Tracker:
                 return self._on_high_watermarks(event)
             case DirectoryDeleted():
                 state = self._partitions.get(event.partition)
-                return ship_deleted(event, () if state is None else state.counted, latest=self._selection.latest)
+                return ship_deleted(event, None if state is None else state.counted, latest=self._selection.latest)
             case Listing():
                 state = self._state(event.partition)
                 state.rival_directories = None
@@ -309,9 +309,8 @@ class Tracker:
         if listing is None or not counts or event.offsets is None:
             return []
         high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
-        if high_watermark is not None and event.file is not None:
-            counted = Counted(state.directory[0], listing.last_epoch.epoch, high_watermark, event.file[0], leadership)
-            state.counted = (*state.counted[-1:], counted)
+        if high_watermark is not None and state.directory[0][1] in event.live:
+            state.counted = Counted(state.directory[0], listing.last_epoch.epoch, high_watermark, leadership)
         if leadership is None:
             return []
         state.high_watermark = high_watermark

@@ -15,18 +15,19 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.fetch import fetch
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import StoreUnavailable, TransientError
 from ts_common.store.contract import ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.deleted_directories import checkpointed_end
-from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
 from ts_uploader.messages import DirectoryDeleted, Leadership, Listing
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper, again
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import Committed, DeletedPending, DeletedShipped, ReadPosition, Ship, ShipDeleted, WriteCommit
-from ts_uploader.tracking.deleted import Counted, ship_deleted
+from ts_uploader.tracking.tracker import Tracker
 
 OTHER_ID = "B" * 21 + "Q"
 EPOCH = 3
@@ -235,37 +236,46 @@ def checkpoint(doomed: Doomed, offset: int) -> None:
     (doomed.local.log_dir / "replication-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {offset}\n")
 
 
-def test_u45_a_checkpoint_counts_that_was_written_before_the_rename_and_well_after_the_epoch(doomed: Doomed) -> None:
-    """A file that is too early, or written after the rename, can have the value of another log or of a dead tail."""
-    checkpoint(doomed, 25)
+def test_u45_a_checkpoint_counts_well_after_the_epoch_began_if_no_other_directory_has_the_name(doomed: Doomed) -> None:
+    """An earlier file can have the value of a log that was cut since; the entry can be of a topic created again."""
+    (doomed.local.log_dir / "replication-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} 25\n")
     file = doomed.local.log_dir / "replication-offset-checkpoint"
     begun = time.time_ns() - 60 * SECOND
     os.utime(doomed.local.path / "leader-epoch-checkpoint", ns=(begun, begun))
     directory = doomed.rename().directory
 
-    def read(written: float, renamed: float) -> int | None:
-        at = begun + int(written * SECOND)
-        os.utime(file, ns=(at, at))
-        return checkpointed_end(directory, TP, begun + int(renamed * SECOND), 5.0)
+    def read(seconds: int) -> int | None:
+        os.utime(file, ns=(begun + seconds * SECOND, begun + seconds * SECOND))
+        return checkpointed_end(directory, TP, 5.0)
 
-    assert read(11, 12) == 25
-    assert read(12, 12) is None
-    assert read(9, 12) is None
+    assert read(11) == 25
+    assert read(9) is None
     doomed.local.path.mkdir()
-    assert read(11, 12) is None
+    assert read(11) is None
+    doomed.local.path.rename(directory.with_name(f"{TP}.{'b' * 32}-delete"))
+    assert read(11) is None
 
 
-def test_u45_the_last_reading_before_the_rename_counts(doomed: Doomed) -> None:
+def test_u45_the_last_reading_of_the_live_directory_counts(doomed: Doomed) -> None:
     """A later reading can have the value of a topic that was created again; so can one of another directory."""
-    listing = doomed.local.listing()
-    led = Leadership(EPOCH, ID, 0)
-    first = Counted(listing.identity, EPOCH, 25, (1, 100, 100), led)
-    second = Counted(listing.identity, EPOCH, 99, (2, 300, 300), led)
-    event = DirectoryDeleted(listing, renamed_at=200, checkpointed=None)
-    (task,) = ship_deleted(event, (first, second), latest=False)
+    log_dir, path = doomed.local.log_dir, doomed.local.path
+    tracker = Tracker(OffsetReset.EARLIEST)
+    checkpoint = log_dir / "replication-offset-checkpoint"
+
+    def see(offset: int) -> None:
+        checkpoint.with_suffix(".tmp").write_text(f"0\n1\n{TP.topic} {TP.partition} {offset}\n")
+        checkpoint.with_suffix(".tmp").replace(checkpoint)
+        tracker.observe(read_high_watermarks(log_dir))
+
+    tracker.observe(doomed.local.listing())
+    for offset in (5, 10, 15, 25):
+        see(offset)
+    listing = doomed.rename()
+    path.mkdir()
+    see(99)
+    (task,) = tracker.observe(DirectoryDeleted(listing, None))
     assert isinstance(task, ShipDeleted)
-    assert (task.high_watermark, task.led, task.leadership.epoch) == (25, True, EPOCH)
-    (other,) = ship_deleted(event, (first._replace(identity=(0, 0)),), latest=False)
-    assert isinstance(other, ShipDeleted)
-    assert (other.high_watermark, other.led) == (None, False)
-    assert not ship_deleted(replace(event, listing=replace(listing, topic_id=None)), (first,), latest=False)
+    assert (task.high_watermark, task.led, task.leadership.epoch) == (25, False, EPOCH)
+    other = replace(listing, identity=(0, 0))
+    assert [getattr(each, "high_watermark", 0) for each in tracker.observe(DirectoryDeleted(other, 7))] == [7]
+    assert not tracker.observe(DirectoryDeleted(replace(listing, topic_id=None), None))
