@@ -211,6 +211,7 @@ class Agent:
         if result is not None and self.tracker is tracker:
             self.tasks += tracker.conclude(result)
         reason = getattr(result, "reason", "")
+        assert not reason.startswith("a defect"), reason  # the runner catches a failed check too
         return f"{type(task).__name__} -> {type(result).__name__} {reason}".rstrip()
 
     def pending_retries(self) -> int:
