@@ -108,6 +108,7 @@ setup: $(READY)
 # Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics. Kafka starts more quickly.
 test-parts: setup
 	@$(BIN)/python -m ts_local.apt chromium chromium
+	@$(BIN)/python -m ts_local.apt curl curl
 	@$(BIN)/python -m ts_local.stores.hdfs
 	@$(BIN)/python -m ts_local.stores.azurite
 	@$(BIN)/python -m ts_local.registry

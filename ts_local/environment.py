@@ -1,16 +1,13 @@
 """The environment of the demo, the tests and the benchmarks: a machine's own settings change none of them."""
 
 import os
-import socket
-import tempfile
 from collections.abc import MutableMapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from ts_local import jdk
 from ts_local.apt import ToolMissingError
-from ts_local.jars import BUILD
+from ts_local.jvm import named_host
 from ts_local.ports import LOOPBACK
 
 # PYTHONUNBUFFERED, for example, hides output that is not flushed.
@@ -29,27 +26,19 @@ def isolate(environment: MutableMapping[str, str] = os.environ) -> None:
     """
     for name in [name for name in environment if name.startswith(_FOREIGN)]:
         del environment[name]
-    environment.update({"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull})
-    environment.update(dict.fromkeys(("no_proxy", "NO_PROXY"), LOOPBACK))
+    environment.pop("no_proxy", None)  # it counts before the other one, which tests set
+    environment.update({"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "NO_PROXY": LOOPBACK})
     with suppress(ToolMissingError):  # the first server that needs it reports it
         environment.update(spark_variables())
 
 
 def spark_variables() -> dict[str, str]:
-    """Return the variables that Spark needs on any host.
+    """Return the variables that Spark needs on any host: without an address of its name Spark starts no JVM.
 
-    Spark uses the address of the host's name, also where another one is given: its `SparkHadoopUtil` writes it into the
-    source of S3's credentials. The name need not have an address, so Spark's JVM gets one.
+    It is looked up also where another address is given: `SparkHadoopUtil` puts it into the source of S3's credentials.
 
     Raises:
         ToolMissingError: Java is missing.
     """
-    hosts = BUILD / "hosts"
-    wanted = f"{LOOPBACK} localhost {socket.gethostname()}\n"
-    if not hosts.exists() or hosts.read_text() != wanted:
-        BUILD.mkdir(exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=BUILD, delete=False) as file:
-            file.write(wanted)
-        Path(file.name).replace(hosts)
-    options = f"-Djdk.net.hosts.file={hosts}"
-    return {**jdk.variables(), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_SUBMIT_OPTS": options}
+    (option,) = named_host()
+    return {**jdk.variables(), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_SUBMIT_OPTS": option}

@@ -5,12 +5,15 @@ broker starts with half the processor time. `python -m ts_local.class_archives` 
 the jars.
 """
 
+import socket
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ts_local.jars import BUILD, PACKAGE, Line, kafka_jars
 from ts_local.jdk import program
+from ts_local.ports import LOOPBACK
 
 # With the first compiler alone and the serial collector, a short-lived server starts in half the time, and brokers only
 # move bytes here.
@@ -51,6 +54,21 @@ def _class_archive(line: Line, main: str) -> list[str]:
         return [*_QUIET, f"-XX:ArchiveClassesAtExit={_written_to / name}"]
     archive = class_archives(line) / name
     return [*_QUIET, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+
+
+def named_host() -> list[str]:
+    """Return the JVM's option that gives the host's own name the address of loopback; a host need not have another one.
+
+    The JVM finds no other name then.
+    """
+    hosts = BUILD / "hosts"
+    wanted = f"{LOOPBACK} localhost {socket.gethostname()}\n"
+    if not hosts.exists() or hosts.read_text() != wanted:
+        BUILD.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=BUILD, delete=False) as file:
+            file.write(wanted)
+        Path(file.name).replace(hosts)  # at once, for processes that start meanwhile
+    return [f"-Djdk.net.hosts.file={hosts}"]
 
 
 def temporary_files_in(directory: Path) -> list[str]:

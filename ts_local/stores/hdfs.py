@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from ts_local.jars import hadoop_jars, print_fetched
 from ts_local.jdk import program
-from ts_local.jvm import FAST_START, temporary_files_in
+from ts_local.jvm import FAST_START, named_host, temporary_files_in
 from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
@@ -45,7 +45,7 @@ class HdfsServer(Server):
         """Return the command of Hadoop's `MiniDFSClusterManager`; the system chooses the other ports."""
         data = self.directory / "data"
         return [
-            *(program("java"), "-Xmx256m", *FAST_START, *temporary_files_in(self.directory)),
+            *(program("java"), "-Xmx256m", *FAST_START, *named_host(), *temporary_files_in(self.directory)),
             *(f"-Dtest.build.data={data}", "-cp", f"{hadoop_jars()}/*"),
             *("org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"),
             *("-httpport", str(self.port), f"-Dhdfs.minidfs.basedir={data}"),
