@@ -1,5 +1,7 @@
 """The contract of `ts_common.store.contract` for gets and listings, checked with every driver."""
 
+import time
+
 import pytest
 
 from tests.common.store.conftest import Place
@@ -18,6 +20,18 @@ def test_a_listing_has_the_size_etag_time_and_class_of_head(store: ObjectStore) 
     assert listed.storage_class == head.storage_class
     assert int(listed.modified) == int(head.modified)
     assert not listed.metadata
+
+
+def test_the_current_time_is_the_stores_on_a_host_with_a_wrong_clock(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ages of objects compare two times of one clock; a directory has no other clock than the host's."""
+    written = store.put("a", b"content").modified
+    list(store.list())
+    assert store.current_time() == pytest.approx(written, abs=60)
+    if not store.location.startswith("file:"):
+        monkeypatch.setattr(time, "time", lambda: written + 86_400)
+        assert store.current_time() == pytest.approx(written, abs=60)
 
 
 @pytest.mark.parametrize(
