@@ -66,6 +66,11 @@ def complaints(url: str, directory: Path) -> list[str]:
     return [line for line in ended.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line]
 
 
+def served_text(url: str, directory: Path) -> str:
+    """Return the document of a served page as the browser has it, as HTML."""
+    return _chromium(directory, "--dump-dom", url).stdout
+
+
 def open_page(page: Path, directory: Path, *options: str) -> str:
     """Return a file's document as HTML after its scripts ran; the browser has no network.
 

@@ -7,6 +7,7 @@
     │   ├── AddressInUse           another process has the address, perhaps an agent that is about to end
     │   ├── LineageUnsettled       an agent is between two writes of a commit that goes back
     │   └── StoreUnavailable
+    │       ├── StoreFull          no space, or no quota, is left
     │       ├── StoreThrottled     too many requests: the whole process must send fewer
     │       └── WrongClock         the store rejected the host's time
     ├── StaleStateError            read the state again, then decide
@@ -65,6 +66,10 @@ class StoreUnavailable(TransientError):
 
     A write that can have succeeded is an `OutcomeUnknown` instead.
     """
+
+
+class StoreFull(StoreUnavailable):
+    """The store has no space left, or a quota is used up; nothing was written."""
 
 
 class StoreThrottled(StoreUnavailable):

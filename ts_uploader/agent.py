@@ -37,7 +37,7 @@ from ts_uploader.main_loop import MainLoop
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import GAP_WRITTEN_OVER, CountedElsewhere, Metrics
 from ts_uploader.process.reload import LiveConfig, Reread
-from ts_uploader.progress import Progress
+from ts_uploader.progress import Progress, Shipping
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention.known_settings import Settings
@@ -130,8 +130,9 @@ class Agent:
         repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
         self._repairs = RepairWatcher(self._keys, self._read_backlog, self._stores.of, self._inbox.put, self._metrics)
         deleted = DeletedShipper(environment.broker_id, self._stores.of, uploader, commits, self._leadership.is_deleted)
+        self._shipping = Shipping()
         self._runner = TaskRunner(
-            uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer, deleted
+            uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer, deleted, self._shipping
         )
         reporter = open_reporter(config, environment)
         self._reporting = (
@@ -280,6 +281,9 @@ class Agent:
             limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
             sizes=self._sizes,
             stuck=lambda: self._blocked.stuck,
+            waiting=lambda: self._blocked.waiting,
+            health=self._stores.health,
+            shipping=self._shipping,
         )
 
     def _register_metrics(self) -> None:
@@ -301,6 +305,7 @@ class Agent:
                 upload_waited_seconds=lambda: stores.allowance.waited_seconds,
                 inotify_overflows=lambda: self._watcher.overflows,
                 store_requests=lambda: stores.counts.requests,
+                condition=self._condition,
             )
         )
         for name, length in self._queues.lengths.items():
@@ -308,6 +313,11 @@ class Agent:
         metrics.watched_partitions.set_function(lambda: len(self._loop.local))
         environment = self._environment
         metrics.broker.info({"cluster_id": environment.cluster_id, "broker_id": str(environment.broker_id)})
+
+    def _condition(self) -> str:
+        """Return the condition of the agent, for a scrape."""
+        self._status.count(self._status.backlog())
+        return self._status.snapshot().state.condition.value
 
     def _read_backlog(self) -> Mapping[TopicPartition, Backlog]:
         """Return the tracker's backlog, from any thread; empty before the main loop runs.

@@ -12,7 +12,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.tracking.contained_tracker import ContainedTracker
-from ts_uploader.tracking.stuck import StuckPartitions, StuckWatch
+from ts_uploader.tracking.stuck import StuckPartitions, StuckWatch, Waiting
 
 log = structlog.get_logger()
 
@@ -30,12 +30,14 @@ class BlockedPartitions:
         backlog: of each partition that the broker leads.
         leader_unknown: partitions with a directory here whose leader the leadership source has not reported.
         stuck: partitions that have waited longer than `stuck.after.ms`.
+        waiting: what has waited longest; None if nothing waits.
     """
 
     def __init__(self) -> None:
         self.backlog: Mapping[TopicPartition, Backlog] = {}
         self.leader_unknown: Mapping[TopicPartition, Wait] = {}
         self.stuck = StuckPartitions()
+        self.waiting: Waiting | None = None
         self._waits = Waits()
         self._stuck_watch = StuckWatch()
 
@@ -61,5 +63,5 @@ class BlockedPartitions:
         for partition, reason in self._waits.look({**waiting, **unreported}).items():
             log.warning("partition_blocked", partition=str(partition), waits_for=reason)
         look = self._stuck_watch.look(self.backlog, unreported, stuck_after_seconds, time.monotonic())
-        self.stuck = look.stuck
+        self.stuck, self.waiting = look.stuck, look.waiting
         look.log()

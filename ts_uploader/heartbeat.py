@@ -1,7 +1,5 @@
 """What the main loop does every two seconds: it updates gauges, health and the view of blocked partitions."""
 
-import time
-
 from ts_uploader.blocked_partitions import BlockedPartitions
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import Metrics
@@ -45,10 +43,8 @@ class Heartbeat:
         self._progress = progress
         self._metrics = metrics
         self._status = status
-        self._connected = False
-        self._connected_at = time.monotonic()
         # Read at each scrape: no tick runs while the agent waits for the admission of its stores.
-        metrics.leadership_age.set_function(self._seconds_without_leadership)
+        metrics.leadership_age.set_function(lambda: status.seconds_without_leadership)
 
     def tick(self) -> None:
         """Run one tick.
@@ -59,9 +55,6 @@ class Heartbeat:
         if not self._watcher.watching:
             raise RuntimeError("inotify ended: the threads of the directory watcher have died")
         connected = self._status.note_leadership()
-        if connected:
-            self._connected_at = time.monotonic()
-        self._connected = connected
         self._metrics.leadership_connected.set(connected)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
         self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
@@ -74,7 +67,3 @@ class Heartbeat:
             stuck_after_seconds=config.stuck_after_seconds,
         )
         self._status.note_round(len(self._blocked.backlog))
-
-    def _seconds_without_leadership(self) -> float:
-        """Return the seconds since the last tick with a connection, or since the start; 0 while connected."""
-        return 0.0 if self._connected else time.monotonic() - self._connected_at

@@ -7,7 +7,8 @@ operator's rate limit, all workers are excused: a restart would not help.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from ts_common.model import TopicPartition
 # A request can wait at most twice the upload timeout (connect, answer); add DNS, a busy disk and a listing's pages.
 _TIMEOUTS = 5
 _LEAST_SECONDS = 120.0
+_RATE_SECONDS = 300.0  # that the rate of shipping is a mean of
 
 
 @dataclass(slots=True)
@@ -48,6 +50,42 @@ def beat() -> None:
     """Record progress of this thread's task; does nothing if the thread runs no task."""
     if _own.work is not None:
         _own.work.moved_at = time.monotonic()
+
+
+def own_work() -> Work | None:
+    """Return the task of this thread; None if the thread runs no task."""
+    return _own.work
+
+
+class Shipping:
+    """What was shipped last, and how much in the last five minutes; thread-safe.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._recent: deque[tuple[float, int]] = deque()
+        self.last: float | None = None  # seconds since the epoch
+
+    def shipped(self, size: int) -> None:
+        """Note a segment of so many bytes."""
+        with self._lock:
+            self.last = self._clock()
+            self._recent.append((self.last, size))
+            self._forget(self.last)
+
+    def bytes_per_second(self) -> float:
+        """Return the mean of the last five minutes."""
+        with self._lock:
+            self._forget(self._clock())
+            return sum(size for _, size in self._recent) / _RATE_SECONDS
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] < now - _RATE_SECONDS:
+            self._recent.popleft()
 
 
 class Progress:
@@ -88,6 +126,11 @@ class Progress:
     def works(self) -> list[Work]:
         """Return the tasks in progress, the longest first."""
         return sorted(self._at.copy().values(), key=lambda work: work.began_at)
+
+    @property
+    def excused_at(self) -> float:
+        """When stores or limits last made workers wait, by the monotonic clock."""
+        return self._excused_at
 
     def stuck(self) -> list[Work]:
         """Return the tasks without progress for longer than `bound_seconds`."""

@@ -17,6 +17,7 @@ from ts_uploader.log_dirs.hanging import look_below
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
+from ts_uploader.progress import Shipping
 from ts_uploader.shipping.deleted_directory import DeletedShipper, again
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
@@ -80,6 +81,7 @@ class TaskRunner:
         cache_objects: receives commits, and writes readers' cache objects on its own thread.
         repairer: answers requests to repair.
         deleted: ships the tails of deleted topics.
+        shipping: notes what was shipped.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class TaskRunner:
         cache_objects: CacheWriter,
         repairer: Repairer,
         deleted: DeletedShipper,
+        shipping: Shipping | None = None,
     ) -> None:
         self._uploader = uploader
         self._cache_objects = cache_objects
@@ -99,6 +102,7 @@ class TaskRunner:
         self._metrics = metrics
         self._repairer = repairer
         self._deleted = deleted
+        self._shipping = shipping or Shipping()
 
     def run(self, task: AnyTask) -> Result | None:
         """Return the result of a task; None for a rescan, whose result is the watcher's listing."""
@@ -245,6 +249,7 @@ class TaskRunner:
     def _count(self, shipped: Shipped) -> None:
         self._metrics.segments.labels("sent" if shipped.files_sent else "found").inc()
         self._metrics.bytes.inc(shipped.bytes_sent)
+        self._shipping.shipped(shipped.bytes_sent)
         self._metrics.files.inc(shipped.files_sent)
         self._metrics.upload_seconds.observe(shipped.seconds)
         facts = {

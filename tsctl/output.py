@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, Protocol
 
 from rich.console import Console
@@ -21,8 +22,10 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progres
 from rich.table import Table
 from rich.text import Text
 
+from ts_common.errors import ConfigurationError
 from ts_common.printable import printable, printable_json, printable_lines
 from ts_common.query.moments import time_text
+from ts_common.reading.archive_name import SOURCE
 from tsctl.json_lines import json_line
 
 VERSION: Final = 1
@@ -151,6 +154,26 @@ def iso(milliseconds: int | None) -> str | None:
 def size(count: int) -> str:
     """Return a number of bytes with a unit, for people."""
     return decimal(count)
+
+
+def write_page(file: Path, option: str, text: str) -> None:
+    """Write a file whole, or not at all.
+
+    Args:
+        file: that is written or replaced.
+        option: that named it, for the message.
+        text: its content.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+    """
+    half = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise ConfigurationError(SOURCE, [f"{option}={file}: it cannot be written: {error}"]) from error
 
 
 def flush() -> None:

@@ -64,14 +64,15 @@ class Answers(BaseHTTPRequestHandler):
 
         Args:
             content_type: of the body.
-            pieces: made while they are sent; each has bytes.
+            pieces: made while they are sent.
         """
         chunked = self.request_version == "HTTP/1.1"
         self._head(200, content_type, ("Transfer-Encoding", "chunked") if chunked else None)
         if self.command == "HEAD":
             return
         for piece in pieces:
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            if piece:  # an empty chunk would end the body
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 

@@ -78,6 +78,11 @@ class LeadershipSource(ABC):
         """Whether the source still watches what it last reported."""
 
     @property
+    def broker_away(self) -> bool:
+        """Whether the broker does not answer, or is not registered; False if the source has no such fact."""
+        return False
+
+    @property
     def trouble(self) -> str | None:
         """Why the source is not connected, for operators; None while it is connected, and if the reason is unknown."""
         return None

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from ts_common.archive.repair_requests import OUTCOMES
 from ts_common.store.wrappers.counted import OPERATIONS
+from ts_uploader.conditions import CONDITIONS
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
 from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, ShipDeleted, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS
@@ -71,6 +73,7 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     f"{PREFIX}_stuck_partitions": {"reason": _WAIT_REASONS},
     f"{PREFIX}_partition_stuck_seconds": {"topic": {}, "partition": {}, "reason": _WAIT_REASONS},
     f"{PREFIX}_store_requests": {"operation": OPERATIONS},
+    f"{PREFIX}_condition": {"condition": {name.value: text for name, text in CONDITIONS.items()}},
     f"{PREFIX}_build": {"version": {}, "python": {}},
     f"{PREFIX}_broker": {"cluster_id": {}, "broker_id": {}},
 }
@@ -201,6 +204,7 @@ _COUNTED_ELSEWHERE = {
     "inotify_overflows": "Overflows of the kernel's inotify queue. A scan finds the missed changes.",
 }
 _STORE_REQUESTS = "Requests to stores, those too that a store rejected or did not answer."
+_CONDITION = "1 for the condition of the agent as a whole, as its page shows it; 0 for the others."
 
 
 class CountedElsewhere(Collector):
@@ -211,6 +215,7 @@ class CountedElsewhere(Collector):
         upload_waited_seconds: returns their sum since the start.
         inotify_overflows: returns their number since the start.
         store_requests: returns their numbers since the start, by operation.
+        condition: returns the condition of the agent.
     """
 
     def __init__(
@@ -220,6 +225,7 @@ class CountedElsewhere(Collector):
         upload_waited_seconds: Callable[[], float] = float,
         inotify_overflows: Callable[[], float] = float,
         store_requests: Callable[[], Mapping[str, float]] = dict,
+        condition: Callable[[], str] = str,
     ) -> None:
         self._values = {
             "throttled_requests": throttled_requests,
@@ -227,9 +233,10 @@ class CountedElsewhere(Collector):
             "inotify_overflows": inotify_overflows,
         }
         self._store_requests = store_requests
+        self._condition = condition
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """Yield one family for each counter."""
+    def collect(self) -> Iterator[Metric]:
+        """Yield one family for each counter, and the condition of the agent."""
         for name, value in self._values.items():
             yield CounterMetricFamily(f"{PREFIX}_{name}", _COUNTED_ELSEWHERE[name], value=value())
         requests = CounterMetricFamily(f"{PREFIX}_store_requests", _STORE_REQUESTS, labels=("operation",))
@@ -237,3 +244,8 @@ class CountedElsewhere(Collector):
         for operation in OPERATIONS:
             requests.add_metric((operation,), counted.get(operation, 0))
         yield requests
+        condition = GaugeMetricFamily(f"{PREFIX}_condition", _CONDITION, labels=("condition",))
+        now = self._condition()
+        for name in CONDITIONS:
+            condition.add_metric((name.value,), float(name.value == now))
+        yield condition

@@ -14,6 +14,7 @@ from ts_common.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     SegmentChanged,
+    StoreFull,
     StoreThrottled,
     StoreUnavailable,
     TopicIdChanged,
@@ -24,6 +25,7 @@ from ts_common.errors import (
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (StoreThrottled, "throttled", "the store throttled a request until the process ended"),
     (WrongClock, "wrong_clock", "the store rejects this host's time"),
+    (StoreFull, "full", "the store has no space left, or a quota is used up"),
     (StoreUnavailable, "unavailable", "the store failed: timeout, reset, 5xx"),
     (OutcomeUnknown, "no_answer", "a write was not answered: it may have succeeded"),
     (PreconditionFailed, "conflict", "another agent wrote the object first"),

@@ -2,7 +2,7 @@
 
 /metrics        for Prometheus
 /healthz        200 while a restart would not help, else 503
-/readyz         200 once every dependency of the agent has answered, else 503
+/readyz         200 if every dependency has answered and nothing prevents the agent from shipping, else 503
 /status.json    the agent's state, with every partition
 /               the same as a page, trouble first
 
@@ -19,7 +19,7 @@ from ts_common.http_server.metrics_text import CONTENT_TYPE, metrics_page
 from ts_uploader.status.allowed_hosts import AllowedHosts
 from ts_uploader.status.page import POLICY, status_page
 from ts_uploader.status.snapshot import Status
-from ts_uploader.status.status_json import health_facts, status_json
+from ts_uploader.status.status_json import health_facts, state_fields, status_json
 
 _PUBLIC = frozenset({"/metrics", "/healthz", "/readyz"})  # probes and scrapers use any name for the host
 _KNOWN = b"/ and /status.json, /healthz, /readyz and /metrics are served here\n"
@@ -73,9 +73,8 @@ class HealthServer(HttpServer):
                         self.verdict("ok" if snapshot.healthy else "failing", facts, well=snapshot.healthy)
                     case "/readyz":
                         snapshot = status.snapshot()
-                        self.verdict(
-                            "ready" if snapshot.ready else "waiting", dict(snapshot.answered), well=snapshot.ready
-                        )
+                        facts = {**snapshot.answered, "state": state_fields(snapshot)}
+                        self.verdict("ready" if snapshot.ready else "waiting", facts, well=snapshot.ready)
                     case _:
                         self.answer(404, "text/plain", _KNOWN)
 

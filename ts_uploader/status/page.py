@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
+from ts_uploader.conditions import Condition
 from ts_uploader.status.last_errors import LastError
 from ts_uploader.status.partition_status import PartitionStatus, Totals
 from ts_uploader.status.snapshot import Status, StatusSnapshot
@@ -28,24 +29,22 @@ _ERRORS = 10  # in each of the two tables
 _WORKS = 20
 _MESSAGE = 400  # characters
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_MISSING = {
-    "store": "an object store has not answered yet, or rejects this agent (then the last error has the reason)",
-    "log_dirs": "the agent has not read the log dirs yet",
-    "leadership": "the source of leadership has not answered yet",
-}
 _WAITING = {"uploads": "upload", "commits": "commit", "lookups": "store request"}
 
 
 def status_page(status: Status) -> Iterator[bytes]:
     """Yield the page as HTML in UTF-8, in pieces."""
-    backlog, snapshot = status.backlog(), status.snapshot()
+    backlog = status.backlog()
     totals, worst = status.worst(backlog, WORST)
+    snapshot = status.snapshot()
+    state = snapshot.state
     current, earlier = _split_errors(snapshot, backlog)
     values = {
         "name": f"Broker {snapshot.broker} of {snapshot.cluster}",
         "now": _clock(snapshot.now),
-        "troubles": [*_troubles(snapshot, totals)],
-        "is_bad": bool(not snapshot.healthy or totals.holes or totals.urgent or snapshot.stuck_partitions),
+        "state": state,
+        "kind": "bad" if state.is_bad else "good" if state.condition is Condition.WELL else "warn",
+        "troubles": [trouble for trouble in _troubles(snapshot, totals) if trouble != state.text],
         "current_errors": _errors(current, snapshot.now),
         "earlier_errors": _errors(earlier, snapshot.now),
         "totals": _totals(snapshot, totals),
@@ -80,7 +79,7 @@ def _without_control_characters(value: object) -> object:
 
 
 def _troubles(snapshot: StatusSnapshot, totals: Totals) -> Iterator[str]:
-    """Yield one sentence for each trouble, the worst first."""
+    """Yield one sentence for each trouble, the worst first; the state of the agent is above them."""
     if not snapshot.answering:
         yield "The agent's main thread does not answer: restart the agent."
     for name in snapshot.dead:
@@ -98,15 +97,8 @@ def _troubles(snapshot: StatusSnapshot, totals: Totals) -> Iterator[str]:
             f"{count} stuck: {WAIT_REASONS[reason]}. The agent has committed nothing of {partition} for "
             f"{_span(stuck.seconds)}."
         )
-    for name, answered in snapshot.answered.items():
-        if not answered:
-            yield f"Not ready: {_MISSING.get(name, name)}."
-    if snapshot.answered["leadership"] and not snapshot.leadership_connected:
-        yield "Leadership is unknown: its source does not answer, so the agent starts no new partition."
-    if snapshot.leadership_trouble:
+    if snapshot.leadership_trouble and snapshot.leadership_trouble not in snapshot.state.text:
         yield f"Leadership: {snapshot.leadership_trouble}."
-    if totals.waiting:
-        yield f"{counted(totals.waiting, 'partition')}: the agent waits for information before it can ship (see below)."
     if snapshot.request_limit is not None:
         yield f"A store limits requests: the agent sends {snapshot.request_limit:.0f} per second."
 

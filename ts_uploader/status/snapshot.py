@@ -3,7 +3,8 @@
 Healthy: a restart would not help. Every thread is alive, each worker makes progress (`ts_uploader.progress`), and the
 main thread completes its rounds. A request for health never waits for the agent's work. An unavailable store, a hole
 or a blocked partition is reported, but does not make the agent unhealthy.
-Ready: configuration, stores, log dirs and leadership source have each answered once.
+Ready: configuration, stores, log dirs and leadership source have each answered once, and nothing prevents the agent as
+a whole from shipping (`ts_uploader.conditions`).
 """
 
 import heapq
@@ -15,15 +16,19 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from ts_common.model import TopicPartition
+from ts_uploader.conditions import AgentState, Facts, state_of
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
-from ts_uploader.progress import Progress, Work
+from ts_uploader.progress import Progress, Shipping, Work
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastError, LastErrors
 from ts_uploader.status.partition_status import PartitionStatus, Totals, partition_status
+from ts_uploader.store_health import StoreHealth
 from ts_uploader.tracking.backlog import Backlog
-from ts_uploader.tracking.stuck import StuckPartitions
+from ts_uploader.tracking.stuck import StuckPartitions, Waiting
+
+_COUNT_SECONDS = 10.0  # between two counts for a scrape
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class StatusSnapshot:
         request_limit: requests per second that the stores' throttling allows; None for no limit.
         upload_limit: bytes per second that the operator allows; None for no limit.
         stuck_partitions: stuck partitions, including those without a reported leader.
+        state: of the agent as a whole.
     """
 
     now: float
@@ -71,6 +77,7 @@ class StatusSnapshot:
     request_limit: float | None
     upload_limit: float | None
     stuck_partitions: StuckPartitions
+    state: AgentState
 
     @property
     def healthy(self) -> bool:
@@ -79,8 +86,8 @@ class StatusSnapshot:
 
     @property
     def ready(self) -> bool:
-        """Whether every dependency has answered once."""
-        return all(self.answered.values())
+        """Whether every dependency has answered once, and nothing prevents the agent from shipping."""
+        return all(self.answered.values()) and self.state.is_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,9 @@ class StatusSources:
         limits: returns requests per second and bytes per second.
         sizes: of segments; one cache for all users.
         stuck: returns the stuck partitions.
+        waiting: returns what has waited longest.
+        health: of the stores.
+        shipping: what was shipped.
     """
 
     environment: Environment
@@ -116,6 +126,9 @@ class StatusSources:
     limits: Callable[[], tuple[float | None, float | None]]
     sizes: SegmentSizes = field(default_factory=SegmentSizes)
     stuck: Callable[[], StuckPartitions] = StuckPartitions
+    waiting: Callable[[], Waiting | None] = lambda: None
+    health: StoreHealth = field(default_factory=StoreHealth)
+    shipping: Shipping = field(default_factory=Shipping)
 
 
 @dataclass(slots=True)
@@ -138,6 +151,10 @@ class Status:
     _leadership_answered: bool = False
     _round_at: float = field(default_factory=time.monotonic)
     _led: int = 0
+    _connected_at: float = field(default_factory=time.monotonic)  # the source of leadership was connected
+    _broker_at: float = field(default_factory=time.monotonic)  # and the broker was there
+    _totals: Totals = field(default_factory=Totals)  # as of the last page, `/status.json` or scrape
+    _counted_at: float = float("-inf")
 
     @property
     def answering(self) -> bool:
@@ -154,9 +171,19 @@ class Status:
 
     def note_leadership(self) -> bool:
         """Return whether the leadership source is connected; remembers the first time for `ready`."""
-        connected = self.sources.leadership.connected
+        leadership, now = self.sources.leadership, time.monotonic()
+        connected = leadership.connected
+        if connected:
+            self._connected_at = now
+            if not leadership.broker_away:
+                self._broker_at = now
         self._leadership_answered = self._leadership_answered or connected
         return connected
+
+    @property
+    def seconds_without_leadership(self) -> float:
+        """The seconds since the source of leadership was connected, or since the start; 0 while it is."""
+        return 0.0 if self.sources.leadership.connected else time.monotonic() - self._connected_at
 
     def backlog(self) -> Mapping[TopicPartition, Backlog]:
         """Return the backlog of each partition; empty if the main thread does not answer."""
@@ -170,31 +197,35 @@ class Status:
         connected = self.note_leadership()
         looked_at = sources.looked_at()
         requests, upload = sources.limits()
+        answered = {
+            "configuration": True,  # else there would be no agent
+            "store": self.store_answered,
+            "log_dirs": looked_at is not None,
+            "leadership": self._leadership_answered,
+        }
+        dead = [thread.name for thread in sources.threads if self.begun and not thread.is_alive()]
+        stuck = [*sources.progress.stuck(), *self._stuck_watcher(looked_at)]
         return StatusSnapshot(
             now=time.time(),
             started=self.started,
             version=metadata.version("ts-uploader"),
             cluster=sources.environment.cluster_id,
             broker=sources.environment.broker_id,
-            answered={
-                "configuration": True,  # else there would be no agent
-                "store": self.store_answered,
-                "log_dirs": looked_at is not None,
-                "leadership": self._leadership_answered,
-            },
+            answered=answered,
             leadership_connected=connected,
             leadership_trouble=None if connected else sources.leadership.trouble,
             begun=self.begun,
             answering=self.answering,
             led=self._led,
-            dead=[thread.name for thread in sources.threads if self.begun and not thread.is_alive()],
-            stuck=[*sources.progress.stuck(), *self._stuck_watcher(looked_at)],
+            dead=dead,
+            stuck=stuck,
             works=sources.progress.works(),
             queues={kind: count() for kind, count in sources.queues.items()},
             errors=sources.errors.newest(),
             request_limit=requests,
             upload_limit=upload,
             stuck_partitions=sources.stuck(),
+            state=state_of(self._facts(answered, dead, stuck, requests)),
         )
 
     def partitions(self, backlog: Mapping[TopicPartition, Backlog]) -> Iterator[PartitionStatus]:
@@ -204,9 +235,15 @@ class Status:
             retention = sources.retention(partition.topic)
             yield partition_status(partition, waiting, retention, sources.sizes, stuck.find(partition))
 
+    def count(self, backlog: Mapping[TopicPartition, Backlog]) -> None:
+        """Count what the state of the agent needs of all partitions; reads their files, unless that was just done."""
+        if time.monotonic() - self._counted_at >= _COUNT_SECONDS:
+            self.worst(backlog, 0)
+
     def worst(self, backlog: Mapping[TopicPartition, Backlog], most: int) -> tuple[Totals, list[PartitionStatus]]:
         """Return the totals over all partitions, and the `most` partitions in the most trouble, the worst first."""
-        totals = Totals()
+        totals = self._totals = Totals()
+        self._counted_at = time.monotonic()
 
         def counted() -> Iterator[PartitionStatus]:
             for status in self.partitions(backlog):
@@ -215,6 +252,37 @@ class Status:
 
         worst = heapq.nlargest(most, counted(), key=lambda status: status.severity_key)
         return totals, worst
+
+    def _facts(
+        self, answered: Mapping[str, bool], dead: Sequence[str], stuck: Sequence[Work], requests: float | None
+    ) -> Facts:
+        sources, now = self.sources, time.monotonic()
+        leadership = sources.leadership
+        is_away = not leadership.connected or leadership.broker_away
+        hangs = None
+        if not self.answering:
+            hangs = "The agent's main thread does not answer: restart the agent."
+        elif dead:
+            hangs = f"Thread {dead[0]} is dead: the agent ends."
+        elif stuck:
+            hangs = f"Thread {stuck[0].thread} makes no progress: restart the agent."
+        return Facts(
+            running=time.time() - self.started,
+            hangs=hangs,
+            failing=sources.health.failing(),
+            now=now,
+            silent=sources.health.silent_seconds(sources.progress.excused_at),
+            unanswered=[name for name, has_answered in answered.items() if not has_answered],
+            away=now - min(self._connected_at, self._broker_at) if is_away else None,
+            broker_away=leadership.broker_away,
+            away_reason=leadership.trouble,
+            holes=self._totals.holes,
+            urgent=self._totals.urgent,
+            stuck=len(sources.stuck()),
+            blocked=self._totals.waiting,
+            waiting=sources.waiting(),
+            throttled=requests,
+        )
 
     def _stuck_watcher(self, looked_at: float | None) -> list[Work]:
         """Return the watcher's scan if it does not return from a disk."""

@@ -25,9 +25,22 @@ def health_facts(snapshot: StatusSnapshot) -> dict[str, object]:
     }
 
 
+def state_fields(snapshot: StatusSnapshot) -> dict[str, object]:
+    """Return the condition of the agent as a whole, for programs."""
+    state = snapshot.state
+    return {
+        "condition": state.condition.value,
+        "text": state.text,
+        "seconds": None if state.seconds is None else round(state.seconds, 1),
+        "well": state.is_well,
+    }
+
+
 def status_json(status: Status) -> Iterator[bytes]:
     """Yield the object of `/status.json` in pieces: the text of ten thousand partitions is never in memory at once."""
-    backlog, snapshot = status.backlog(), status.snapshot()
+    backlog = status.backlog()
+    status.count(backlog)
+    snapshot, shipping = status.snapshot(), status.sources.shipping
     head = {
         "version": snapshot.version,
         "cluster": snapshot.cluster,
@@ -36,8 +49,21 @@ def status_json(status: Status) -> Iterator[bytes]:
         "time": _iso(snapshot.now),
         "ready": snapshot.ready,
         "healthy": snapshot.healthy,
+        "state": state_fields(snapshot),
         "answered": dict(snapshot.answered),
         **health_facts(snapshot),
+        "failing_requests": [
+            {
+                "location": each.location,
+                "operation": each.operation,
+                "reason": each.reason,
+                "seconds": round(time.monotonic() - each.since, 1),
+                "message": each.message,
+            }
+            for each in status.sources.health.failing()
+        ],
+        "last_shipped": None if shipping.last is None else _iso(shipping.last),
+        "shipped_bytes_per_second": round(shipping.bytes_per_second()),
         "log_dirs": [str(log_dir) for log_dir in status.sources.environment.log_dirs],
         "queue_length": sum(snapshot.queues.values()),
         "queues": dict(snapshot.queues),

@@ -23,6 +23,7 @@ from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
 from ts_uploader.findings import Finding, error, unanswered
 from ts_uploader.progress import beat
+from ts_uploader.store_health import StoreHealth, WatchedCounts
 from ts_uploader.stores.layout_check import settle_layout
 from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check
@@ -48,6 +49,7 @@ class Stores:
         pace: the one rate of requests to all of them.
         allowance: the one rate of bytes to all of them.
         counts: the numbers of requests to all of them.
+        health: which requests fail.
 
     Args:
         endpoints: the endpoint of each topic.
@@ -62,6 +64,7 @@ class Stores:
         self.pace: Pace = _BeatingPace()
         self.allowance = Allowance(config.upload_max_bytes_per_second)
         self.counts = StoreCounts()
+        self.health = StoreHealth()
 
     def of(self, topic: str) -> ObjectStore:
         """Return the store of a topic's objects."""
@@ -161,7 +164,8 @@ class Stores:
             allowance=self.allowance,
         )
         # Inside the gate: a request that the gate repeats is sent, and counts, again.
-        return PacedStore(CountedStore(store, self.counts), self.pace, threads=threads)
+        counts = WatchedCounts(self.counts, self.health, store.location)
+        return PacedStore(CountedStore(store, counts), self.pace, threads=threads)
 
 
 def _placed(endpoint: Endpoint, failure: TieredStorageError) -> str:

@@ -63,6 +63,23 @@ class StuckPartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What has waited longest.
+
+    Attributes:
+        partition: that has waited longest.
+        wait: what it waits for.
+        seconds: since it began to wait, or since its last commit.
+        quiet_seconds: since any partition committed, or since the first began to wait.
+    """
+
+    partition: TopicPartition
+    wait: Wait
+    seconds: float
+    quiet_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """What changed with one look.
 
@@ -70,11 +87,13 @@ class Look:
         stuck: what is stuck now.
         begun: partitions that are stuck for a reason that was not logged yet.
         ended: (partition, seconds) of those that are no longer stuck.
+        waiting: what has waited longest; None if nothing waits.
     """
 
     stuck: StuckPartitions
     begun: Sequence[tuple[TopicPartition, Stuck]]
     ended: Sequence[tuple[TopicPartition, float]]
+    waiting: Waiting | None = None
 
     def log(self) -> None:
         """Log what changed."""
@@ -104,6 +123,7 @@ class StuckWatch:
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, _Waiting] = {}
+        self._moved_at = float("-inf")  # the last commit of any partition
 
     def look(
         self,
@@ -126,7 +146,7 @@ class StuckWatch:
         begun: list[tuple[TopicPartition, Stuck]] = []
         ended: list[tuple[TopicPartition, float]] = []
         for partition in self._waiting.keys() - waits.keys():
-            waiting = self._waiting.pop(partition)
+            waiting, self._moved_at = self._waiting.pop(partition), now
             if waiting.logged:
                 ended.append((partition, now - waiting.since))
         for partition, (next_offset, wait) in waits.items():
@@ -136,6 +156,7 @@ class StuckWatch:
                     if waiting.logged:
                         ended.append((partition, now - waiting.since))
                     waiting = self._waiting[partition] = _Waiting(now, next_offset)
+                    self._moved_at = now
                 waiting.next_offset = next_offset
             if now - waiting.since < after_seconds:
                 continue
@@ -143,7 +164,14 @@ class StuckWatch:
             if wait.reason not in waiting.logged:
                 waiting.logged.add(wait.reason)
                 begun.append((partition, stuck[partition]))
-        return Look(StuckPartitions(stuck), begun, ended)
+        return Look(StuckPartitions(stuck), begun, ended, self._longest(waits, now))
+
+    def _longest(self, waits: Mapping[TopicPartition, tuple[int | None, Wait]], now: float) -> Waiting | None:
+        if not self._waiting:
+            return None
+        partition = min(self._waiting, key=lambda each: self._waiting[each].since)
+        since = self._waiting[partition].since
+        return Waiting(partition, waits[partition][1], now - since, now - max(since, self._moved_at))
 
 
 def _wait(backlog: Backlog) -> Wait | None:

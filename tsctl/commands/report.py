@@ -1,6 +1,5 @@
 """`tsctl report`: coverage and findings of an archive as charts and tables in one HTML file."""
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from tsctl.cost.requests import estimate
 from tsctl.cost.survey import survey
 from tsctl.cost.tables import Section, section
 from tsctl.limits import MaxBatchBytesOption
-from tsctl.output import Output
+from tsctl.output import Output, write_page
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.run import (
     BootstrapOption,
@@ -81,13 +80,7 @@ def report(
     }
     cost = None if priced is None else _cost(name, topics or (), priced, output)
     page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time(), cost)
-    half = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        half.write_text(page, encoding="utf-8")
-        half.replace(file)
-    except OSError as error:
-        half.unlink(missing_ok=True)
-        raise ConfigurationError(SOURCE, [f"--output={file}: it cannot be written: {error}"]) from error
+    write_page(file, "--output", page)
     if as_json:
         output.document({"cluster": name.keys.cluster, "depth": depth.value, "file": str(file), **as_fields(found)})
     output.text(f"{file}: {summary(found)}")

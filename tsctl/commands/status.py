@@ -3,6 +3,8 @@
 An agent serves `GET /status.json` on its HTTP address. The command sends no request to the store.
 """
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +17,14 @@ from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.json_objects import parse_json
 from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.parallel import in_threads
+from ts_common.wording import counted
 from tsctl.agents import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
 from tsctl.archive import JsonOption
 from tsctl.exit_codes import ExitCode
-from tsctl.output import Output, size
+from tsctl.output import Output, iso, size, write_page
+from tsctl.report.fleet import COLUMNS, FleetRow, render_fleet
 
+_LONGEST_MESSAGE: Final = 300
 _HUGE: Final = 1e18  # greater than any count of an agent
 
 
@@ -39,9 +44,17 @@ class Answer:
 
     @property
     def is_well(self) -> bool:
-        """Whether it is healthy and ready, and has no stuck partition."""
+        """Whether it is healthy and ready, and by its own judgement no operator needs to look."""
         fields = self.fields
-        return fields is not None and bool(fields.get("healthy")) and bool(fields.get("ready")) and not self.stuck
+        if fields is None or not fields.get("healthy") or not fields.get("ready") or self.stuck:
+            return False
+        return bool(self.state.get("well", True))
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Its condition as a whole; empty without one, as of an earlier release."""
+        found = None if self.fields is None else self.fields.get("state")
+        return found if isinstance(found, dict) else {}
 
     @property
     def stuck(self) -> int | None:
@@ -59,6 +72,9 @@ def status(
     partitions: Annotated[
         bool, typer.Option("--partitions", help="Rows of partitions that lag, have a hole or wait, instead of agents.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the fleet as a page to this file, instead of the table.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of agents: health, lag, what waits and why."""
@@ -80,13 +96,18 @@ def status(
         answers = in_threads(ask, urls.items())
     if as_json:
         output.document({"agents": [_fields(answer) for answer in answers]})
+    elif html is not None:
+        write_page(html, "--html", _page(answers))
     elif partitions:
         output.table(_PARTITION_COLUMNS, [row for answer in answers for row in _partition_rows(answer)])
     else:
         output.table(_COLUMNS, [_row(answer) for answer in answers])
     silent = [answer for answer in answers if answer.fields is None]
-    for answer in silent:
-        output.warn(f"{answer.address}: {answer.problem}")
+    for answer in answers:
+        if answer.fields is None:
+            output.warn(f"{answer.address}: {answer.problem}")
+        elif not answer.is_well and (text := answer.state.get("text")):
+            output.warn(f"{answer.address}: {text}")
     if silent:
         raise typer.Exit(ExitCode.TRY_AGAIN)
     if not all(answer.is_well for answer in answers):
@@ -107,7 +128,8 @@ def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> A
 
 
 _COLUMNS: Final = (
-    *("AGENT", "BROKER", "CLUSTER", "VERSION", "HEALTHY", "READY", "PARTITIONS", "LAG", "UNSHIPPED", "OLDEST", "LEFT"),
+    *("AGENT", "BROKER", "CLUSTER", "VERSION", "CONDITION", "HEALTHY", "READY", "PARTITIONS", "LAG", "UNSHIPPED"),
+    *("OLDEST", "LEFT"),
     *("HOLES", "STUCK", "QUEUE", "LAST ERROR"),
 )
 
@@ -121,7 +143,9 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
     errors = _objects(fields, "last_errors")
     return (
         answer.address,
-        *(_cell(fields, name) for name in ("broker", "cluster", "version", "healthy", "ready")),
+        *(_cell(fields, name) for name in ("broker", "cluster", "version")),
+        _cell(answer.state, "condition"),
+        *(_cell(fields, name) for name in ("healthy", "ready")),
         len(partitions),
         int(sum(_number(each, "lag_offsets") or 0 for each in partitions)),
         size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions))),
@@ -132,6 +156,41 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
         _cell(fields, "queue_length"),
         str(errors[0].get("message")) if errors else None,
     )
+
+
+def _page(answers: Sequence[Answer]) -> str:
+    """Return the fleet as a page."""
+    failing: Counter[str] = Counter()
+    for answer in answers:
+        for each in _objects(answer.fields or {}, "failing_requests"):
+            location, operation, reason = (str(each.get(name)) for name in ("location", "operation", "reason"))
+            failing[f"{location}: {operation} fails: {reason}. {str(each.get('message'))[:_LONGEST_MESSAGE]}"] += 1
+    return render_fleet(map(_fleet_row, answers), failing, iso(int(time.time() * 1000)) or "")
+
+
+def _fleet_row(answer: Answer) -> FleetRow:
+    if answer.fields is None:
+        return FleetRow("bad", (answer.address, "", "no answer", str(answer.problem), *[""] * (len(COLUMNS) - 4)))
+    fields, partitions = answer.fields, _partitions(answer.fields)
+    left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
+    segments = int(sum(_number(each, "unshipped_segments") or 0 for each in partitions))
+    waiting = size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions)))
+    rate = _number(fields, "shipped_bytes_per_second")
+    cells = (
+        answer.address,
+        f"{fields.get('broker')} of {fields.get('cluster')}",
+        str(answer.state.get("condition", "unknown")),
+        str(answer.state.get("text", "")),
+        str(fields.get("last_shipped") or "nothing since its start"),
+        "" if rate is None else f"{size(int(rate))}/s",
+        f"{counted(segments, 'segment')}, {waiting}" if segments else "nothing",
+        _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0)) or "",
+        _share(min(left, default=None)) or "",
+        str(answer.stuck or 0),
+        f"{len(partitions):,}",
+        str(fields.get("version")),
+    )
+    return FleetRow("good" if answer.is_well else "bad", cells)
 
 
 _PARTITION_COLUMNS: Final = (

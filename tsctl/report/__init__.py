@@ -1,1 +1,1 @@
-"""The HTML page of `tsctl report`."""
+"""Pages as files of HTML: of an archive for `tsctl report`, of the fleet for `tsctl status`."""

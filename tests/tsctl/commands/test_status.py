@@ -53,7 +53,7 @@ def test_a_healthy_agent_is_a_row_and_status_0(well: str, run: Run, tmp_path: Pa
     """Addresses may be an argument, have a scheme, or be in a file with comments."""
     ended = run("status", well)
     assert ended.code == 0
-    assert ended.out.splitlines()[1].split()[:6] == [well, "1", "prod", "0.1.0", "yes", "yes"]
+    assert ended.out.splitlines()[1].split()[:7] == [well, "1", "prod", "0.1.0", "-", "yes", "yes"]
     (tmp_path / "agents").write_text(f"# our agents\n\n{well}  # the first\nhttp://{well}\n")
     ended = run("status", "--agents", tmp_path / "agents", "--json")
     assert [agent["status"] for agent in ended.document["agents"]] == [WELL, WELL]
@@ -88,7 +88,42 @@ def test_an_agent_that_is_not_ready_makes_status_1(run: Run) -> None:
     with answering(200, json.dumps({**WELL, "ready": False}).encode()) as starting:
         ended = run("status", starting)
     assert ended.code == 1
-    assert ended.out.splitlines()[1].split()[4:6] == ["yes", "no"]
+    assert ended.out.splitlines()[1].split()[5:7] == ["yes", "no"]
+
+
+def test_an_agent_that_is_not_well_by_its_own_judgement_makes_status_1(run: Run) -> None:
+    """Its condition is in the row, and its sentence on standard error."""
+    state = {"condition": "store_denied", "text": "The store denies access.", "seconds": 4.0, "well": False}
+    with answering(200, json.dumps({**WELL, "state": state}).encode()) as denied:
+        ended = run("status", denied)
+    assert ended.code == 1
+    assert "store_denied" in ended.out
+    assert f"{denied}: The store denies access." in ended.err
+
+
+def test_the_fleet_is_one_page_with_stores_first(ill: str, run: Run, tmp_path: Path) -> None:
+    """Failing requests, then the agents, the worst first; text of agents stays text."""
+    failing = {"location": "s3://b/p", "operation": "put", "reason": "full", "seconds": 3, "message": "<b>no</b>"}
+    shipped = {"last_shipped": "2026-11-28T06:00:00+00:00", "shipped_bytes_per_second": 2_000_000}
+    full = {**WELL, **shipped, "failing_requests": [failing], "state": {"condition": "store_full", "well": False}}
+    nobody, file = f"127.0.0.1:{free_port()}", tmp_path / "fleet.html"
+    with (
+        answering(200, json.dumps(full).encode()) as one,
+        answering(200, json.dumps({**WELL, **shipped}).encode()) as two,
+    ):
+        ended = run("status", two, one, ill, nobody, "--html", file)
+    assert ended.code == 75
+    assert ended.out == ""
+    page = file.read_text()
+    places = [page.index(text) for text in ("3 of 4 agents need attention", "s3://b/p: put fails: full", f">{two}<")]
+    assert places == sorted(places)
+    assert max(page.index(f">{agent}<") for agent in (one, ill, nobody)) < places[-1]
+    assert "&lt;b&gt;no&lt;/b&gt; (1 agent)" in page
+    assert "2.0 MB/s" in page
+    assert "no answer" in page
+    ended = run("status", ill, "--html", tmp_path / "missing" / "fleet.html")
+    assert ended.code == 2
+    assert "--html=" in ended.err
 
 
 def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:

@@ -155,20 +155,26 @@ def test_an_agent_whose_main_thread_does_not_respond_is_not_healthy_and_every_pa
     assert "main thread does not answer" in page
 
 
-def test_readiness_waits_for_store_log_dirs_and_leadership_and_stays() -> None:
-    """Each is named; once all have answered the agent stays ready, also while one of them is away."""
+def test_readiness_waits_for_store_log_dirs_and_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is named. Once all have answered the agent is ready, until one of them is away for longer than a restart."""
     status, source, _ = status_of(looked_at=None)
     status.store_answered = source.up = False
     with served(registry_of(dict), status) as connection:
         code, body = asked(connection, "/readyz")
         missing = {"configuration": True, "store": False, "log_dirs": False, "leadership": False}
-        assert (code, json.loads(body)) == (503, {"status": "waiting", **missing})
+        facts = json.loads(body)
+        assert facts.pop("state")["condition"] == "starting"
+        assert (code, facts) == (503, {"status": "waiting", **missing})
     status, source, _ = status_of()
     with served(registry_of(dict), status) as connection:
         assert asked(connection, "/readyz")[0] == 200
         source.up = False
         assert asked(connection, "/readyz")[0] == 200
-        assert b"Leadership is unknown" in asked(connection, "/")[1]
+        late = time.monotonic() + 40
+        monkeypatch.setattr("ts_uploader.status.snapshot.time.monotonic", lambda: late)
+        code, body = asked(connection, "/readyz")
+        assert (code, json.loads(body)["state"]["condition"]) == (503, "leadership_unknown")
+        assert b"Leadership is unknown for 40 s" in asked(connection, "/")[1]
 
 
 def test_other_paths_return_the_list_of_served_paths() -> None:

@@ -1,12 +1,14 @@
 """The status page in a real browser: on a phone and on a desk, light and dark, with everything that can be wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.browser import complaints, look
+from tests.browser import complaints, look, served_text
 from tests.uploader.status.statuses import status_of, waiting
+from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_uploader.messages import Leadership
 from ts_uploader.metrics.counters import Metrics
@@ -37,13 +39,45 @@ def troubled() -> Status:
     return status
 
 
-@pytest.fixture
-def served(troubled: Status) -> Iterator[str]:
-    """Its URL."""
-    server = HealthServer("127.0.0.1:0", Metrics().registry, troubled)
+@contextmanager
+def served(status: Status) -> Iterator[str]:
+    """Yield the URL of the page of a status."""
+    server = HealthServer("127.0.0.1:0", Metrics().registry, status)
     server.start()
-    yield f"http://{server.address}/"
-    server.stop()
+    try:
+        yield f"http://{server.address}/"
+    finally:
+        server.stop()
+
+
+def denied() -> Status:
+    """A store that denies access, and nothing else is wrong."""
+    status, *_ = status_of(lambda: dict([waiting("clicks", 3)]))
+    with suppress(AccessDenied), status.sources.health.request("s3://b/p", "put", "clicks-3/5.log"):
+        raise AccessDenied("PutObject: AccessDenied <b>no</b>")
+    return status
+
+
+@pytest.mark.parametrize(
+    ("made", "headline"),
+    [
+        (lambda: status_of(lambda: dict([waiting("clicks", 3)]))[0], "All is well."),
+        (denied, "denies access to this identity: PutObject: AccessDenied &lt;b&gt;no"),
+        pytest.param(lambda: status_of()[0], "All is well.", marks=pytest.mark.full),
+        pytest.param(
+            lambda: status_of(lambda: dict([waiting("waits", 9, waits_for=LONG)]))[0],
+            "the agent waits before it can ship",
+            marks=pytest.mark.full,
+        ),
+    ],
+    ids=["well", "denied", "leads-nothing", "waits"],
+)
+def test_a_browser_gets_the_page_to_its_last_line(made: Callable[[], Status], headline: str, tmp_path: Path) -> None:
+    """An empty piece of the template must not end the body: the page was cut off at it."""
+    with served(made()) as url:
+        document = served_text(url, tmp_path)
+    assert headline in document
+    assert document.index("Totals") < document.index("Work in progress") < document.index(">status.json</a>")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (DESK, True)], ids=["phone", "desk-dark"])
@@ -58,7 +92,10 @@ def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: 
     assert (ink > ground) is dark
     assert abs(ink - ground) > 500
     text = seen["text"]
-    headings = [text.index(words) for words in ("This agent needs attention.", "Last errors", "Totals", "Partitions (")]
+    headings = [
+        text.index(words)
+        for words in ("1 partition: the broker holds nothing", "Last errors", "Totals", "Partitions (")
+    ]
     rows = [text.index(name, headings[-1]) for name in ("torn-3", "waits-9", "a.very-long")]
     assert headings + rows == sorted(headings + rows)
     assert "the worst 50 of 62" in text
@@ -107,6 +144,7 @@ def test_errors_of_partitions_that_no_longer_wait_appear_last(tmp_path: Path, wi
     assert page.index("Last errors") < page.index("error of clicks")
 
 
-def test_the_browser_has_nothing_to_complain_of(served: str, tmp_path: Path) -> None:
+def test_the_browser_has_nothing_to_complain_of(troubled: Status, tmp_path: Path) -> None:
     """The page's own policy allows its style, and the browser fetches nothing else."""
-    assert complaints(served, tmp_path) == []
+    with served(troubled) as url:
+        assert complaints(url, tmp_path) == []

@@ -53,7 +53,8 @@ def test_partitions_with_problems_appear_first() -> None:
     shown = page(status)
     places = [shown.index(f">{topic}-0<") for topic in ("torn", "soon-gone", "waits", "well")]
     assert places == sorted(places)
-    assert shown.index("This agent needs attention.") < shown.index("<h2>Totals")
+    headline = shown.index('<p class="verdict bad">1 partition: the broker holds nothing')
+    assert headline < shown.index("<h2>Totals")
 
 
 def test_text_from_outside_the_agent_is_escaped() -> None:
@@ -78,7 +79,7 @@ def test_u35_a_page_with_a_stuck_partition_does_not_report_that_all_is_well(reas
     status, *_ = status_of(lambda: known, stuck=lambda: StuckPartitions(stuck))
     shown = page(status)
     assert "All is well." not in shown
-    assert "This agent needs attention." in shown
+    assert '<p class="verdict bad">2 partitions stuck.' in shown
     assert f"<li>2 partitions stuck: {escape(WAIT_REASONS[reason])}. " in shown
     assert "nothing of not-in-the-backlog-3 for 2 h.</li>" in shown
     assert 'class="bad" data-name="Trouble">stuck for 20 min; waits for what it needs<' in shown

@@ -35,6 +35,7 @@ from ts_common.errors import (
     ObjectNotFound,
     OperatorError,
     OutcomeUnknown,
+    StoreFull,
     StoreUnavailable,
 )
 from ts_common.store.byte_ranges import range_within
@@ -76,6 +77,7 @@ from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBod
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 # S3 can store such a key, a directory cannot: a part is too long, or an object has the name of a directory.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOT_HERE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 
 
@@ -335,6 +337,8 @@ class FileStore(ObjectStore):
         except OSError as error:
             if isinstance(error, PermissionError) or error.errno == errno.EROFS:
                 raise AccessDenied(f"{failed}: {error}; allow this user to read and write there") from error
+            if error.errno in _FULL:
+                raise StoreFull(f"{failed}: {error}; make room, or raise the quota") from error
             if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
                 raise OperatorError(f"{failed}: a directory store cannot store this key: {error}") from error
             raise StoreUnavailable(f"{failed}: {error}") from error

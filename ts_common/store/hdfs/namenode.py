@@ -18,6 +18,7 @@ from ts_common.errors import (
     OperatorError,
     OutcomeUnknown,
     PreconditionFailed,
+    StoreFull,
     StoreUnavailable,
     TieredStorageError,
 )
@@ -50,8 +51,8 @@ _BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
     "InvalidPathException": OperatorError,
     "IllegalArgumentException": OperatorError,
     "UnsupportedOperationException": OperatorError,
-    "DSQuotaExceededException": OperatorError,
-    "NSQuotaExceededException": OperatorError,
+    "DSQuotaExceededException": StoreFull,
+    "NSQuotaExceededException": StoreFull,
     "PathComponentTooLongException": OperatorError,
     "MaxDirectoryItemsExceededException": OperatorError,
 }

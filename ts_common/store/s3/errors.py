@@ -22,6 +22,7 @@ from ts_common.errors import (
     ObjectNotFound,
     OperatorError,
     PreconditionFailed,
+    StoreFull,
     StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
@@ -88,6 +89,11 @@ BY_CODE: dict[str, type[TieredStorageError]] = {
     "InvalidDigest": CorruptData,
     "XAmzContentChecksumMismatch": CorruptData,
     "XAmzContentSHA256Mismatch": CorruptData,
+    # Codes of MinIO, Ceph and others; AWS has no such limit.
+    "QuotaExceeded": StoreFull,
+    "StorageFull": StoreFull,
+    "XMinioStorageFull": StoreFull,
+    "InsufficientStorage": StoreFull,
     # A throttled request was not started.
     "SlowDown": StoreThrottled,
     "Throttling": StoreThrottled,
@@ -104,6 +110,7 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
     404: StoreUnavailable,
     412: PreconditionFailed,
     429: StoreThrottled,
+    507: StoreFull,
 }
 
 # S3 did not complete the request, or could not order it against another one: 408, 409, and 400 RequestTimeout.

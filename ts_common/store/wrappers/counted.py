@@ -50,8 +50,14 @@ class StoreCounts:
             self.requests[operation] += 1
 
     @contextmanager
-    def counted(self, operation: str) -> Iterator[None]:
-        """Count a request, and its failure."""
+    def counted(self, operation: str, key: str = "") -> Iterator[None]:
+        """Count a request, and its failure.
+
+        Args:
+            operation: one of `OPERATIONS`.
+            key: of the object, or the prefix of a list; a subclass uses it.
+        """
+        del key
         self.request(operation)
         try:
             yield
@@ -91,14 +97,14 @@ class CountedStore(WrappedStore):
         archived: bool = False,
     ) -> ObjectInfo:
         """Count, and call the inner store."""
-        with self._counts.counted("put"):
+        with self._counts.counted("put", key):
             return super().put(
                 key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
             )
 
     def copy_if_absent(self, source: str, target: str) -> ObjectInfo:
         """Count, and call the inner store."""
-        with self._counts.counted("copy"):
+        with self._counts.counted("copy", target):
             return super().copy_if_absent(source, target)
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
@@ -107,12 +113,12 @@ class CountedStore(WrappedStore):
 
     def head(self, key: str) -> ObjectInfo:
         """Count, and call the inner store."""
-        with self._counts.counted("head"):
+        with self._counts.counted("head", key):
             return super().head(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Count each page, and call the inner store."""
-        with self._counts.counted("list"):
+        with self._counts.counted("list", prefix):
             for number, info in enumerate(super().list(prefix, start_after=start_after)):
                 if number and number % _PAGE == 0:
                     self._counts.request("list")
@@ -120,7 +126,7 @@ class CountedStore(WrappedStore):
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
         """Count, and call the inner store."""
-        with self._counts.counted("list"):
+        with self._counts.counted("list", prefix):
             yield from super().list_directories(prefix)
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -135,7 +141,7 @@ class CountedStore(WrappedStore):
 
     @contextmanager
     def _opened(self, key: str, byte_range: ByteRange | None) -> Iterator[ObjectStream]:
-        with self._counts.counted("get"), super().open(key, byte_range) as stream:
+        with self._counts.counted("get", key), super().open(key, byte_range) as stream:
             yield _CountedStream(stream, self._counts)
 
 

@@ -148,11 +148,22 @@ class KraftLeadership(LeadershipSource):
         self._questions = DeletedTopics()
         self._connected: bool | None = None
         self._unanswered = 0  # rounds in a row
+        self._reason: str | None = None  # of the last one
 
     @property
     def connected(self) -> bool:
         """Whether the broker answered in the last round."""
         return bool(self._connected)
+
+    @property
+    def broker_away(self) -> bool:
+        """Whether the broker did not answer in the last round: it is the source."""
+        return not self._connected
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the broker does not answer; None while it does."""
+        return None if self._connected else self._reason
 
     def watch(self, partitions: Set[TopicPartition]) -> None:
         """Watch these partitions from the next round on."""
@@ -394,7 +405,7 @@ class KraftLeadership(LeadershipSource):
                 bootstrap=self._client.bootstrap,
                 error=str(error),
             )
-        self._connected = False
+        self._connected, self._reason = False, str(error)
         self._unanswered += 1
         if self._unanswered % _UNANSWERED_ROUNDS == 0:
             try:

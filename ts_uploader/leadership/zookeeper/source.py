@@ -118,6 +118,11 @@ class ZookeeperLeadership(LeadershipSource):
         return None if trouble is None else str(trouble)
 
     @property
+    def broker_away(self) -> bool:
+        """Whether ZooKeeper answers, and the broker is not registered there; also while it restarts."""
+        return self._in_session and self._answered and self._registration.absent
+
+    @property
     def _in_session(self) -> bool:
         return self._connection.in_session
 

@@ -1,0 +1,222 @@
+"""The condition of an agent as a whole: one answer from what fails, what waits, and since when.
+
+Page, `/readyz`, `/status.json`, `tsctl status` and metrics show this answer. The cause is first: a store that denies
+access explains why partitions wait. A partition in trouble does not make the agent unready, a cause does. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ts_common.wording import counted
+from ts_uploader.store_health import Failing
+from ts_uploader.tracking.stuck import Waiting
+
+# The pages promise a cause within this time (docs/monitoring.md). What ends sooner is ordinary.
+NAMED_WITHIN_SECONDS: Final = 60.0
+_SILENT_SECONDS: Final = 30.0  # of a request, or of failures without a success
+
+
+class Condition(StrEnum):
+    """The condition of an agent; the first that applies counts."""
+
+    HANGS = "hangs"
+    STORE_DENIED = "store_denied"
+    STORE_MISSING = "store_missing"
+    WRONG_CLOCK = "wrong_clock"
+    STORE_FULL = "store_full"
+    STORE_HANGS = "store_hangs"
+    STORE_FAILS = "store_fails"
+    BROKER_AWAY = "broker_away"
+    LEADERSHIP_UNKNOWN = "leadership_unknown"
+    HOLE = "hole"
+    RETENTION_NEAR = "retention_near"
+    STUCK = "stuck"
+    WAITS = "waits"
+    THROTTLED = "throttled"
+    STARTING = "starting"
+    WELL = "well"
+
+
+CONDITIONS: Final[Mapping[Condition, str]] = {
+    Condition.HANGS: "a thread of the agent has ended, or makes no progress: restart the agent",
+    Condition.STORE_DENIED: "the store denies access to this identity",
+    Condition.STORE_MISSING: "the bucket, container or directory does not exist",
+    Condition.WRONG_CLOCK: "the store rejects this host's time",
+    Condition.STORE_FULL: "the store has no space left",
+    Condition.STORE_HANGS: "the store does not answer a request",
+    Condition.STORE_FAILS: "the store fails: no connection, timeout, reset, 5xx",
+    Condition.BROKER_AWAY: "the broker does not answer, or is not registered",
+    Condition.LEADERSHIP_UNKNOWN: "the source of leadership does not answer",
+    Condition.HOLE: "the broker holds nothing that continues the shipped segments of a partition",
+    Condition.RETENTION_NEAR: "a partition has less than half of the retention left for unshipped segments",
+    Condition.STUCK: "a partition has waited for longer than `stuck.after.ms`",
+    Condition.WAITS: "a partition lacks what it needs to ship, or nothing was committed for a minute",
+    Condition.THROTTLED: "a store limits requests; the agent ships more slowly",
+    Condition.STARTING: "the agent has started, and not everything has answered yet",
+    Condition.WELL: "all closed segments are shipped, or are being shipped",
+}
+_BY_REASON: Final = {
+    "access_denied": Condition.STORE_DENIED,
+    "bucket_missing": Condition.STORE_MISSING,
+    "wrong_clock": Condition.WRONG_CLOCK,
+    "full": Condition.STORE_FULL,
+}
+_CAUSES: Final = frozenset(
+    {
+        Condition.HANGS,
+        *_BY_REASON.values(),
+        Condition.STORE_HANGS,
+        Condition.STORE_FAILS,
+        Condition.BROKER_AWAY,
+        Condition.LEADERSHIP_UNKNOWN,
+    }
+)
+_PASSING: Final = frozenset({Condition.WAITS, Condition.THROTTLED, Condition.STARTING, Condition.WELL})
+_UNANSWERED: Final = {
+    "store": "an object store",
+    "log_dirs": "the log dirs",
+    "leadership": "the source of leadership",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What decides the condition. Times are seconds before now.
+
+    Attributes:
+        running: seconds since the start of the agent.
+        hangs: why a restart would help; None if it would not.
+        failing: the requests that stores fail, the longest first.
+        now: the monotonic time, as `failing` has it.
+        silent: how long a request to a store has had no answer and made no progress; None without one.
+        unanswered: the dependencies that have not answered since the start.
+        away: how long leadership has been unknown; None if it is known.
+        broker_away: whether the broker does not answer, or is not registered.
+        away_reason: why leadership is unknown; None if no reason is known.
+        holes: partitions with a hole.
+        urgent: partitions with less than half of their retention left.
+        stuck: partitions that are stuck.
+        blocked: partitions that lack what they need to ship.
+        waiting: what has waited longest; None if nothing waits.
+        throttled: requests per second that a store allows; None without a limit.
+    """
+
+    running: float
+    hangs: str | None = None
+    failing: Sequence[Failing] = ()
+    now: float = 0.0
+    silent: float | None = None
+    unanswered: Sequence[str] = ()
+    away: float | None = None
+    broker_away: bool = False
+    away_reason: str | None = None
+    holes: int = 0
+    urgent: int = 0
+    stuck: int = 0
+    blocked: int = 0
+    waiting: Waiting | None = None
+    throttled: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """The answer.
+
+    Attributes:
+        condition: of the agent.
+        text: one sentence for people, with what was observed.
+        seconds: how long the condition has lasted; None if that is unknown.
+    """
+
+    condition: Condition
+    text: str
+    seconds: float | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing prevents the agent as a whole from shipping."""
+        return self.condition not in _CAUSES and self.condition is not Condition.STARTING
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether an operator must act now."""
+        return self.condition not in _PASSING
+
+    @property
+    def is_well(self) -> bool:
+        """Whether no operator needs to look: a wait of less than a minute is ordinary."""
+        if self.condition is Condition.WAITS:
+            return (self.seconds or 0.0) < NAMED_WITHIN_SECONDS
+        return self.condition in {Condition.WELL, Condition.THROTTLED}
+
+
+def state_of(facts: Facts) -> AgentState:
+    """Return the condition of an agent."""
+    if facts.hangs is not None:
+        return AgentState(Condition.HANGS, facts.hangs)
+    if (state := _store(facts)) is not None:
+        return state
+    if (state := _leadership(facts)) is not None:
+        return state
+    if facts.holes:
+        holes = counted(facts.holes, "partition")
+        return AgentState(Condition.HOLE, f"{holes}: the broker holds nothing that continues the shipped segments.")
+    if facts.urgent:
+        urgent = counted(facts.urgent, "partition")
+        left = f"{urgent}: less than half of the retention is left for unshipped segments."
+        return AgentState(Condition.RETENTION_NEAR, left)
+    waiting = facts.waiting
+    longest = "" if waiting is None else f" The longest: {waiting.partition}, which waits for {waiting.wait.text}."
+    if facts.stuck:
+        seconds = None if waiting is None else waiting.seconds
+        return AgentState(Condition.STUCK, f"{counted(facts.stuck, 'partition')} stuck.{longest}", seconds)
+    if waiting is not None and min(waiting.seconds, waiting.quiet_seconds) >= NAMED_WITHIN_SECONDS:
+        waits = f"Closed segments wait, and nothing was committed for {waiting.quiet_seconds:.0f} s.{longest}"
+        return AgentState(Condition.WAITS, waits, waiting.quiet_seconds)
+    if facts.blocked:
+        waits = f"{counted(facts.blocked, 'partition')}: the agent waits before it can ship.{longest}"
+        return AgentState(Condition.WAITS, waits, None if waiting is None else waiting.seconds)
+    if facts.unanswered:
+        names = ", ".join(_UNANSWERED.get(name, name) for name in facts.unanswered)
+        return AgentState(Condition.STARTING, f"The agent has started. Not answered yet: {names}.", facts.running)
+    if facts.throttled is not None:
+        limit = f"A store limits requests: the agent sends {facts.throttled:.0f} per second."
+        return AgentState(Condition.THROTTLED, limit)
+    return AgentState(Condition.WELL, "All is well.")
+
+
+def _store(facts: Facts) -> AgentState | None:
+    """Return what a store does not do. What an operator must change is first, and needs no time to show."""
+    for reason, condition in _BY_REASON.items():
+        for each in facts.failing:
+            if each.reason == reason:
+                text = f"{CONDITIONS[condition][:1].upper()}{CONDITIONS[condition][1:]}: {each.message}"
+                return AgentState(condition, text, facts.now - each.since)
+    for each in facts.failing:
+        if (seconds := facts.now - each.since) >= _SILENT_SECONDS:
+            text = f"{each.location} fails each {each.operation} for {seconds:.0f} s: {each.message}"
+            return AgentState(Condition.STORE_FAILS, text, seconds)
+    if facts.silent is not None and facts.silent >= _SILENT_SECONDS:
+        text = f"An object store has not answered a request for {facts.silent:.0f} s."
+        return AgentState(Condition.STORE_HANGS, text, facts.silent)
+    if "store" in facts.unanswered and facts.running >= NAMED_WITHIN_SECONDS:
+        text = f"An object store has not answered since the start, {facts.running:.0f} s ago."
+        return AgentState(Condition.STORE_HANGS, text, facts.running)
+    return None
+
+
+def _leadership(facts: Facts) -> AgentState | None:
+    """Return why the agent does not learn which partitions to ship. A restart of a broker is ordinary."""
+    if facts.away is None or facts.away < _SILENT_SECONDS:
+        return None
+    reason = f": {facts.away_reason}" if facts.away_reason else ""
+    if facts.broker_away:
+        text = f"The broker has not answered for {facts.away:.0f} s, so the agent starts no new partition{reason}."
+        return AgentState(Condition.BROKER_AWAY, text, facts.away)
+    text = (
+        f"Leadership is unknown for {facts.away:.0f} s: its source does not answer, so the agent starts no new "
+        f"partition{reason}."
+    )
+    return AgentState(Condition.LEADERSHIP_UNKNOWN, text, facts.away)

@@ -1,0 +1,150 @@
+"""What the stores answer: which requests fail, why, and since when.
+
+A request fails until one of the same operation succeeds in the same directory: a store that denies PUT still answers
+LIST, and a policy can deny one topic. A precondition that fails and a missing object are answers of a healthy store.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    OutcomeUnknown,
+    StoreThrottled,
+    StoreUnavailable,
+    TieredStorageError,
+)
+from ts_common.store.wrappers.counted import StoreCounts
+from ts_uploader.metrics.failure_reasons import failure_reason
+from ts_uploader.progress import Work, own_work
+
+# Tasks that fail repeat after 30 s at most, so a failure that is older does not repeat.
+_CURRENT_SECONDS = 300.0
+_LONGEST = 500  # characters of a message
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """One kind of request that fails.
+
+    Attributes:
+        location: of the store.
+        operation: as metrics name it.
+        reason: one of `FAILURE_REASONS`, of the last failure.
+        since: the monotonic time when the first request that failed since the last success began.
+        last: the monotonic time of the last one.
+        message: of the last one.
+    """
+
+    location: str
+    operation: str
+    reason: str
+    since: float
+    last: float
+    message: str
+
+
+class StoreHealth:
+    """The failing requests of all stores of a process; thread-safe.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failing: dict[tuple[str, str, str], Failing] = {}  # by location, operation and directory
+        self._under_way: dict[int, tuple[float, Work | None]] = {}
+        self._number = 0
+
+    def failing(self) -> list[Failing]:
+        """Return the requests that fail, the longest first."""
+        oldest = self._clock() - _CURRENT_SECONDS
+        with self._lock:
+            self._failing = {place: each for place, each in self._failing.items() if each.last > oldest}
+            return sorted(self._failing.values(), key=lambda each: each.since)
+
+    def silent_seconds(self, excused_at: float) -> float | None:
+        """Return how long a request has had no answer and made no progress; None without a request.
+
+        An upload of a segment makes progress with each piece that it reads.
+
+        Args:
+            excused_at: the monotonic time when limits last made requests wait.
+        """
+        with self._lock:
+            under_way = list(self._under_way.values())
+        moved = (began if work is None else max(began, work.moved_at) for began, work in under_way)
+        return max((self._clock() - max(at, excused_at) for at in moved), default=None)
+
+    @contextmanager
+    def request(self, location: str, operation: str, key: str) -> Iterator[None]:
+        """Note whether a store answers a request."""
+        place, began = (location, operation, key.rpartition("/")[0]), self._clock()
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._under_way[number] = began, own_work()
+        try:
+            yield
+        except StoreThrottled:  # an answer: the gate sends fewer requests
+            raise
+        except (StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing) as error:
+            self._failed(place, began, error)
+            raise
+        except TieredStorageError:
+            self._succeeded(place)
+            raise
+        else:
+            self._succeeded(place)
+        finally:
+            with self._lock:
+                del self._under_way[number]
+
+    def _succeeded(self, place: tuple[str, str, str]) -> None:
+        if place in self._failing:
+            with self._lock:
+                self._failing.pop(place, None)
+
+    def _failed(self, place: tuple[str, str, str], began: float, error: TieredStorageError) -> None:
+        now, message = self._clock(), str(error)[:_LONGEST]
+        with self._lock:
+            known = self._failing.get(place)
+            is_first = known is None or now - known.last >= _CURRENT_SECONDS
+            since = began if known is None or is_first else known.since
+            self._failing[place] = Failing(place[0], place[1], failure_reason(error), since, now, message)
+
+
+class WatchedCounts(StoreCounts):
+    """The numbers of one store, which are added to those of the process; its failures are noted.
+
+    Args:
+        total: the numbers of all stores.
+        health: notes failures.
+        location: of the store.
+    """
+
+    def __init__(self, total: StoreCounts, health: StoreHealth, location: str) -> None:
+        super().__init__()
+        self._total = total
+        self._health = health
+        self._location = location
+
+    def request(self, operation: str) -> None:
+        """Count a request."""
+        self._total.request(operation)
+
+    def received(self, size: int) -> None:
+        """Count bytes of an object."""
+        self._total.received(size)
+
+    @contextmanager
+    def counted(self, operation: str, key: str = "") -> Iterator[None]:
+        """Count a request, and note whether the store answers it."""
+        with self._health.request(self._location, operation, key), self._total.counted(operation):
+            yield
