@@ -66,7 +66,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Beside,
         cluster.produce(PLAIN, [Record(b"of a later epoch")] * 10, partition=0)
         found = {client: record(cluster, recorder, client) for client in SESSIONS}
         groups = [f"{PREFIX}{client}" for client in SESSIONS]
-        wait(cluster.admin().delete_consumer_groups(groups).values(), 60)
+        admin = cluster.admin()
+        wait(admin.delete_consumer_groups(groups).values(), 60)
         with beside_of(cluster, tmp_path_factory.mktemp("recorded-again")) as beside:
             yield beside, found
         del opened
