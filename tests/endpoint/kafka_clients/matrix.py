@@ -40,13 +40,13 @@ _NOT_OF_NODE: Final = ("transactions", "magic-", "old", "-0-", "-1-", "upgraded"
 
 
 def _is_of_platformatic(topic: str) -> bool:
-    """Return whether @platformatic/kafka reads a topic as Java does: it has no formats before magic 2."""
-    return not any(name in topic for name in _NOT_OF_NODE)
+    """Return whether @platformatic/kafka reads a topic as Java does: it has neither old formats nor append times."""
+    return not any(name in topic for name in (*_NOT_OF_NODE, "appended"))
 
 
 def _is_of_kafkajs(topic: str) -> bool:
     """Return whether kafkajs reads a topic as Java does: without a further package it decompresses gzip alone."""
-    return _is_of_platformatic(topic) and topic.endswith(("-none", "-gzip"))
+    return not any(name in topic for name in _NOT_OF_NODE) and topic.endswith(("-none", "-gzip"))
 
 
 CLIENTS: Final = {
