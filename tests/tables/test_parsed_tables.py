@@ -484,3 +484,52 @@ def test_a_value_that_no_column_can_have_refuses_its_record(tmp_path: Path, valu
     made.tables.run(NAME)
     assert made.select("select id from {} order by 1") == [(1,), (2,)]
     assert made.select("select _offset from {}", "_quarantine") == [(1,)]
+
+
+WITHOUT_COLUMNS = {
+    "not-json": [b'{"a": 1}', b"not json"],
+    "numbers": [b'{"a": 1}', b"[1, 2]"],
+    "empty": [b"", b'{"a": 1}'],
+    "long-name": [b'{"a": 1}', json.dumps({"n" * 1001: 1}).encode()],
+    "nothing-fits": [b"x", b"y"],
+    "no-member": [b"{}", b"x", None],
+}
+EVERY = [(name, mode) for name in WITHOUT_COLUMNS for mode in ("append", "changes", "latest")]
+
+
+@pytest.mark.parametrize("case", cases(EVERY, quick=[("not-json", "append")]), ids="-".join)
+def test_a_first_batch_without_columns_is_rows_and_refused_records(tmp_path: Path, case: tuple[str, str]) -> None:
+    """Its rows have no column yet, and are counted nevertheless."""
+    name, mode = case
+    values = WITHOUT_COLUMNS[name]
+    more: dict[str, Any] = {"parser": {"type": "json", "infer": True}, "mode": mode}
+    form = "iceberg" if mode == "latest" else "parquet"
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", form, more)
+    made.put_values(0, values)
+    made.tables.create(NAME)
+    summary = made.tables.run(NAME)
+    refused = 2 if name == "nothing-fits" else 1
+    assert (summary.records, summary.refused) == (len(values) - refused, refused)
+    assert made.tables.run(NAME).records == 0
+    assert made.tables.verify(NAME, deep=True).differences == ()
+
+
+@pytest.mark.parametrize("form", cases(["iceberg", "parquet", "json", "orc"], quick=["parquet"]))
+def test_key_and_headers_are_columns_by_an_option(tmp_path: Path, form: str) -> None:
+    """A key that does not decode refuses its record; `verify --deep` and `forget --key` know both columns."""
+    more: dict[str, Any] = {"include": ["key", "headers"], "key": "int"}
+    made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", form, more)
+    headers = [(b"h", b"\xff"), (b"h", None)]
+    records = [record(0, b"\0\0\0\7", b'{"id": 1}', headers=headers), record(1, b"x", b"{}"), record(2, None, b"{}")]
+    made.archive.put_segment("t", 0, batch(0, records))
+    made.archive.commit("t", 3, last_stable_offset=3)
+    tables = made.tables
+    tables.create(NAME)
+    summary = tables.run(NAME)
+    assert (summary.records, summary.refused) == (2, 1)
+    assert tables.verify(NAME, deep=True).differences == ()
+    if form in {"iceberg", "parquet"}:
+        found = made.select("select _key, _headers, id from {} order by _offset")
+        assert found == [(7, [{"key": "h", "value": b"\xff"}, {"key": "h", "value": None}], 1), (None, None, None)]
+    assert tables.forget(NAME, keys=["7"]).records == 1
+    assert tables.verify(NAME, deep=True).differences == ()
