@@ -1,5 +1,6 @@
 """Values beyond what a column can hold: in each output a value is exact, warned of, or its record is refused."""
 
+import csv
 import io
 import json
 import random
@@ -15,13 +16,16 @@ import pytest
 from pyarrow import orc
 from pyiceberg.transforms import DayTransform, HourTransform
 from pyiceberg.types import TimestamptzType
+from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
 from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases, examples
 from tests.tables.parsers.made_records import made_records, parsed
+from tests.tsctl.running import runner
 from ts_common.decode.times import LATEST_MILLISECONDS
 from ts_reader import Archive, FarTimes
+from ts_spark.source import KafkaSegmentsSource
 from ts_tables import Tables
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.fitting import FittingParser
@@ -208,6 +212,41 @@ def test_a_reader_warns_once_and_has_the_time_as_stored(tmp_path: Path) -> None:
     heard.clear()
     reader.scan("t", columns=["offset", "timestampMs"], include_timestamp_ms=True).to_table()
     assert not heard
+
+
+def test_spark_warns_once_in_a_task_and_has_the_time_as_stored_by_an_option(tmp_path: Path) -> None:
+    """The column `timestampMs` has each time."""
+    stamps = times(200)
+    archive = archived(tmp_path / "a", stamps)
+    options = {"path": archive.location, "cluster": CLUSTER, "subscribe": "t", "includeTimestampMs": "true"}
+    source = KafkaSegmentsSource(options)
+    reader = source.reader(source.schema())
+    (split,) = reader.partitions()
+    with capture_logs() as logged:
+        rows = pa.Table.from_batches(reader.read(split))
+    assert rows["timestampMs"].to_pylist() == stamps
+    (warning,) = [each["message"] for each in logged if each["event"] == "query_warning"]
+    far = sum(abs(time) >= LATEST_MILLISECONDS for time in stamps)
+    assert warning.startswith(f"{far} rows have a timestamp at or beyond a limit of its column")
+    assert 'option("includeTimestampMs", "true")' in warning
+
+
+def test_cat_prints_each_time_and_sql_has_it_by_an_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """JSON lines have no limit, and need no warning; columns with types have one."""
+    stamps = times(200)
+    tsctl, archive = runner(capfd), archived(tmp_path / "a", stamps)
+    place = ("--url", archive.location, "--cluster", CLUSTER)
+    lines = tsctl("cat", "t", *place)
+    assert [line["timestamp"] for line in lines.lines] == stamps
+    assert "at or beyond a limit" not in lines.err
+    for command in (
+        ["cat", "t", "--format", "csv"],
+        ["sql", "--format", "csv", 'select "timestamp", "timestampMs" from t'],
+    ):
+        printed = tsctl(*command, "--timestamp-ms", *place)
+        found = list(csv.DictReader(io.StringIO(printed.out)))
+        assert [int(row["timestampMs"]) for row in found] == stamps
+        assert printed.err.count("at or beyond a limit of its column") == 1
 
 
 NUMBERS = ("0", "-0", "1.5", "1e400", "-1e400", "1e39", "1e-50", "1e-400", "0.1", "1e2", "1.0", "NaN", '"1"', "true")

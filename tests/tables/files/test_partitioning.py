@@ -53,6 +53,10 @@ def test_times_are_in_the_partitions_of_iceberg() -> None:
         compute: Any = transform.transform(TimestamptzType())
         expected = [compute(time) for time in TIMES]
         assert term.values(column).to_pylist() == expected
+    assert [Term(Transform.DAY, "timestamp").shown(day) for day in (-719_162, -429_461, 0, 2_932_897, 19_675_925)] == [
+        *("0001-01-01", "0794-03-01", "1970-01-01"),
+        *("10000-01-01", "55840-11-08"),
+    ]
     shown = Term(Transform.HOUR, "timestamp").shown(-1)
     assert shown == datetime(1969, 12, 31, 23, tzinfo=UTC).strftime("%Y-%m-%d-%H")
 
