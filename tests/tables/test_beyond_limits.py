@@ -136,7 +136,7 @@ OUTPUTS = [
 @pytest.mark.parametrize(
     "output", cases(OUTPUTS, quick=[("iceberg", "hour(timestamp)"), ("json", ""), ("orc", "")]), ids=" ".join
 )
-def test_a_raw_table_has_the_time_or_the_nearest_one_and_counts_it(tmp_path: Path, output: tuple[str, str]) -> None:
+def test_t06_a_raw_table_has_the_time_or_the_nearest_one_and_counts_it(tmp_path: Path, output: tuple[str, str]) -> None:
     """JSON lines have each time; `verify` finds no difference, and the partition values are those of Iceberg."""
     form, key = output
     stamps = times(examples(1000, quick=12))
@@ -239,10 +239,8 @@ def test_cat_prints_each_time_and_sql_has_it_by_an_option(tmp_path: Path, capfd:
     lines = tsctl("cat", "t", *place)
     assert [line["timestamp"] for line in lines.lines] == stamps
     assert "at or beyond a limit" not in lines.err
-    for command in (
-        ["cat", "t", "--format", "csv"],
-        ["sql", "--format", "csv", 'select "timestamp", "timestampMs" from t'],
-    ):
+    statement = 'select "timestamp", "timestampMs" from t'
+    for command in (["cat", "t", "--format", "csv"], ["sql", "--format", "csv", statement]):
         printed = tsctl(*command, "--timestamp-ms", *place)
         found = list(csv.DictReader(io.StringIO(printed.out)))
         assert [int(row["timestampMs"]) for row in found] == stamps

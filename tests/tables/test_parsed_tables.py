@@ -498,7 +498,7 @@ EVERY = [(name, mode) for name in WITHOUT_COLUMNS for mode in ("append", "change
 
 
 @pytest.mark.parametrize("case", cases(EVERY, quick=[("not-json", "append")]), ids="-".join)
-def test_a_first_batch_without_columns_is_rows_and_refused_records(tmp_path: Path, case: tuple[str, str]) -> None:
+def test_t07_a_first_batch_without_columns_is_rows_and_refused_records(tmp_path: Path, case: tuple[str, str]) -> None:
     """Its rows have no column yet, and are counted nevertheless."""
     name, mode = case
     values = WITHOUT_COLUMNS[name]
