@@ -139,7 +139,7 @@ OUTPUTS = [
 def test_t06_a_raw_table_has_the_time_or_the_nearest_one_and_counts_it(tmp_path: Path, output: tuple[str, str]) -> None:
     """JSON lines have each time; `verify` finds no difference, and the partition values are those of Iceberg."""
     form, key = output
-    stamps = times(examples(1000, quick=12))
+    stamps = times(examples(1000, quick=8))
     directory = tmp_path / "lake"
     tables = tables_of(archived(tmp_path / "a", stamps), directory, form, **({"partition_by": key} if key else {}))
     tables.create(NAME)
@@ -171,7 +171,7 @@ def test_t06_a_raw_table_has_the_time_or_the_nearest_one_and_counts_it(tmp_path:
 def test_a_parsed_table_refuses_a_time_that_its_column_does_not_hold(tmp_path: Path, output: tuple[str, str]) -> None:
     """Each record is a row with its time, or refused with its time as the reason."""
     form, key = output[0], output[1].replace("timestamp", "_timestamp")
-    stamps = times(examples(1000, quick=12))
+    stamps = times(examples(1000, quick=8))
     directory = tmp_path / "lake"
     parser = {"type": "json", "columns": {"a": "long"}}
     more = {"partition_by": key} if key else {}

@@ -516,7 +516,7 @@ def test_t07_a_first_batch_without_columns_is_rows_and_refused_records(tmp_path:
 
 @pytest.mark.parametrize("form", cases(["iceberg", "parquet", "json", "orc"], quick=["parquet"]))
 def test_key_and_headers_are_columns_by_an_option(tmp_path: Path, form: str) -> None:
-    """A key that does not decode refuses its record; `verify --deep` and `forget --key` know both columns."""
+    """A key that does not decode refuses its record; `verify --deep` and `forget --key` have both columns."""
     more: dict[str, Any] = {"include": ["key", "headers"], "key": "int"}
     made = Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", form, more)
     headers = [(b"h", b"\xff"), (b"h", None)]
