@@ -486,7 +486,7 @@ def test_a_value_that_no_column_can_have_refuses_its_record(tmp_path: Path, valu
     assert made.select("select _offset from {}", "_quarantine") == [(1,)]
 
 
-WITHOUT_COLUMNS = {
+WITHOUT_COLUMNS: dict[str, list[bytes | None]] = {
     "not-json": [b'{"a": 1}', b"not json"],
     "numbers": [b'{"a": 1}', b"[1, 2]"],
     "empty": [b"", b'{"a": 1}'],
