@@ -56,6 +56,8 @@ def _values(scan: SegmentScan, metadata: SegmentMetadata) -> Iterator[str]:
         ("corrupt places", metadata.corruptions, scan.corrupt_batches),
     )
     for name, stated, found in stated_and_found:
+        if name == "records" and found is None:
+            continue  # earlier releases did not see that a header counts records that no consumer shows
         if stated != found:
             yield f"{name}: {found}; the metadata has {stated}"
 

@@ -21,6 +21,7 @@ from ts_common.log_format.framing import (
     Trailing,
     batch_crc,
     crc_start,
+    follows,
     parse_header,
 )
 
@@ -81,10 +82,10 @@ class Boundaries:
 
     def fits(self, header: BatchHeader, floor: int) -> bool:
         """Return whether offsets, leader epoch and counts are those of a batch that may follow offset `floor`."""
-        if not floor < header.base_offset <= header.last_offset < self._claim.end:
+        if not (follows(header, floor) and floor < header.last_offset < self._claim.end):
             return False
         count = header.record_count
-        if count is not None and count > header.last_offset - header.base_offset + 1:
+        if header.contradicts_itself and header.last_offset != floor + (count or 0):
             return False
         epochs = self._claim.epochs
         if not epochs or header.leader_epoch == NO_EPOCH:

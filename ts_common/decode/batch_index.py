@@ -6,6 +6,8 @@ Every length is compared with the remaining bytes before it is used.
 """
 
 from ts_common.decode.compiled import Bytes, Int64Rows, inlined, int32_at, int64_at, kernel
+from ts_common.decode.kernel_arrays import ABORTED as _ABORTED
+from ts_common.decode.kernel_arrays import UNWANTED as _UNWANTED
 from ts_common.decode.kernel_arrays import Column
 from ts_common.log_format import framing
 
@@ -16,7 +18,7 @@ _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
 _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
 _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
-_RECORD_COUNT = int(Column.RECORD_COUNT)
+_RECORD_COUNT, _HIDDEN = int(Column.RECORD_COUNT), int(Column.HIDDEN)
 
 _field = framing.batch_field_position
 _AT_LENGTH, _AT_MAGIC, _AT_CRC, _AT_ATTRIBUTES = _field("length"), _field("magic"), _field("crc"), _field("attributes")
@@ -29,8 +31,8 @@ _CONTROL_MASK, _TRANSACTIONAL_MASK = framing.CONTROL_MASK, framing.TRANSACTIONAL
 
 
 @inlined
-def _is_aborted(aborted: Int64Rows, producer_id: int, offset: int) -> bool:
-    """Return whether an aborted transaction of the producer contains the offset.
+def _is_aborted(aborted: Int64Rows, producer_id: int, offset: int, last_offset: int) -> bool:
+    """Return whether an aborted transaction of the producer contains an offset of a batch.
 
     A producer's transactions do not overlap, so only the first that ends at or above the offset can contain it.
     """
@@ -42,7 +44,7 @@ def _is_aborted(aborted: Int64Rows, producer_id: int, offset: int) -> bool:
             low = middle + 1
         else:
             high = middle
-    return low < len(aborted) and aborted[low, 0] == producer_id and aborted[low, 1] <= offset
+    return low < len(aborted) and aborted[low, 0] == producer_id and aborted[low, 1] <= last_offset
 
 
 @kernel
@@ -56,10 +58,11 @@ def index_batches(
     aborted: Int64Rows,
     table: Int64Rows,
 ) -> tuple[int, int, bool]:
-    """List whole, valid v2 batches of `data[position:end]` with offsets above `last_offset`, until `table` is full.
+    """List whole, valid v2 batches of `data[position:end]` that follow `last_offset`, until `table` is full.
 
-    Batches of transactions in `aborted` get no codec. Its rows are (producer id, first offset, offset of the marker),
-    in order.
+    A batch follows as `framing.follows` defines. Batches of transactions in `aborted` get no codec. Its rows are
+    (producer id, first offset, offset of the marker), in order. A batch below `start_offset` is wanted if it counts
+    more records than its header has offsets: its records can be above its last offset.
 
     Returns:
         (number of batches, position after them, whether `end_offset` is reached). If the position is not `end`, the
@@ -75,25 +78,37 @@ def index_batches(
         base_offset = int64_at(data, position)
         delta = int32_at(data, position + _AT_DELTA)
         records = int32_at(data, position + _AT_COUNT)
-        if base_offset <= last_offset or delta < 0 or records < 0:
+        if records < 0 or (
+            base_offset <= last_offset and (not records or base_offset + delta != last_offset + records)
+        ):
             break
-        if base_offset >= end_offset:
+        if base_offset >= end_offset and base_offset + delta >= end_offset:
             reached = True
             break
-        last_offset = base_offset + delta
+        first_offset = max(base_offset, last_offset + 1)
+        last_offset = max(base_offset + delta, last_offset)
         attributes = data[position + _AT_ATTRIBUTES + 1]
-        wanted = records > 0 and last_offset >= start_offset
-        if wanted and len(aborted) and attributes & _TRANSACTIONAL_MASK:
-            wanted = not _is_aborted(aborted, int64_at(data, position + _AT_PRODUCER_ID), base_offset)
+        codec = attributes & _CODEC_MASK
+        if last_offset < start_offset and records <= delta + 1:
+            codec = _UNWANTED
+        elif (
+            len(aborted)
+            and attributes & _TRANSACTIONAL_MASK
+            and _is_aborted(aborted, int64_at(data, position + _AT_PRODUCER_ID), base_offset, last_offset)
+        ):
+            codec = _ABORTED
+        if not records and not codec:
+            codec = _UNWANTED
         row = table[count]
         row[_POSITION] = position
         row[_END] = position + size
         row[_CRC] = int32_at(data, position + _AT_CRC) & 0xFFFFFFFF
-        row[_CODEC] = attributes & _CODEC_MASK if wanted and not attributes & _CONTROL_MASK else -1
+        row[_CODEC] = codec
+        row[_HIDDEN] = 1 if attributes & _CONTROL_MASK else 0
         row[_MAGIC] = 2
         row[_DATA_START] = position + _HEADER_SIZE
         row[_DATA_END] = position + size
-        row[_BASE_OFFSET] = base_offset
+        row[_BASE_OFFSET] = first_offset
         row[_LAST_OFFSET] = last_offset
         row[_RECORDS_BASE] = base_offset
         row[_BASE_TIMESTAMP] = int64_at(data, position + _AT_BASE_TIMESTAMP)

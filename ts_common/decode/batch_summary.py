@@ -10,6 +10,10 @@ decoded, and its caller adds their records. A header of magic 2 does not suffice
 
 A broker computes the greatest timestamp of a batch from its records, and so does the log cleaner for those that it
 keeps. Messages of magic 0 and 1 are always decoded.
+
+A producer's mistake makes a header wrong (`framing.BatchHeader.contradicts_itself`). From such a batch on, no header is
+used. Of batches that are not compressed, no broker compares the offsets of the records with the header: they are always
+decoded, without a copy of their fields. Of compressed batches, each broker does.
 """
 
 from enum import IntEnum
@@ -21,6 +25,7 @@ from ts_common.decode.compiled import Int64Rows, Int64s, kernel
 from ts_common.decode.kernel_arrays import Column
 
 _CODEC, _MAGIC, _COUNT = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORD_COUNT)
+_HIDDEN, _RECORDS_BASE = int(Column.HIDDEN), int(Column.RECORDS_BASE)
 _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
 _MAX_TIMESTAMP, _HAS_ONE_TIMESTAMP = int(Column.MAX_TIMESTAMP), int(Column.HAS_ONE_TIMESTAMP)
 _LOWEST: Final = -(1 << 63)
@@ -37,10 +42,12 @@ class _Sum(IntEnum):
     GREATEST = 4
     BEGUN = 5  # whether a batch before has records
     SPARSE = 6  # base offset of the last batch whose last record's offset is unknown; -1 without one
+    DISTRUSTED = 7  # whether a header counts more records than it has offsets: the next records can repeat offsets
 
 
 _ROWS, _FIRST, _LAST, _LEAST = int(_Sum.ROWS), int(_Sum.FIRST), int(_Sum.LAST), int(_Sum.LEAST)
 _GREATEST, _BEGUN, _SPARSE = int(_Sum.GREATEST), int(_Sum.BEGUN), int(_Sum.SPARSE)
+_DISTRUSTED: Final = int(_Sum.DISTRUSTED)
 
 
 class BatchObserver(Protocol):
@@ -61,7 +68,7 @@ class BatchSummary:
 
     def __init__(self, offsets: bool = True, least: bool = True) -> None:
         self._wanted = (offsets or least, least)
-        self._sums = np.array([0, _HIGHEST, -1, _HIGHEST, _LOWEST, 0, -1], np.int64)
+        self._sums = np.array([0, _HIGHEST, -1, _HIGHEST, _LOWEST, 0, -1, 0], np.int64)
 
     def take(self, table: Int64Rows, start: int, end: int) -> None:
         """Add the batches of a table that headers describe in `[start, end)`; they lose their codec in the table.
@@ -118,9 +125,13 @@ class BatchSummary:
 def _take(table: Int64Rows, start: int, end: int, want_offsets: bool, want_least: bool, sums: Int64s) -> None:
     for number in range(len(table)):
         row = table[number]
-        if row[_CODEC] < 0 or row[_MAGIC] < 2:
+        if row[_CODEC] < 0 or row[_MAGIC] < 2 or row[_HIDDEN] or not row[_COUNT]:
             continue
         count, base, last = row[_COUNT], row[_BASE_OFFSET], row[_LAST_OFFSET]
+        if count > last - base + 1 or row[_RECORDS_BASE] != base:
+            sums[_DISTRUSTED] = 1
+        if sums[_DISTRUSTED]:
+            continue
         low, high = max(base, start), min(last, end - 1)
         is_whole = low == base and high == last
         is_full = count == last - base + 1
@@ -130,7 +141,7 @@ def _take(table: Int64Rows, start: int, end: int, want_offsets: bool, want_least
             is_known = False
         if want_offsets and not (is_full or sums[_BEGUN]):
             is_known = False
-        if want_least and not has_one_time:
+        if (want_least and not has_one_time) or not row[_CODEC]:
             is_known = False
         if is_known:
             sums[_ROWS] += high - low + 1 if is_full else count

@@ -13,11 +13,11 @@ class Column(IntEnum):
     POSITION = 0  # of the batch in the source
     END = 1
     CRC = 2
-    CODEC = 3  # -1 if no record of it is wanted
+    CODEC = 3  # `UNWANTED` or `ABORTED` if no record of it is wanted
     MAGIC = 4
     DATA_START = 5  # of the records, in the source or in the decompressed bytes
     DATA_END = 6
-    BASE_OFFSET = 7  # as in `framing.BatchHeader`
+    BASE_OFFSET = 7  # as in `framing.BatchHeader`, but above the last offset of the batch before
     LAST_OFFSET = 8
     RECORDS_BASE = 9  # added to the records' offsets
     BASE_TIMESTAMP = 10
@@ -25,6 +25,7 @@ class Column(IntEnum):
     HAS_ONE_TIMESTAMP = 12  # whether all its records have MAX_TIMESTAMP
     TIMESTAMP_TYPE = 13
     RECORD_COUNT = 14
+    HIDDEN = 15  # whether its records are checked and not shown: a control batch
 
 
 class State(IntEnum):
@@ -33,7 +34,7 @@ class State(IntEnum):
     BATCH = 0  # the next batch in the table
     RECORD = 1  # the number of its records that are done
     POSITION = 2  # of the next record, if any is done
-    LAST_OFFSET = 3  # of the record before, if any is done
+    LAST_OFFSET = 3  # of the record before in the batch, if any is done
     ROWS = 4
     KEY_BYTES = 5
     VALUE_BYTES = 6
@@ -43,7 +44,7 @@ class State(IntEnum):
     KEY_NULLS = 10
     VALUE_NULLS = 11
     HEADER_NULLS = 12
-    START_OFFSET = 13
+    NEXT_OFFSET = 13  # the least one that is shown: the range's first, then one above the record before
     END_OFFSET = 14
     MAX_ROWS = 15
     MAX_BYTES = 16
@@ -54,6 +55,7 @@ class State(IntEnum):
     NEED_VALUE_BYTES = 21
     NEED_HEADERS = 22
     NEED_HEADER_BYTES = 23  # of names and of values, each
+    CONTRADICTED = 24  # number of batches whose records do not have the offsets of their headers
 
 
 class Status(IntEnum):
@@ -65,9 +67,11 @@ class Status(IntEnum):
     BAD_LENGTH = -1
     BAD_FIELD = -2
     BAD_HEADERS = -3
-    BAD_OFFSET = -4
+    BAD_MESSAGE = -4
     BYTES_LEFT = -5
 
 
+UNWANTED: Final = -1
+ABORTED: Final = -2  # a consumer moves its position behind such a batch
 TABLE_WIDTH: Final = len(Column)
 STATE_SIZE: Final = len(State)

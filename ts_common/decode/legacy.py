@@ -1,32 +1,35 @@
 """Messages of magic 0 and 1 (Kafka before 0.11): from a segment's bytes to the table that `records` decodes.
 
 Format: `framing.MESSAGE_FIELDS`, then key length int32, key, value length int32, value; a length below 0 is null. A
-compressed message wraps a set of others in its value, as in Kafka's `AbstractLegacyRecordBatch` and `LegacyRecord`:
+compressed message wraps a set of others in its value. It is read as Kafka's Java consumer reads it
+(`AbstractLegacyRecordBatch.DeepRecordsIterator` and `LegacyRecord`):
 
-- its offset is that of the last message inside. Messages of magic 0 have absolute offsets. Messages of magic 1 have
-  relative offsets, counted from the wrapper's offset minus the last one; compaction leaves holes between them;
-- its timestamp type is that of all messages inside, and with LogAppendTime its timestamp too. Magic 0 has neither;
-- its key is ignored, and the messages inside are of the same magic and not compressed.
+- the wrapper's magic determines the offsets inside. In one of magic 0 they are absolute. In one of magic 1 they are
+  relative, counted from the wrapper's offset minus the last one inside, or from 0 if the wrapper's offset is 0;
+- the wrapper has the timestamp type of all messages inside: none with magic 0;
+- a message inside has a layout and a timestamp by its own magic: magic 0 has no timestamp. With LogAppendTime, one of
+  magic 1 has the wrapper's timestamp. Both magics can be in one set: the log cleaner of 0.10.0 wrote magic 0 into
+  magic 1 (KAFKA-4298);
+- the wrapper's key is ignored, and the messages inside are not compressed;
+- bytes after a value are ignored, and a part of a message ends its set.
 
-Every message's CRC-32 is checked, the wrapper's and those inside. Bytes with a correct CRC are read as Kafka's brokers
-and consumer read them: bytes after a value are ignored, and a part of a message ends its set. No broker writes offsets
-that do not ascend or exceed the wrapper's, or another magic inside: they are damage.
+A message's CRC-32 does not cover its offset and size. So offsets of messages that are not inside another one must
+ascend. Offsets inside are covered by the wrapper's CRC, and can have any order (`records`).
 
 A row of the table is a compressed message, or a run of messages that are not compressed. Such a run looks like the set
 inside a compressed message, and `_pass_messages` reads both.
 """
 
 import struct
-from typing import Any, Final, cast
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from ts_common.decode.compiled import Bytes, Int64Rows, inlined, int32_at, int64_at, kernel
+from ts_common.decode.compiled import Bytes, Int64Rows, int32_at, int64_at, kernel
+from ts_common.decode.crc32 import crc32_of
+from ts_common.decode.kernel_arrays import UNWANTED as _UNWANTED
 from ts_common.decode.kernel_arrays import Column
 from ts_common.errors import CorruptData
 from ts_common.log_format import framing
-from ts_common.log_format.framing import BatchHeader, Trailing, batch_crc, crc_start, parse_header
+from ts_common.log_format.framing import BatchHeader, batch_crc, crc_start
 
 _HIGHEST_CODEC: Final = 3  # magic 2 introduced zstd
 _LENGTH: Final = struct.Struct(">i")
@@ -38,7 +41,7 @@ _AT_LENGTH, _AT_CRC, _AT_MAGIC, _AT_ATTRIBUTES, _AT_TIMESTAMP = (
 _CODEC_MASK, _TIMESTAMP_TYPE_MASK = framing.CODEC_MASK, framing.TIMESTAMP_TYPE_MASK
 _KIND_MASK: Final = _CODEC_MASK | _TIMESTAMP_TYPE_MASK
 _NO_TIMESTAMP, _NO_TIMESTAMP_TYPE = framing.NO_TIMESTAMP, -1
-_BEYOND: Final = (1 << 63) - 1
+_INT64_MASK: Final = (1 << 64) - 1
 
 _POSITION, _END, _CRC, _CODEC = (int(c) for c in (Column.POSITION, Column.END, Column.CRC, Column.CODEC))
 _MAGIC, _DATA_START, _DATA_END = (int(c) for c in (Column.MAGIC, Column.DATA_START, Column.DATA_END))
@@ -46,40 +49,7 @@ _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
 _RECORDS_BASE, _RECORD_COUNT = int(Column.RECORDS_BASE), int(Column.RECORD_COUNT)
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
 _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
-
-
-def _crc_table() -> npt.NDArray[np.uint32]:
-    """Return the CRC-32 (RFC 1952) of each byte followed by 0 to 7 zero bytes."""
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, np.uint32(0xEDB88320) ^ (table >> 1), table >> 1).astype(np.uint32)
-    rows = [table]
-    for _ in range(7):
-        rows.append(table[rows[-1] & 0xFF] ^ (rows[-1] >> 8))
-    return np.stack(rows)
-
-
-_TABLE: Final = _crc_table()
-
-
-@inlined
-def _crc32(data: Bytes, position: int, end: int) -> Any:
-    """Return the CRC-32 of `data[position:end]`; awscrt is faster, but not with a call for each message."""
-    crc = np.uint32(0xFFFFFFFF)
-    while end - position >= 8:
-        low = np.uint32(0)
-        for index in range(4):
-            low |= np.uint32(data[position + index]) << np.uint32(8 * index)
-        low ^= crc
-        crc = np.uint32(0)
-        for index in range(4):
-            crc ^= _TABLE[7 - index, (low >> np.uint32(8 * index)) & np.uint32(0xFF)]
-            crc ^= _TABLE[3 - index, data[position + 4 + index]]
-        position += 8
-    while position < end:
-        crc = _TABLE[0, (crc ^ np.uint32(data[position])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
-        position += 1
-    return np.int64(crc ^ np.uint32(0xFFFFFFFF))
+_HIDDEN: Final = int(Column.HIDDEN)
 
 
 @kernel
@@ -113,9 +83,28 @@ def _pass_messages(
         value_length = int32_at(data, value - 4)
         if value_length > after - value:
             break
-        if _crc32(data, position + _AT_MAGIC, after) != int32_at(data, position + _AT_CRC) & 0xFFFFFFFF:
+        if crc32_of(data, position + _AT_MAGIC, after) != int32_at(data, position + _AT_CRC) & 0xFFFFFFFF:
             break
         count, last_offset, position = count + 1, offset, after
+    return position, count, last_offset
+
+
+@kernel
+def _pass_sizes(data: Bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Skip whole messages by their sizes.
+
+    Returns:
+        (position after them, or -1 if the size of the next one is too small; their number; offset of the last one).
+    """
+    count = last_offset = 0
+    while position + _LENGTH_END <= end:
+        size = _LENGTH_END + int32_at(data, position + _AT_LENGTH)
+        if size < _MINIMUM_SIZE_V0:
+            position = -1
+            break
+        if size > end - position:
+            break
+        count, last_offset, position = count + 1, int64_at(data, position), position + size
     return position, count, last_offset
 
 
@@ -145,7 +134,7 @@ def index_messages(
         row[_POSITION] = row[_DATA_START] = position
         if codec:
             row[_RECORD_COUNT] = 0
-            row[_CODEC] = codec if offset >= start_offset else -1
+            row[_CODEC] = codec if offset >= start_offset else _UNWANTED
             last_offset = offset
             position += size
         else:
@@ -166,7 +155,7 @@ def index_messages(
         row[_MAGIC] = magic
         row[_BASE_OFFSET] = offset
         row[_LAST_OFFSET] = last_offset
-        row[_RECORDS_BASE] = row[_BASE_TIMESTAMP] = 0
+        row[_RECORDS_BASE] = row[_BASE_TIMESTAMP] = row[_HIDDEN] = 0
         row[_MAX_TIMESTAMP] = int64_at(data, start + _AT_TIMESTAMP) if magic == 1 else _NO_TIMESTAMP
         is_append_time = 1 if magic == 1 and attributes & _TIMESTAMP_TYPE_MASK else 0
         row[_HAS_ONE_TIMESTAMP] = is_append_time if codec else 0
@@ -201,8 +190,8 @@ def wrapped(message: memoryview) -> memoryview:
     return value[:value_length]
 
 
-def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int, floor: int) -> tuple[int, int, int]:
-    """Check the decompressed set `data[start:end]`.
+def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int) -> tuple[int, int, int]:
+    """Find the messages of the decompressed set `data[start:end]`; `records` checks each that it shows.
 
     Args:
         data: the bytes.
@@ -210,36 +199,24 @@ def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int,
         end: of the set.
         magic: of the wrapper.
         wrapper_offset: of the wrapper.
-        floor: all offsets must be above this one.
 
     Returns:
         (the base of the offsets inside, the number of messages, the end of the last one).
 
     Raises:
-        CorruptData: a message is damaged, the set is empty, or its offsets do not fit the wrapper's.
+        CorruptData: a message's size is too small, the set is empty, or its last offset is above the wrapper's.
     """
-    position, count, last = _pass_messages(data, start, end, magic, _CODEC_MASK, 0, -1, _BEYOND)
-    if not _is_end(bytes(data[position : min(position + _LENGTH_END, end)]), end - position):
-        raise CorruptData(
-            f"inside it: {_damage_inside(memoryview(cast('Any', data))[start:end], position - start, magic, last)}"
-        )
+    position, count, last = _pass_sizes(data, start, end)
+    if position < 0:
+        raise CorruptData(f"inside it: the size of message {count} is below {_MINIMUM_SIZE_V0} bytes")
     if not count:
         raise CorruptData("a compressed message without a message inside")
+    if magic == 0 or not wrapper_offset:  # some librdkafka producers wrote 0
+        return 0, count, position
     if last > wrapper_offset:
-        raise CorruptData(f"the last offset inside is {last}, beyond its own")
-    base = wrapper_offset - last if magic == 1 else 0
-    first = base + int.from_bytes(bytes(data[start : start + 8]), "big")
-    if first <= floor:
-        raise CorruptData(f"the first offset inside is {first}, the messages before it end at {floor}")
-    return base, count, position
-
-
-def _is_end(begin: bytes, remaining: int) -> bool:
-    """Return whether a set ends at these bytes: with no bytes, or with a part of a message."""
-    if remaining < _LENGTH_END:
-        return True
-    size = _LENGTH_END + int(_LENGTH.unpack_from(begin, _AT_LENGTH)[0])
-    return size >= _MINIMUM_SIZE_V0 and size > remaining
+        raise CorruptData(f"the last offset inside is {last}, above its own")
+    base = (wrapper_offset - last) & _INT64_MASK  # as Java subtracts
+    return base - (base >> 63 << 64), count, position
 
 
 def damage(message: memoryview | bytes, header: BatchHeader) -> str:
@@ -251,21 +228,3 @@ def damage(message: memoryview | bytes, header: BatchHeader) -> str:
 
 
 _BAD_FIELDS: Final = "the lengths of its key and value do not fit its size"
-
-
-def _damage_inside(messages: memoryview, position: int, magic: int, last_offset: int) -> str:
-    """Return what is wrong at the position in a set where `_pass_messages` stopped."""
-    try:
-        header = parse_header(messages, position, len(messages) - position)
-    except CorruptData as error:
-        return str(error)
-    if isinstance(header, Trailing):
-        return f"{len(messages) - position} bytes at position {position} are no whole message"
-    named = f"message of offset {header.base_offset} at position {position}"
-    if header.magic != magic:
-        return f"{named}: magic {header.magic} in a message of magic {magic}"
-    if header.codec:
-        return f"{named}: compressed (codec {header.codec}), in a compressed one"
-    if header.base_offset <= last_offset:
-        return f"{named}: the messages before it end at {last_offset}"
-    return f"{named}: {damage(messages[position : position + header.size_in_bytes], header)}"

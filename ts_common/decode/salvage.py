@@ -23,7 +23,7 @@ from typing import Final
 from ts_common.decode.batch_boundaries import HIGHEST_MAGIC, Boundaries, Claim
 from ts_common.decode.window import Source, Window
 from ts_common.errors import CorruptData
-from ts_common.log_format.framing import HEADER_SIZE, MAGIC_POSITION, BatchHeader, Trailing, frame_size
+from ts_common.log_format.framing import HEADER_SIZE, MAGIC_POSITION, BatchHeader, Trailing, follows, frame_size
 
 MARK_BYTES: Final = 1 << 20
 
@@ -188,7 +188,7 @@ class _Walk:
         self._doubtful = None if expected else (position, self.floor, header.record_count or 0)
         if not self._marks or position - self._marks[-1][1] >= MARK_BYTES:
             self._marks.append((header.base_offset, position))
-        self.floor = header.last_offset
+        self.floor = max(header.last_offset, self.floor)
         self.records += header.record_count or 0
 
     def _is_misplaced(self, header: BatchHeader | Trailing | CorruptData) -> bool:
@@ -251,7 +251,7 @@ class _Walk:
         crc = self._at.crc(header, position)
         if crc != header.crc:
             return f"{named}: CRC {crc:08x}; its header has {header.crc:08x}"
-        if header.base_offset <= self.floor:
+        if not follows(header, self.floor):
             return f"{named}: the batches before it end at {self.floor}"
         if header.last_offset >= self._claim.end:
             return f"{named}: its last offset is {header.last_offset}, the segment's is {self._claim.end - 1}"

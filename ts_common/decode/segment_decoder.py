@@ -9,6 +9,11 @@ damage.
 Traces of compaction are not damage: missing offsets, batches without records, and batches whose last offset is above
 their last record's. Control batches are checked and not returned. Records of aborted transactions, which the caller
 passes, are not returned either.
+
+Bytes with a correct CRC are read as Kafka's Java consumer reads them in one fetch from the range's first offset on
+(`records`, `legacy`, `codecs`); what that consumer rejects is damage. A CRC does not cover offsets of batches and of
+messages that are not inside another one: these must ascend (`framing.follows`). Where records do not have the offsets
+that their header promises, a producer was wrong: `contradicted` counts such batches.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -20,7 +25,7 @@ from awscrt.checksums import crc32, crc32c
 
 from ts_common.decode.batch_index import index_batches
 from ts_common.decode.batch_summary import BatchObserver
-from ts_common.decode.codecs import Scratch
+from ts_common.decode.codecs import Scratch, check_begin
 from ts_common.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_common.decode.compiled import Bytes, Int64Rows, given
 from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column, State, Status
@@ -37,6 +42,7 @@ from ts_common.log_format.framing import (
     Trailing,
     batch_crc,
     crc_start,
+    follows,
     parse_header,
 )
 from ts_common.log_format.index_files import AbortedTransaction
@@ -48,7 +54,7 @@ MAX_OFFSET: Final = (1 << 63) - 1
 GROUP_BATCHES: Final = 64  # a call of a kernel costs microseconds, so it gets many batches ...
 GROUP_BYTES: Final = 1 << 18  # ... but no more than stay in the cache between decompression and copy
 _UNBOUNDED: Final = 1 << 62
-_DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
+_DATA_START, _DATA_END, _RECORD_COUNT = (int(c) for c in (Column.DATA_START, Column.DATA_END, Column.RECORD_COUNT))
 
 _NEEDS: Final = (State.NEED_KEY_BYTES, State.NEED_VALUE_BYTES, State.NEED_HEADER_BYTES)
 
@@ -56,7 +62,7 @@ _DAMAGE: Final = {
     Status.BAD_LENGTH: "a record's length exceeds the batch",
     Status.BAD_FIELD: "a field's length exceeds its record",
     Status.BAD_HEADERS: "a record's headers do not fit its length",
-    Status.BAD_OFFSET: "a record's offset does not ascend, or is above the batch's last offset",
+    Status.BAD_MESSAGE: "a message inside it is compressed, has a wrong CRC, or its lengths do not fit its size",
     Status.BYTES_LEFT: "bytes are left after the last record",
 }
 
@@ -131,11 +137,21 @@ class SegmentDecoder:
         self._passing: _Passing | None = None
         self._state = new_state()
         self._given_state = given(self._state)
-        self._state[State.START_OFFSET], self._state[State.END_OFFSET] = start_offset, end_offset
+        self._state[State.NEXT_OFFSET], self._state[State.END_OFFSET] = start_offset, end_offset
         self._state[State.MAX_ROWS], self._state[State.MAX_BYTES] = max_rows, max_bytes
         self._state[State.WANT_KEY] = projection.key
         self._state[State.WANT_VALUE] = projection.value
         self._state[State.WANT_HEADERS] = projection.headers
+
+    @property
+    def contradicted(self) -> int:
+        """The number of batches so far whose records do not have the offsets of their headers."""
+        return int(self._state[State.CONTRADICTED])
+
+    @property
+    def next_offset(self) -> int:
+        """The least offset that a record after those so far is shown with."""
+        return int(self._state[State.NEXT_OFFSET])
 
     def decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
         """Yield the records of the chunks in `[start_offset, end_offset)`.
@@ -266,7 +282,7 @@ class SegmentDecoder:
             self.trailing = header
             self._finished = True
             return None
-        if header.base_offset <= self._last_offset:
+        if not follows(header, self._last_offset):
             named = _named(header.base_offset, place)
             raise CorruptData(f"{named}: the batches before it end at {self._last_offset}")
         return header
@@ -292,8 +308,11 @@ class SegmentDecoder:
                     self._limit.refuse(f"it has {end - position} bytes")
                 if codec > 0:
                     body = view[position + HEADER_SIZE : end] if magic >= 2 else wrapped(view[position:end])
+                    if not cells[index * TABLE_WIDTH + _RECORD_COUNT] and magic >= 2:
+                        check_begin(codec, body)
+                        continue
                     start = scratch.end
-                    while not scratch.add(codec, body):
+                    while not scratch.add(codec, body, magic):
                         yield from self._records(data, index, origin)
                         scratch.clear()
                         start = 0
@@ -311,11 +330,10 @@ class SegmentDecoder:
         yield from self._records(data, count, origin)
 
     def _open_set(self, index: int, start: int, magic: int) -> None:
-        """Check the messages inside a compressed one, and complete its row."""
+        """Find the messages inside a compressed one, and complete its row."""
         row = self._table[index]
-        floor = int(self._table[index - 1, Column.LAST_OFFSET]) if index else self._last_offset
         wrapper_offset = int(row[Column.LAST_OFFSET])
-        base, count, end = open_set(self._scratch.array, start, self._scratch.end, magic, wrapper_offset, floor)
+        base, count, end = open_set(self._scratch.array, start, self._scratch.end, magic, wrapper_offset)
         row[Column.RECORDS_BASE], row[Column.RECORD_COUNT], row[Column.DATA_END] = base, count, end
 
     def _records(self, data: Bytes, stop: int, origin: int) -> Iterator[RecordColumns]:
@@ -355,7 +373,7 @@ class SegmentDecoder:
         """Return the pending rows, which the caller may hold, and move `position` after them."""
         self._buffers = None
         columns = buffers.columns(self._state)
-        self._state[State.ROWS : State.START_OFFSET] = 0
+        self._state[State.ROWS : State.NEXT_OFFSET] = 0
         self.position = int(columns.offsets[-1]) + 1
         return columns
 

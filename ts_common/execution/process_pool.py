@@ -34,6 +34,7 @@ from ts_common.execution.messages import (
     error_of,
 )
 from ts_common.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
+from ts_common.once import is_first
 from ts_common.query.split import Split
 from ts_common.store.environment import store_environment
 
@@ -153,7 +154,9 @@ class WorkerProcess:
             case Blocks(added, dropped):
                 self._blocks.change(added, descriptors, dropped)
             case Logged(level, event, fields) if level in _LEVELS:
-                getattr(log, level)(event, **fields)
+                # A worker logs it once. Others of the same scan may have logged it before.
+                if "scan" not in fields or is_first((event, fields["scan"], fields.get("topic"))):
+                    getattr(log, level)(event, **fields)
 
     @property
     def has_ended(self) -> bool:

@@ -160,6 +160,11 @@ class BatchHeader:
         return self.record_count == self.last_offset - self.base_offset + 1 and not self.has_delete_horizon
 
     @property
+    def contradicts_itself(self) -> bool:
+        """Whether the batch counts more records than its header has offsets, which only a producer's mistake causes."""
+        return (self.record_count or 0) > max(self.last_offset - self.base_offset + 1, 0)
+
+    @property
     def has_delete_horizon(self) -> bool:
         """Whether the log cleaner replaced the base timestamp by a delete horizon (KIP-534)."""
         return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_MASK)
@@ -205,8 +210,8 @@ def parse_header(
         zero (the caller checks the rest); `TORN` if fewer bytes remain than the length field gives.
 
     Raises:
-        CorruptData: the length is below that of an empty batch, the magic is unknown, or an offset or count is
-        negative. ValueError: the buffer ends inside the header, but the segment does not.
+        CorruptData: the length is below that of an empty batch, the magic is unknown, the count or a message's offset
+        is negative. ValueError: the buffer ends inside the header, but the segment does not.
     """
     place = position if file_position is None else file_position
     held = len(buffer) - position
@@ -232,11 +237,8 @@ def parse_header(
         base_sequence,
         count,
     ) = _BATCH.unpack_from(buffer, position)
-    if base_offset < 0 or delta < 0 or count < 0:
-        raise CorruptData(
-            f"batch at position {place}: base offset {base_offset}, last offset delta {delta}, record count {count}; "
-            "numbers of at least 0 are expected"
-        )
+    if count < 0:
+        raise CorruptData(f"batch at position {place}: record count {count}; at least 0 is expected")
     return BatchHeader(
         base_offset,
         length,
@@ -285,6 +287,17 @@ def _parse_message(buffer: Buffer, position: int, place: int) -> BatchHeader:
         raise CorruptData(f"message at position {place}: offset {offset}; an offset of at least 0 is expected")
     count = None if attributes & CODEC_MASK else 1
     return BatchHeader(offset, size, NO_EPOCH, magic, crc, attributes, offset, timestamp, timestamp, NO_PRODUCER, count)
+
+
+def follows(header: BatchHeader, last_offset: int) -> bool:
+    """Return whether a batch can be the next one in a segment after batches up to `last_offset`.
+
+    Its base offset is above. Or its last offset is the one that a broker of 0.11 to 1.1 assigned: that broker counted
+    the records, and computed the base offset from the last offset delta, which a producer wrote wrongly. A CRC covers
+    the delta and the count, and neither offset.
+    """
+    count = header.record_count or 0
+    return header.base_offset > last_offset or (count > 0 and header.last_offset == last_offset + count)
 
 
 def crc_start(magic: int) -> int:

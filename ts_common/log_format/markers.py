@@ -36,13 +36,13 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
     position = 0
     try:
         for _ in range(count):
-            length, body = _varint(records, position)
+            length, body = read_varint(records, position)
             position = body + length
             if length < _LEAST_RECORD - 1 or position > len(records):
                 raise CorruptData(f"{named}: a record of {length} bytes where {len(records) - body} remain")
-            _, after_timestamp = _varint(records, body + 1)  # after one byte of attributes
-            offset_delta, after_offset = _varint(records, after_timestamp)
-            key_length, key = _varint(records, after_offset)
+            _, after_timestamp = read_varint(records, body + 1)  # after one byte of attributes
+            offset_delta, after_offset = read_varint(records, after_timestamp)
+            key_length, key = read_varint(records, after_offset)
             if key_length < _CONTROL_KEY.size or key + key_length > position:
                 raise CorruptData(f"{named}: a record without a control key")
             yield header.base_offset + offset_delta, _CONTROL_KEY.unpack_from(records, key)[1]
@@ -52,7 +52,7 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
         raise CorruptData(f"{named}: {len(records) - position} bytes remain after the last record")
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Return a zigzag varint (as Kafka's `ByteUtils.readVarint`) and the position after it."""
     value = shift = 0
     while True:

@@ -18,13 +18,15 @@ from ts_common.log_format.framing import (
     Trailing,
     batch_crc,
     crc_start,
+    follows,
     frame_size,
     parse_header,
 )
 from ts_common.log_format.index_files import TimeIndex
-from ts_common.log_format.markers import ABORT, read_markers
+from ts_common.log_format.markers import ABORT, read_markers, read_varint
 
 WINDOW_BYTES: Final = 1 << 20  # large enough for few system calls, small enough for the processor's cache
+_FIRST_RECORD_BYTES: Final = 4096  # of a batch; a longer first record is not compared with the second
 CORRUPTION_LIMIT: Final = 64  # reported places; a segment of garbage could have a million
 
 
@@ -50,7 +52,9 @@ class SegmentScan:
         epochs: (leader epoch, base offset) of the first batch, and of each batch with another epoch than the batch
             before it. The epoch of magic 0 and 1 is -1.
         epoch_lasts: for each of `epochs`, the base offset of the last batch with that epoch before the next pair.
-        record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1.
+        record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1, or
+            if a producer's mistake is seen: a header that counts more records than it has offsets, or records with one
+            offset (of the first two, in a batch that is not compressed). Consumers show only some of these.
         control_count: number of control records.
         max_timestamp: ms, the highest of the headers; None if it is -1 in every batch.
         min_timestamp: ms, the smallest of all records, -1 included, if each batch has one record or LogAppendTime.
@@ -116,8 +120,7 @@ def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None
             break
         position = window.position
         try:
-            control = _check(window, header)
-            facts.add(header, control)
+            facts.add(header, _check(window, header))
         except CorruptData as error:
             facts.corrupt(position, str(error))
         else:
@@ -131,14 +134,20 @@ def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None
 
 
 def _check(window: "_Window", header: BatchHeader) -> bytes:
-    """Skip the batch at the window's start, and check its CRC; return the records of a control batch."""
+    """Skip the batch at the window's start, and check its CRC.
+
+    Returns:
+        the records of a control batch; the first bytes of those of another one that is not compressed.
+    """
     begin, size, magic = crc_start(header.magic), header.size_in_bytes, header.magic
-    control = b""
+    records = b""
     if window.need(size):
         batch = window.view[window.start : window.start + size]
         crc = batch_crc(magic, batch[begin:])
         if header.is_control:
-            control = bytes(batch[HEADER_SIZE:])
+            records = bytes(batch[HEADER_SIZE:])
+        elif header.magic >= 2 and not header.codec and (header.record_count or 0) > 1:
+            records = bytes(batch[HEADER_SIZE : HEADER_SIZE + _FIRST_RECORD_BYTES])
         window.skip(size)
     else:
         crc = 0
@@ -147,7 +156,30 @@ def _check(window: "_Window", header: BatchHeader) -> bytes:
             crc = batch_crc(magic, piece, crc)
     if crc != header.crc:
         raise CorruptData(f"batch of base offset {header.base_offset}: CRC {crc:08x}; {header.crc:08x} in its header")
-    return control
+    return records
+
+
+def _repeats_offset(records: bytes) -> bool:
+    """Return whether the second record has no higher offset than the first one.
+
+    A producer that gives each record the delta 0 is stored as it is by every broker, unless it compresses: brokers
+    compare the offsets of compressed records only (`LogValidator`). Kafka's consumer shows the first of such records.
+
+    Args:
+        records: the first bytes of the records; empty for none. What is no record is not compared.
+    """
+    try:
+        length, body = read_varint(records, 0)
+        second = body + length
+        if not 0 < length < len(records) - body:
+            return False
+        first_delta, second_delta = (
+            read_varint(records, read_varint(records, body + 1)[1])[0]
+            for body in (body, read_varint(records, second)[1])
+        )
+    except IndexError:
+        return False
+    return second_delta <= first_delta
 
 
 class _Facts:
@@ -181,29 +213,31 @@ class _Facts:
         if len(self._corruption) < CORRUPTION_LIMIT:
             self._corruption.append((position, reason))
 
-    def add(self, header: BatchHeader, control: bytes) -> None:
-        if header.base_offset <= self._last_offset:
+    def add(self, header: BatchHeader, records: bytes) -> None:
+        if not follows(header, self._last_offset):
             raise CorruptData(
                 f"batch of base offset {header.base_offset}: the batches before it reach {self._last_offset} already"
             )
         if header.is_control:
-            markers = list(read_markers(header, control))
+            markers = list(read_markers(header, records))
             self._control_count += len(markers)
             self._abort_markers += [(header.producer_id, offset) for offset, kind in markers if kind == ABORT]
+        first = max(header.base_offset, self._last_offset + 1)  # see `follows`: a wrong base offset can be lower
         if self._base_offset is None:
-            self._base_offset = header.base_offset
-        self._last_offset = header.last_offset
+            self._base_offset = first
+        self._last_offset = max(header.last_offset, self._last_offset)
         self._tail = (header.last_offset, header.crc) if header.is_as_written else None
         if not self._epochs or self._epochs[-1][0] != header.leader_epoch:
-            self._epochs.append((header.leader_epoch, header.base_offset))
-            self._epoch_lasts.append(header.base_offset)
-        self._epoch_lasts[-1] = header.base_offset
+            self._epochs.append((header.leader_epoch, first))
+            self._epoch_lasts.append(first)
+        self._epoch_lasts[-1] = first
         self._has_transactions |= header.is_transactional
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
         if self._claims_hold:
             self._compare(header)
         count = header.record_count
-        if count is None:
+        is_wrong = header.contradicts_itself or first > header.base_offset
+        if count is None or is_wrong or (not header.is_control and _repeats_offset(records)):
             self._count_known = False
         else:
             self._count += count

@@ -6,6 +6,7 @@ removed are not lost, nor are offsets that filters exclude.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import Final
 
 from ts_common.archive.plan import Hole
@@ -154,8 +155,10 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: 
         splits = make_splits(store, partitions, query.limits, query.tolerance)
     way_out = query.wording.despite_corruption
     until = None if query.cut is None else query.cut.milliseconds
+    scan = token_hex(4)
     return tuple(
-        replace(split, connection=query.connection, limit=query.limit, way_out=way_out, until=until) for split in splits
+        replace(split, connection=query.connection, limit=query.limit, way_out=way_out, until=until, scan=scan)
+        for split in splits
     )
 
 

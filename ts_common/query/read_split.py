@@ -59,7 +59,14 @@ def _rows_of(store: ObjectStore, split: Split, names: Sequence[str], memory: Mem
 
         def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return read_ranges(
-                store, split.ranges, wanted, split.aborted, way_out=split.way_out, limit=split.limit, memory=memory
+                store,
+                split.ranges,
+                wanted,
+                split.aborted,
+                way_out=split.way_out,
+                limit=split.limit,
+                memory=memory,
+                scan=split.scan,
             )
 
         return rows_until(split.until, names, read_rows)
@@ -72,9 +79,13 @@ def _reader(store: ObjectStore, split: Split) -> Read:
     def read(ranges: Sequence[ReadRange], names: Sequence[str], again: bool) -> Iterator[pa.RecordBatch]:
         def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
             if split.tolerance.fails:
-                yield from read_ranges(store, ranges, wanted, split.aborted, way_out=split.way_out, limit=split.limit)
+                yield from read_ranges(
+                    store, ranges, wanted, split.aborted, way_out=split.way_out, limit=split.limit, scan=split.scan
+                )
                 return
-            found = read_intact_rows(store, ranges, wanted, split.aborted, silent=again, limit=split.limit)
+            found = read_intact_rows(
+                store, ranges, wanted, split.aborted, silent=again, limit=split.limit, scan=split.scan
+            )
             yield from (rows for rows in found if isinstance(rows, pa.RecordBatch))
 
         return rows_until(split.until, names, read_rows)
@@ -88,7 +99,7 @@ def _read_tolerantly(store: ObjectStore, split: Split, names: Sequence[str]) -> 
     place = next((place for place, name in enumerate(names) if name == column), None)
 
     def read_rows(wanted: Sequence[str]) -> Iterator[pa.RecordBatch | Corruption]:
-        return read_intact_rows(store, split.ranges, wanted, split.aborted, limit=split.limit)
+        return read_intact_rows(store, split.ranges, wanted, split.aborted, limit=split.limit, scan=split.scan)
 
     for found in rows_until(split.until, plain, read_rows):
         if isinstance(found, pa.RecordBatch):

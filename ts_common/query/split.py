@@ -1,6 +1,6 @@
 """A split: the part of a query that one task reads. The planner makes it; it can be pickled."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ts_common.archive.plan import ReadRange
 from ts_common.log_format.index_files import AbortedTransaction
@@ -23,6 +23,7 @@ class Split:
         limit: of the memory that one record batch may use.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         until: milliseconds since 1970: records with a later timestamp are left out; None for all.
+        scan: identifies the query, whose tasks log some events once.
     """
 
     location: str
@@ -34,6 +35,7 @@ class Split:
     limit: BatchLimit = DEFAULT_LIMIT
     way_out: str = ""
     until: int | None = None
+    scan: str = field(default="", compare=False)
 
 
 def bytes_of(part: ReadRange) -> int:

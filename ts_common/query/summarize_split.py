@@ -49,7 +49,9 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
             for columns in reader.read(part.copies[0], part.start, part.end):
                 summary.add(columns.offsets, columns.timestamps)
         else:
-            for rows in read_ranges(store, [part], _COLUMNS, split.aborted, way_out=split.way_out, limit=split.limit):
+            for rows in read_ranges(
+                store, [part], _COLUMNS, split.aborted, way_out=split.way_out, limit=split.limit, scan=split.scan
+            ):
                 totals.add(_of_rows(rows))
     if summary.rows:
         totals.add(Totals(summary.rows, summary.first, summary.last, summary.least, summary.greatest))
@@ -59,7 +61,9 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
 
 
 def _reader(store: ObjectStore, split: Split, summary: BatchSummary | None = None) -> SegmentReader:
-    return SegmentReader(store, _NO_FIELDS, split.aborted, way_out=split.way_out, limit=split.limit, summary=summary)
+    return SegmentReader(
+        store, _NO_FIELDS, split.aborted, way_out=split.way_out, limit=split.limit, summary=summary, scan=split.scan
+    )
 
 
 def _last_of(store: ObjectStore, split: Split, base: int) -> int:

@@ -111,8 +111,21 @@ class DamageMap:
         before = copy.base  # a wrapper of magic 0 or 1 has its last offset only: the stretch before shows its first
         for stretch in self._salvage(copy).stretches:
             if before < end and stretch.end_offset > start:
-                yield stretch
+                yield from self._decodable(copy, stretch)
             before = stretch.end_offset
+
+    def _decodable(self, copy: SegmentCopy, stretch: Stretch) -> Iterator[Stretch]:
+        """Yield the parts of a stretch between batches that cannot be decoded."""
+        for damage in sorted(self._undecodable.get(copy.key, ()), key=lambda damage: damage.position):
+            if stretch.start <= damage.position < stretch.end:
+                marks = tuple(mark for mark in stretch.marks if mark[1] < damage.position)
+                if marks:
+                    yield replace(stretch, end=damage.position, marks=marks, end_offset=damage.start)
+                behind = tuple(mark for mark in stretch.marks if mark[1] >= damage.end_position)
+                start = (damage.end, damage.end_position)
+                stretch = replace(stretch, start=damage.end_position, marks=(start, *behind))
+        if stretch.start < stretch.end:
+            yield stretch
 
     def add(self, copy: SegmentCopy, damage: Damage) -> None:
         """Record a batch with a correct CRC that cannot be decoded.

@@ -38,6 +38,7 @@ def read_ranges(
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
     memory: Memory = HEAP,
+    scan: str = "",
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ranges of one partition in the order of offsets; damage ends the read.
 
@@ -50,6 +51,7 @@ def read_ranges(
         way_out: as of `SegmentReader`.
         limit: of the memory that one record batch may use.
         memory: of the columns that are decoded; other columns are on the heap.
+        scan: as of `SegmentReader`.
 
     Raises:
         CorruptData, BatchTooLarge: naming the object and the place.
@@ -57,7 +59,7 @@ def read_ranges(
         StoreUnavailable, AccessDenied: from the store.
     """
     reader = SegmentReader(
-        store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit, memory=memory
+        store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit, memory=memory, scan=scan
     )
     for part in ranges:
         yield from _rows(reader, part, names)
@@ -73,6 +75,7 @@ def read_intact_rows(
     max_rows: int = MAX_ROWS,
     limit: BatchLimit = DEFAULT_LIMIT,
     damage_map: DamageMap | None = None,
+    scan: str = "",
 ) -> Iterator[pa.RecordBatch | Corruption]:
     """Yield the intact rows of ranges of one partition, and what is missing, in the order of offsets.
 
@@ -85,6 +88,7 @@ def read_intact_rows(
         max_rows: as in `read_ranges`.
         limit: of the memory that one record batch may use.
         damage_map: of earlier reads of the same store, so that no object is checked again; None for a new one.
+        scan: as of `SegmentReader`.
 
     Raises:
         ObjectNotFound: retention deleted an object since the ranges were planned.
@@ -93,7 +97,9 @@ def read_intact_rows(
         StoreUnavailable, AccessDenied: from the store.
     """
     damage = DamageMap(store, silent=silent) if damage_map is None else damage_map
-    reader = SegmentReader(store, projection_of(names), aborted, max_rows=max_rows, limit=limit, damage_map=damage)
+    reader = SegmentReader(
+        store, projection_of(names), aborted, max_rows=max_rows, limit=limit, damage_map=damage, scan=scan
+    )
     with_offset = _with_offset(names)
     for part in ranges:
         position = part.start

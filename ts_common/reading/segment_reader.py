@@ -12,6 +12,7 @@ Damage ends the read, unless the reader has a `DamageMap`: then it reads the int
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
+import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
@@ -25,14 +26,18 @@ from ts_common.decode.memory import HEAP, Memory
 from ts_common.decode.salvage import Damage, Stretch
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
-from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, follows, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.once import is_first
 from ts_common.reading.damage_map import DamageMap, ObjectSource
 from ts_common.store.contract import ByteRange, ObjectStore
 
 _PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: most of the last chunk is unused
 _LONG_BYTES = 16 << 20
+WRONG_OFFSETS = "producer_wrote_wrong_offsets"
+
+log = structlog.get_logger("ts_common")
 
 
 class UndecodableBatch(Exception):
@@ -51,6 +56,7 @@ class SegmentReader:
         limit: of the memory that one record batch may use.
         damage_map: of the copies; None if damage ends the read.
         memory: of the columns.
+        scan: identifies the scan, which logs a producer's mistake once for each topic.
         summary: receives the batches that headers describe; their records are not yielded.
     """
 
@@ -65,9 +71,11 @@ class SegmentReader:
         limit: BatchLimit = DEFAULT_LIMIT,
         damage_map: DamageMap | None = None,
         memory: Memory = HEAP,
+        scan: str = "",
         summary: BatchObserver | None = None,
     ) -> None:
         self._summary = summary
+        self._scan = scan
         self._limit = limit
         self._store = store
         self._projection = projection
@@ -101,7 +109,7 @@ class SegmentReader:
                     yield from self._read(copy, start, end, chunk_bytes)
                 else:
                     for stretch in self._damage_map.stretches(copy, start, end):
-                        yield from self._read_stretch(self._damage_map, copy, stretch, start, end)
+                        start = yield from self._read_stretch(self._damage_map, copy, stretch, start, end)
         except CorruptData as error:
             if self._damage_map is not None:
                 raise
@@ -112,8 +120,9 @@ class SegmentReader:
 
     def _read_stretch(
         self, damage_map: DamageMap, copy: SegmentCopy, stretch: Stretch, start: int, end: int
-    ) -> Iterator[RecordColumns]:
-        position = stretch.position_of(start)
+    ) -> Generator[RecordColumns, None, int]:
+        """Yield the records of a stretch; return the least offset that a record after it is shown with."""
+        position = stretch.start if _is_distrusted(copy) else stretch.position_of(start)
         decoder = self._decoder(start, end, stretch.end - position, position)
         with ObjectSource(self._store, copy.key, stretch.end) as source:
             try:
@@ -130,6 +139,8 @@ class SegmentReader:
                 damage = Damage(place, place + header.size_in_bytes, first, header.last_offset + 1, str(error))
                 damage_map.add(copy, damage)
                 raise UndecodableBatch from error
+        self._report(copy, decoder)
+        return decoder.next_offset
 
     def _decoder(self, start: int, end: int, size: int, first_position: int) -> SegmentDecoder:
         return SegmentDecoder(
@@ -154,8 +165,10 @@ class SegmentReader:
         chunks_of = one_ahead(body.chunks()) if chunk_bytes is None and _is_long(copy, start, end) else body.chunks()
         with closing(chunks_of) as chunks:
             yield from decoder.decode(chunks)
+            self._report(copy, decoder)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
-                if copy.dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
+                is_dense = copy.dense and not decoder.contradicted
+                if is_dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
                     raise CorruptData(
                         f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing after position "
                         f"{decoder.valid_bytes}, although every offset has its record"
@@ -187,7 +200,7 @@ class SegmentReader:
             return
         after = position + here.size_in_bytes
         behind = self._header(copy, after, size) if after < size else None
-        if here.last_offset >= copy.end or (behind is not None and behind.base_offset <= here.last_offset):
+        if here.last_offset >= copy.end or (behind is not None and not follows(behind, here.last_offset)):
             raise CorruptData(
                 f"the batch at position {position} has base offset {here.base_offset}, and "
                 + (f"the next one has {behind.base_offset}" if behind else f"the segment ends at {copy.end}")
@@ -216,7 +229,7 @@ class SegmentReader:
 
     def _position(self, copy: SegmentCopy, start: int) -> int:
         """Return the position of a batch at or before `start`, from the index if its entry is valid; else 0."""
-        if start <= copy.base or ".index" not in copy.segment.suffixes:
+        if start <= copy.base or ".index" not in copy.segment.suffixes or _is_distrusted(copy):
             return 0
         data = read_index(self._store, copy.keys, copy.segment.name, ".index")
         if data is None:
@@ -228,9 +241,34 @@ class SegmentReader:
             header = self._header(copy, position, copy.segment.size)
         except CorruptData:
             return 0
-        # A wrapper of magic 0 or 1 has its last offset only, so its records may begin before it.
-        trusted = header is not None and header.magic >= 2 and copy.base < header.base_offset <= start
-        return position if trusted else 0
+        # A wrapper of magic 0 or 1 has its last offset only, so its records may begin before it. Where headers
+        # contradict themselves, records of batches before can have the offsets from `start` on.
+        if header is None or header.magic < 2 or header.contradicts_itself:
+            return 0
+        return position if copy.base < header.base_offset <= start else 0
+
+    def _report(self, copy: SegmentCopy, decoder: SegmentDecoder) -> None:
+        """Log once for each topic of a scan that a producer wrote wrong offsets into intact batches."""
+        topic = copy.keys.partition.topic
+        if decoder.contradicted and is_first((WRONG_OFFSETS, self._scan, topic)):
+            log.warning(
+                WRONG_OFFSETS,
+                message="batches are intact, and their records have other offsets than their headers: "
+                "the rows are those that Kafka's consumer shows",
+                scan=self._scan,
+                topic=topic,
+                partition=copy.keys.partition.partition,
+                key=copy.key,
+                location=self._store.location,
+            )
+
+
+def _is_distrusted(copy: SegmentCopy) -> bool:
+    """Return whether a segment may have batches whose records are above their headers' offsets, by its metadata.
+
+    The agent counts no records of such a segment. Then it is read from its first batch on, as a consumer reads it.
+    """
+    return copy.metadata.records is None and known_crc32c(copy.metadata) is not None
 
 
 def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:

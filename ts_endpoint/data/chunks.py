@@ -194,7 +194,7 @@ class ChunkReader:
             )
             if count:
                 found = table[:count, [Column.POSITION, Column.END, Column.BASE_OFFSET, Column.LAST_OFFSET]]
-                self._check(buffer, found, table[:count, Column.CRC], last)
+                self._check(buffer, found, table[:count, [Column.CRC, Column.RECORD_COUNT]], last)
                 parts.append(found)
                 used, last = behind, int(found[-1, 3])
                 if count == _ROWS:
@@ -206,13 +206,14 @@ class ChunkReader:
             used, last = int(legacy[-1, 1]), int(legacy[-1, 3])
         return (np.concatenate(parts) if parts else np.empty((0, 4), np.int64)), used
 
-    def _check(self, buffer: npt.NDArray[np.uint8], rows: Offsets, crcs: Offsets, last: int) -> None:
+    def _check(self, buffer: npt.NDArray[np.uint8], rows: Offsets, headers: Offsets, last: int) -> None:
+        """Check consecutive batches, given as rows, and the CRC and the number of records in the header of each."""
         view = _view(buffer)
-        for (start, end), expected in zip(rows[:, :2].tolist(), crcs.tolist(), strict=True):
+        for (start, end), expected in zip(rows[:, :2].tolist(), headers[:, 0].tolist(), strict=True):
             if crc32c(view[start + ATTRIBUTES_POSITION : end]) != expected:
                 raise CorruptData(f"wrong CRC in the batch at position {self._position + start}")
         base, end = int(rows[0, 2]), int(rows[-1, 3])
-        if base < self._copy.base or end >= self._copy.end:
+        if int(rows[0, 3]) < self._copy.base or end >= self._copy.end:
             raise CorruptData(
                 f"offsets {base} to {end} after position {self._position}; the segment has {self._copy.base} to "
                 f"{self._copy.end - 1}"
@@ -223,9 +224,10 @@ class ChunkReader:
             if not (found == expected).all():
                 raise CorruptData(f"after position {self._position} a batch has a leader epoch that its metadata lacks")
         if self._copy.dense:
-            expected_bases = rows[:-1, 3] + 1
-            is_whole = bool((rows[1:, 2] == expected_bases).all()) and last in {_LOWEST, base - 1}
-            if not is_whole:
+            before = np.concatenate(([base - 1 if last == _LOWEST else last], rows[:-1, 3]))
+            # The other case is a producer's wrong last offset delta: see `framing.follows`.
+            is_next = (rows[:, 2] == before + 1) | (rows[:, 3] == before + headers[:, 1])
+            if not is_next.all():
                 raise CorruptData(f"offsets are missing after position {self._position}, although each has its record")
 
     def _legacy(self, view: memoryview, used: int, remaining: int, last: int) -> Offsets | None:

@@ -280,6 +280,14 @@ SEGMENT_DAMAGED = Kind(
     "Run tsctl repair: it puts a good copy next to the object, from an older version in the bucket or from the "
     "leader's broker. Without either, the batch's records are lost, unless another copy contains them.",
 )
+WRONG_PRODUCER = Kind(
+    "wrong-producer",
+    _INFORMATION,
+    "A segment is intact, and records of some batches have other offsets than their headers: a producer wrote them so. "
+    "Readers return what Kafka's Java consumer returns: of records with one offset the first. Found with --depth full.",
+    "Nothing. Upgrade the producer, if it still runs. A count of rows that reads only metadata can be higher, if the "
+    "metadata does not show the mistake.",
+)
 SHIPPED_CORRUPT = Kind(
     "shipped-corrupt",
     _DAMAGED,

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from dataclasses import dataclass
 
 from ts_common.archive.fetch import ResumableReader
 from ts_common.errors import CorruptData
@@ -13,9 +14,7 @@ from tsctl.limits import batch_limit
 _PIECES_AHEAD = 4  # pieces of up to 1 MiB that the scan is ahead of the decoder
 
 
-def read_whole(
-    store: ObjectStore, key: str, size: int, timeindex: TimeIndex | None
-) -> tuple[SegmentScan, int, str | None]:
+def read_whole(store: ObjectStore, key: str, size: int, timeindex: TimeIndex | None) -> tuple[SegmentScan, "Decoded"]:
     """Scan and decode a segment.
 
     Args:
@@ -25,7 +24,7 @@ def read_whole(
         timeindex: its time index, compared with its batches.
 
     Returns:
-        The scan; the number of decoded records (without control records); the decoder's error, or None.
+        The scan, and what the decoder found.
 
     Raises:
         BatchTooLarge: a batch needs more memory than --max-batch-bytes allows.
@@ -34,7 +33,22 @@ def read_whole(
     with ResumableReader(store, key) as reader, _Decoding(size) as decoding:
         scan = scan_segment(_Tee(reader, decoding), size, timeindex)
         decoding.finish()
-    return scan, decoding.rows, decoding.damage
+    return scan, Decoded(decoding.rows, decoding.damage, decoding.contradicted)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a segment decodes to.
+
+    Attributes:
+        rows: the number of records that readers return, without control records.
+        damage: the decoder's error, or None.
+        contradicted: the number of batches whose records have other offsets than their headers.
+    """
+
+    rows: int
+    damage: str | None
+    contradicted: int
 
 
 class _Decoding:
@@ -43,6 +57,7 @@ class _Decoding:
     def __init__(self, size: int) -> None:
         self.rows = 0
         self.damage: str | None = None
+        self.contradicted = 0
         self._error: Exception | None = None
         self._size = size
         self._pieces: queue.Queue[bytes | None] = queue.Queue(_PIECES_AHEAD)
@@ -80,6 +95,7 @@ class _Decoding:
             )
             for columns in decoder.decode(pieces):
                 self.rows += columns.row_count
+            self.contradicted = decoder.contradicted
         except CorruptData as error:
             self.damage = str(error)
         except Exception as error:  # noqa: BLE001  (raised by who waits)

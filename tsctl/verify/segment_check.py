@@ -22,7 +22,7 @@ from ts_common.archive.segment_inspection import describe_segment, metadata_of, 
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.small_objects import INDEX_BYTES, get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
-from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, follows, parse_header
 from ts_common.log_format.index_files import (
     OFFSET_ENTRY_SIZE,
     TimeIndex,
@@ -40,6 +40,7 @@ from tsctl.verify.findings import (
     NEWER_FORMAT,
     SEGMENT_DAMAGED,
     SHIPPED_CORRUPT,
+    WRONG_PRODUCER,
     Finding,
     Kind,
 )
@@ -282,12 +283,15 @@ class _Check:
 
     def _fits(self, header: BatchHeader, floor: int, position: int) -> bool:
         """Return whether a batch's offsets and epoch fit its position."""
-        if not floor < header.base_offset <= header.last_offset < self._metadata.end:
+        as_written = floor < header.base_offset <= header.last_offset
+        if not (as_written or header.contradicts_itself or follows(header, floor)) or not (
+            floor < header.last_offset < self._metadata.end
+        ):
             self._misfit(f"unexpected batch at byte {position}: offsets {header.base_offset} to {header.last_offset}")
             return False
         if header.leader_epoch == NO_EPOCH or self._line is None:
             return True
-        expected = self._line.at(header.base_offset)
+        expected = self._line.at(max(header.base_offset, self._base))
         if expected != header.leader_epoch:
             self._misfit(
                 f"the batch of base offset {header.base_offset} at byte {position} has leader epoch "
@@ -322,7 +326,8 @@ class _Check:
     def _read_all(self, indexes: dict[str, bytes | None], *, bound: bool) -> None:
         timeindex = indexes.get(".timeindex")
         claimed = None if timeindex is None else TimeIndex(self._base, timeindex)
-        scan, rows, damage = read_whole(self._store, self.key, self._segment.size, claimed)
+        scan, decoded = read_whole(self._store, self.key, self._segment.size, claimed)
+        rows, damage = decoded.rows, decoded.damage
         metadata = self._metadata
         altered = bound and scan.crc32c != metadata.crc32c
         if scan.corrupt_batches or damage:
@@ -335,9 +340,12 @@ class _Check:
             self.say(SEGMENT_DAMAGED, detail)
             return
         self._bound_indexes(indexes)
+        if decoded.contradicted and not damage:
+            wrong = f"batches whose records have other offsets than their headers: {decoded.contradicted}"
+            self.say(WRONG_PRODUCER, f"{wrong}; readers return {counted(rows, 'record')} of the segment, as Kafka does")
         if bound:
             there = {suffix: data for suffix, data in indexes.items() if data is not None}
-            self._hold_against(scan, there, None if damage else rows)  # the decoder stops at damage
+            self._hold_against(scan, there, None if damage or decoded.contradicted else rows)  # it stops at damage
 
     def _hold_against(self, scan: SegmentScan, indexes: dict[str, bytes], rows: int | None) -> None:
         # Epochs that contradict one another are reported by `_epochs`.

@@ -6,7 +6,7 @@ import pytest
 from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record
 from ts_common.decode.batch_index import index_batches
 from ts_common.decode.compiled import Int64s
-from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column
+from ts_common.decode.kernel_arrays import ABORTED, TABLE_WIDTH, UNWANTED, Column
 
 NONE_ABORTED = np.zeros((0, 3), np.int64)
 EVERYTHING = (0, 1 << 62, -1)  # start offset, end offset, last offset
@@ -54,7 +54,7 @@ def test_the_table_ends_with_the_range(bounds: tuple[int, int, int], expected: t
 
 
 def test_batches_without_selected_records_have_no_codec() -> None:
-    """Below the start, control batches, and those of aborted transactions, up to the offset of the marker."""
+    """Below the start, and those of aborted transactions, up to the marker; records of control batches are hidden."""
     data = (
         batch(0, [record(0)])
         + batch(2, [record(0)], attributes=TRANSACTIONAL, producer_id=7)
@@ -64,4 +64,5 @@ def test_batches_without_selected_records_have_no_codec() -> None:
     )
     aborted = np.array([[6, 0, 9], [7, 2, 4], [7, 9, 9]], np.int64)
     count, _, _, table = indexed(data, (1, 99, -1), aborted)
-    assert table[:count, Column.CODEC].tolist() == [-1, -1, 0, -1, 0]
+    assert table[:count, Column.CODEC].tolist() == [UNWANTED, ABORTED, 0, ABORTED, 0]
+    assert table[:count, Column.HIDDEN].tolist() == [0, 0, 0, 1, 0]

@@ -1,5 +1,8 @@
 """What headers of batches describe, and which batches are decoded all the same."""
 
+import gzip
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,9 +12,15 @@ from ts_common.decode.columns import Projection
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.log_format.index_files import AbortedTransaction
 
-FULL = batch(0, [record(delta, timestamp_delta=-delta) for delta in range(10)], max_timestamp=1000)
-SPARSE = batch(10, [record(2), record(5)], last_offset_delta=9, max_timestamp=1000)
-BROKER_TIME = batch(20, [record(0), record(1)], attributes=LOG_APPEND_TIME, max_timestamp=3000)
+
+def zipped(base: int, records: list[bytes], *, attributes: int = 0, **fields: Any) -> bytes:
+    body = gzip.compress(b"".join(records))
+    return batch(base, body=body, count=len(records), attributes=attributes | 1, **fields)
+
+
+FULL = zipped(0, [record(delta, timestamp_delta=-delta) for delta in range(10)], max_timestamp=1000)
+SPARSE = zipped(10, [record(2), record(5)], last_offset_delta=9, max_timestamp=1000)
+BROKER_TIME = zipped(20, [record(0), record(1)], attributes=LOG_APPEND_TIME, max_timestamp=3000)
 EMPTY = batch(22, [], last_offset_delta=3, max_timestamp=9000)
 LOG = FULL + SPARSE + BROKER_TIME + EMPTY + marker(26, 5, 1)
 
@@ -66,7 +75,7 @@ def test_the_last_offset_of_a_batch_that_lost_records_is_unknown() -> None:
 
 def test_the_least_timestamp_needs_the_records_of_their_producers_time() -> None:
     """Not those with the broker's time, and not the only one of its batch."""
-    one = batch(30, [record(0)], base_timestamp=500, max_timestamp=500)
+    one = zipped(30, [record(0)], base_timestamp=500, max_timestamp=500)
     summary, offsets = summarized(LOG + one)
     assert offsets == [*range(10), 12, 15]
     assert (summary.rows, summary.least, summary.greatest, summary.last) == (15, 500, 3000, 30)
@@ -78,6 +87,16 @@ def test_old_messages_are_decoded_and_aborted_transactions_are_not(wanted: dict[
     hidden = batch(30, [record(0)], attributes=TRANSACTIONAL, producer_id=7)
     summary, offsets = summarized(message(1, 3, b"v") + message(1, 4, b"v") + hidden, **wanted)
     assert (offsets, summary.rows, summary.first, summary.last, summary.greatest) == ([3, 4], 2, 3, 4, 77)
+
+
+def test_records_are_counted_as_they_are_shown_where_a_header_can_be_wrong() -> None:
+    """No broker checks batches without a codec; after one that counts too many records no header is used."""
+    plain = batch(0, [record(0), record(0), record(1)], last_offset_delta=2)
+    summary, offsets = summarized(plain + FULL[:8].replace(b"\0" * 8, (3).to_bytes(8, "big")) + FULL[8:], least=False)
+    assert (offsets, summary.rows, summary.last) == ([0, 1], 12, 12)
+    wrong = zipped(0, [record(0), record(1), record(2)], last_offset_delta=0)
+    summary, offsets = summarized(wrong + zipped(1, [record(0)]) + zipped(2, [record(0), record(1)]), least=False)
+    assert (offsets, summary.rows, summary.last) == ([0, 1, 2, 3], 4, 3)
 
 
 def test_a_summary_without_a_record_has_none() -> None:

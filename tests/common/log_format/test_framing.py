@@ -20,6 +20,7 @@ from ts_common.log_format.framing import (
     Trailing,
     batch_crc,
     crc_start,
+    follows,
     frame_size,
     parse_header,
 )
@@ -138,11 +139,27 @@ def test_r04_an_unknown_magic_is_corrupt(magic: int) -> None:
         parse_header(data, 0, len(data))
 
 
-def test_r04_negative_offsets_and_counts_are_corrupt() -> None:
-    """Each of the three fields is checked alone."""
-    for data in (batch(-1), batch(last_offset_delta=-1), batch(count=-1), message(0, -1, b"v"), message(1, -5, b"v")):
+def test_r04_negative_offsets_of_messages_and_counts_are_corrupt() -> None:
+    """Each field is checked alone."""
+    for data in (batch(count=-1), message(0, -1, b"v"), message(1, -5, b"v")):
         with pytest.raises(CorruptData, match="position 0"):
             parse_header(data, 0, len(data))
+
+
+def test_a_batch_follows_where_a_broker_placed_it_by_a_wrong_last_offset_delta() -> None:
+    """A broker of 0.11 counted the records, and subtracted the producer's delta from the last offset."""
+    three = [record(0), record(1), record(2)]
+    for base, last_delta, is_next, is_wrong in (
+        (10, 2, True, False),
+        (12, 0, True, True),
+        (15, -3, True, True),
+        (3, 9, True, False),
+        (9, 2, False, False),
+        (-5, 2, False, False),
+    ):
+        header = header_of(batch(base, three, last_offset_delta=last_delta))
+        assert (follows(header, 9), header.contradicts_itself) == (is_next, is_wrong), base
+    assert not follows(header_of(batch(3, [], last_offset_delta=6)), 9)
 
 
 def test_an_empty_batch_is_a_batch() -> None:

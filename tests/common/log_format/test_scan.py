@@ -317,3 +317,19 @@ def test_a_real_brokers_time_index_is_accepted() -> None:
         assert index
         found = scan_segment(io.BytesIO(data), len(data), TimeIndex(int(path.stem), index)).timeindex_crc32c
         assert found == crc32c(index)
+
+
+def test_records_that_no_consumer_shows_make_their_number_unknown() -> None:
+    """By a header that counts too many, by a base offset that a wrong delta lowered, or by the first two records."""
+    three = [record(0), record(1), record(2)]
+    assert scanned(batch(0, three) + batch(3)).record_count == 4
+    for wrong in (
+        batch(2, three, last_offset_delta=0),
+        batch(-7, three, last_offset_delta=9),
+        batch(0, [record(0), record(0), record(0)]),
+    ):
+        found = scanned(wrong + batch(3, epoch=1))
+        assert (found.record_count, found.corrupt_batches, found.end_offset) == (None, 0, 4)
+        assert found.base_offset is not None
+        assert found.base_offset >= 0
+        assert found.epochs == ((0, found.base_offset), (1, 3))
