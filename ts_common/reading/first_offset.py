@@ -76,7 +76,7 @@ class MarkerTimes:
     def take(self, table: Int64Rows, start: int, end: int) -> None:
         """Note the markers among the batches of a table; see `ts_common.decode.batch_summary.BatchObserver`."""
         offsets, times = table[:, Column.BASE_OFFSET], table[:, Column.MAX_TIMESTAMP]
-        is_marker = (table[:, Column.CODEC] == -1) & (table[:, Column.MAGIC] == 2) & (table[:, Column.RECORD_COUNT] > 0)
+        is_marker = (table[:, Column.HIDDEN] == 1) & (table[:, Column.RECORD_COUNT] > 0)
         noted = is_marker & (offsets >= start) & (offsets < end) & (times >= self._least)
         self._found.update(zip(offsets[noted].tolist(), times[noted].tolist(), strict=True))
 
