@@ -6,6 +6,8 @@ Credentials in URLs are hidden, and control characters of terminals are escaped.
 import logging
 import os
 import sys
+import threading
+from collections.abc import Hashable
 from enum import StrEnum
 from io import StringIO
 from typing import Any, Final, TextIO
@@ -136,3 +138,19 @@ def configure_structlog(log_format: LogFormat, level: int) -> tuple[_Processors,
         cache_logger_on_first_use=True,
     )
     return shared, renderers
+
+
+_MOST_IDENTITIES: Final = 10_000  # that are remembered
+_first_lock = threading.Lock()
+_seen: dict[Hashable, None] = {}
+
+
+def is_first(identity: Hashable) -> bool:
+    """Return whether this is the first call with an identity, for events that are logged once; thread-safe."""
+    with _first_lock:
+        if identity in _seen:
+            return False
+        _seen[identity] = None
+        if len(_seen) > _MOST_IDENTITIES:
+            del _seen[next(iter(_seen))]
+        return True

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from ts_common import logs
 from ts_common.logs import LogFormat
 
 PROGRAM = """
@@ -92,3 +93,11 @@ def test_a_line_is_written_to_the_standard_error_of_its_time() -> None:
     run = subprocess.run([sys.executable, "-c", REPLACED], capture_output=True, text=True, check=True)
     assert [line.rpartition(" ")[2] for line in run.stdout.splitlines()] == ["number=0", "number=1"]
     assert run.stderr.rstrip().endswith("number=2")
+
+
+def test_each_identity_is_first_once_and_the_oldest_are_forgotten() -> None:
+    """The memory is bounded."""
+    mine = [("test_logs", number) for number in range(logs._MOST_IDENTITIES + 1)]
+    assert all(map(logs.is_first, mine))
+    assert not logs.is_first(mine[-1])
+    assert logs.is_first(mine[0])

@@ -34,7 +34,7 @@ from ts_common.execution.messages import (
     error_of,
 )
 from ts_common.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
-from ts_common.once import is_first
+from ts_common.logs import is_first
 from ts_common.query.split import Split
 from ts_common.store.environment import store_environment
 

@@ -29,7 +29,7 @@ from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, follows, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
-from ts_common.once import is_first
+from ts_common.logs import is_first
 from ts_common.reading.damage_map import DamageMap, ObjectSource
 from ts_common.store.contract import ByteRange, ObjectStore
 
