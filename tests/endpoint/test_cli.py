@@ -185,7 +185,7 @@ def test_what_only_the_store_shows_is_one_message_too(
     assert expected in refusal(capsys, "serve", "--url", location, "--cluster", "prod", *addresses, *options)
 
 
-def test_a_process_waits_unready_for_the_first_segment(tmp_path: Path) -> None:
+def test_e06_a_process_waits_unready_for_the_first_segment(tmp_path: Path) -> None:
     """With the reason in `/readyz` and the log; a restart would not help, so `/healthz` is 200. Then it serves."""
     archive = MadeArchive(tmp_path / "archive")
     port, http_port = free_ports(2)

@@ -37,7 +37,7 @@ def as_kafkajs_reads(records: bytes, aborted: list[tuple[int, int]]) -> list[int
     return shown
 
 
-def test_aborted_transactions_are_listed_by_their_markers(tmp_path: Path) -> None:
+def test_e05_aborted_transactions_are_listed_by_their_markers(tmp_path: Path) -> None:
     """As `.txnindex` has them. In another order kafkajs hides what producer 2 commits after its abort."""
     archive = MadeArchive(tmp_path / "archive")
     log = [
