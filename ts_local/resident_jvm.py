@@ -21,7 +21,7 @@ from typing import IO, Final
 from ts_local.jars import resident_jar
 from ts_local.jvm import java_command
 
-_HEAP_MB: Final = 512
+_HEAP_MB: Final = 160
 _ANSWER_HEAD: Final = struct.Struct(">bi")
 _ARGUMENTS_SIZE: Final = struct.Struct(">i")
 _NAME_SIZE: Final = struct.Struct(">H")

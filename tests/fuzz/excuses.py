@@ -25,6 +25,7 @@ from ts_local.consumed_logs import Consumed, Header, Reading
 _OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _ATTRIBUTES_AT: Final = batch_field_position("attributes") + 1  # the lower byte
+_OFFSET_ERRORS: Final = ("the batches before it end at", "an offset of at least 0 is expected")
 _DELTA_AT: Final = batch_field_position("last_offset_delta")
 
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
@@ -39,12 +40,14 @@ class Ours:
         error: that ended the decoding.
         position: after the last whole batch; with an error, of the damaged batch.
         trailing: how the log ended.
+        contradicted: batches whose records do not have the offsets of their headers.
     """
 
     rows: list[Row]
     error: CorruptData | BatchTooLarge | None
     position: int
     trailing: Trailing | None
+    contradicted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,9 @@ def _is_part_of_a_batch(found: Difference) -> bool:
 def _is_offset_again(found: Difference) -> bool:
     """No CRC covers the offset of a batch, so one that does not ascend is damage; Java skips such records."""
     at = found.ours.position
-    is_again = "the batches before it end at" in str(found.ours.error) and at <= found.java.position
-    return is_again and found.ours.rows == found.rows[: len(found.ours.rows)]
+    is_again = any(each in str(found.ours.error) for each in _OFFSET_ERRORS) and at <= found.java.position
+    # The offsets of aborted transactions have no meaning in such a log.
+    return is_again and (found.is_committed or found.ours.rows == found.rows[: len(found.ours.rows)])
 
 
 def _is_message_with_wrong_crc(found: Difference) -> bool:
@@ -171,7 +175,7 @@ def _is_beyond_the_last_offset(found: Difference) -> bool:
         if found.log[at + MAGIC_POSITION] == 2:
             base, delta = _OFFSET.unpack_from(found.log, at)[0], _LENGTH.unpack_from(found.log, at + _DELTA_AT)[0]
             if base + delta >= MAX_OFFSET:
-                return found.shares_rows
+                return True
         size = LENGTH_END + _LENGTH.unpack_from(found.log, at + LENGTH_POSITION)[0]
         if size < LENGTH_END:
             break
@@ -267,6 +271,11 @@ EXCUSES: Final = (
         "org.apache.kafka.common.record.ControlRecordType",
         _is_marker_that_is_none,
     ),
+)
+
+COUNT_BY_HEADER: Final = (
+    "a compressed batch counted by a header that contradicts its records, which every broker refuses "
+    "(org.apache.kafka.storage.internals.log.LogValidator)"
 )
 
 

@@ -46,7 +46,7 @@ def draw_log(chance: random.Random, real: Sequence[bytes]) -> bytes:
         chance: that decides.
         real: batches of real segments.
     """
-    log, base = b"", chance.choice((0, 0, 0, 100, _LONG - 40))
+    log, base = b"", _LONG - 40 if chance.random() < 0.05 else chance.choice((0, 100))
     for _ in range(chance.choice((1, 1, 2, 3, 5))):
         try:
             match chance.choice("222222222mmmmtttr"):
@@ -190,7 +190,7 @@ def _large(chance: random.Random) -> bytes:
             return bytes(size)
         case 1:
             return chance.randbytes(size)
-    return b"".join(b"line %d\n" % chance.randrange(1000) for _ in range(size // 8))
+    return b"".join(b"line %d\n" % chance.randrange(1000) for _ in range(100)) * (size // 800)
 
 
 def _few(chance: random.Random) -> int:
