@@ -161,9 +161,10 @@ def _is_offset_again(found: Difference) -> bool:
     return is_again and (found.is_committed or found.ours.rows == found.rows[: len(found.ours.rows)])
 
 
-def _is_message_with_wrong_crc(found: Difference) -> bool:
-    """Java checks the CRCs of the messages that it shows, but not those of their wrappers and of what it skips."""
-    if ": CRC " not in str(found.ours.error) or found.ours.position >= found.java.position:
+def _is_message_that_java_does_not_check(found: Difference) -> bool:
+    """Java checks the messages that it shows, but neither the CRC of a wrapper nor messages that it skips."""
+    is_damage = any(each in str(found.ours.error) for each in (": CRC ", "lengths of its key and value do not fit"))
+    if not is_damage or found.ours.position >= found.java.position:
         return False
     return found.log[found.ours.position + MAGIC_POSITION] < 2 and found.ours.rows == found.rows[: len(found.ours.rows)]
 
@@ -242,9 +243,9 @@ EXCUSES: Final = (
         _is_offset_again,
     ),
     Excuse(
-        "a message of magic 0 or 1 with a wrong CRC that Java does not check, because it wraps others or is skipped",
+        "a message of magic 0 or 1 with a wrong CRC or length that Java does not check: it wraps others, or is skipped",
         "org.apache.kafka.clients.consumer.internals.CompletedFetch",
-        _is_message_with_wrong_crc,
+        _is_message_that_java_does_not_check,
     ),
     Excuse(
         "a batch that reaches the last offset of 63 bits",

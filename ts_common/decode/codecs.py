@@ -26,7 +26,7 @@ import cramjam
 import numpy as np
 
 from ts_common.decode.compiled import Bytes, given
-from ts_common.decode.stream_ends import gzip_body, zstd_frames_end
+from ts_common.decode.stream_ends import gzip_body, zstd_until_cut
 from ts_common.decode.xxhash32 import xxh32
 from ts_common.errors import CorruptData
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -231,10 +231,10 @@ def _zstd(data: memoryview, output: memoryview, start: int) -> int:
     try:
         return _whole_zstd(data, output, start)
     except cramjam.DecompressionError:
-        end = zstd_frames_end(data)
-        if end is None:
+        until_cut = zstd_until_cut(data)
+        if until_cut is None:
             raise
-    return _whole_zstd(data[:end], output, start)
+    return _whole_zstd(memoryview(until_cut), output, start)
 
 
 def _lz4(data: memoryview, output: memoryview, start: int, *, is_checked: bool = True) -> int:

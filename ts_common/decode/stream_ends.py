@@ -19,6 +19,9 @@ _ZSTD_SINGLE_SEGMENT, _ZSTD_CHECKSUM = 0x20, 0x04
 _ZSTD_FLAGS: Final = 4  # their position in a frame
 _ZSTD_RESERVED, _ZSTD_DICTIONARY = 0x08, 0x03
 _ZSTD_MOST_BLOCK: Final = 1 << 17
+_ZSTD_BLOCK_HEADER: Final = 3  # bytes
+_ZSTD_MOST_EXPONENT: Final = 17  # of a window of 128 MiB
+_ZSTD_EMPTY_LAST_BLOCK: Final = b"\x01\0\0"
 _ZSTD_RAW, _ZSTD_RLE, _ZSTD_NO_BLOCK = 0, 1, 3  # types of a block
 
 
@@ -45,38 +48,72 @@ def gzip_body(data: memoryview, position: int) -> int | None:
     return position if position <= len(data) else None
 
 
-def zstd_frames_end(data: memoryview) -> int | None:
-    """Return the position after the last whole zstd frame; None if what follows it is an error for zstd-jni.
+def zstd_until_cut(data: memoryview) -> bytes | None:
+    """Return the whole zstd frames, and a frame of what zstd-jni reads of another one, which is cut off.
 
-    The beginning of another frame without content does not count if a frame ends in the same read.
+    Returns:
+        None if what follows the whole frames is an error for zstd-jni. The beginning of another frame is none if a
+        frame ends in the same read.
     """
     end = 0
     while (following := _zstd_frame_end(data, end)) is not None:
         end = following
-    last_read = max(len(data) - 1, 0) // _ZSTD_READ * _ZSTD_READ
-    return end if end > last_read and _begins_zstd_frame(data[end:]) else None
+    if end <= max(len(data) - 1, 0) // _ZSTD_READ * _ZSTD_READ:
+        return None
+    begun = _begun_zstd_frame(data[end:])
+    return None if begun is None else bytes(data[:end]) + begun
 
 
-def _begins_zstd_frame(rest: memoryview) -> bool:
-    """Return whether bytes begin a frame, and are cut off before any of its content."""
+def _begun_zstd_frame(rest: memoryview) -> bytes | None:
+    """Return a frame with the content of the whole blocks of one that is cut off; None for what does not begin a frame.
+
+    Neither checksum nor size are checked in a frame that does not end, so the result has neither.
+    """
     head = bytes(rest[:4])
     if 0x50 <= (head[:1] or b"\x50")[0] <= 0x5F:
-        return _ZSTD_SKIPPABLE.startswith(head[1:])
+        return b"" if _ZSTD_SKIPPABLE.startswith(head[1:]) else None
     if not _ZSTD_MAGIC.startswith(head):
-        return False
+        return None
     if len(rest) > _ZSTD_FLAGS and rest[_ZSTD_FLAGS] & _ZSTD_RESERVED:
-        return False
-    block = _zstd_first_block(rest)
-    if block is None:
-        return True
-    if rest[_ZSTD_FLAGS] & _ZSTD_DICTIONARY or _zstd_block_end(rest, block) is not None:
-        return False
-    if block + 3 > len(rest):
-        return True
-    header = int.from_bytes(rest[block : block + 3], "little")
-    kind, size = header >> 1 & 3, header >> 3
-    has_content = kind == _ZSTD_RAW and block + 3 < len(rest)  # it is decompressed byte by byte
-    return not has_content and kind != _ZSTD_NO_BLOCK and size <= _zstd_block_limit(rest)
+        return None
+    place = _zstd_first_block(rest)
+    if place is None:
+        return b""
+    if rest[_ZSTD_FLAGS] & _ZSTD_DICTIONARY:
+        return None
+    blocks, is_last = bytearray(), False
+    while place + _ZSTD_BLOCK_HEADER <= len(rest) and not is_last:
+        body = place + _ZSTD_BLOCK_HEADER
+        header = int.from_bytes(rest[place:body], "little")
+        kind, size, is_last = header >> 1 & 3, header >> 3, bool(header & 1)
+        if kind == _ZSTD_NO_BLOCK or size > _zstd_block_limit(rest):
+            return None
+        end = _zstd_block_end(rest, place)
+        if end is None:
+            if kind != _ZSTD_RAW:
+                break
+            end, header = len(rest), len(rest) - body << 3  # it is decompressed byte by byte
+        blocks += (header & ~1).to_bytes(_ZSTD_BLOCK_HEADER, "little") + rest[body:end]
+        place = end
+    if not blocks:
+        return b""
+    return _ZSTD_MAGIC + b"\0" + bytes((_zstd_window(rest),)) + bytes(blocks) + _ZSTD_EMPTY_LAST_BLOCK
+
+
+def _zstd_window(frame: memoryview) -> int:
+    """Return the descriptor of a window that is large enough for a frame."""
+    flags = frame[_ZSTD_FLAGS]
+    if not flags & _ZSTD_SINGLE_SEGMENT:
+        return frame[_ZSTD_FLAGS + 1]
+    exponent = max((_zstd_content_size(frame) - 1).bit_length() - 10, 0)
+    return min(exponent, _ZSTD_MOST_EXPONENT) << 3
+
+
+def _zstd_content_size(frame: memoryview) -> int:
+    """Return the size of the content of a single segment, by a whole header without a dictionary."""
+    size = _ZSTD_CONTENT_SIZES[frame[_ZSTD_FLAGS] >> 6] or 1
+    place = _ZSTD_FLAGS + 1
+    return int.from_bytes(frame[place : place + size], "little") + (256 if size == 2 else 0)
 
 
 def _zstd_block_limit(frame: memoryview) -> int:
@@ -85,8 +122,7 @@ def _zstd_block_limit(frame: memoryview) -> int:
     if not flags & _ZSTD_SINGLE_SEGMENT:
         exponent, mantissa = frame[place] >> 3, frame[place] & 7
         return min((1 << 10 + exponent) + (1 << 7 + exponent) * mantissa, _ZSTD_MOST_BLOCK)
-    size = _ZSTD_CONTENT_SIZES[flags >> 6] or 1
-    return min(int.from_bytes(frame[place : place + size], "little") + (256 if size == 2 else 0), _ZSTD_MOST_BLOCK)
+    return min(_zstd_content_size(frame), _ZSTD_MOST_BLOCK)
 
 
 def _zstd_frame_end(data: memoryview, position: int) -> int | None:
