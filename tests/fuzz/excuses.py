@@ -175,7 +175,7 @@ def _is_beyond_the_last_offset(found: Difference) -> bool:
     while at + HEADER_SIZE <= len(found.log) and at <= found.ours.position:
         if found.log[at + MAGIC_POSITION] == 2:
             base, delta = _OFFSET.unpack_from(found.log, at)[0], _LENGTH.unpack_from(found.log, at + _DELTA_AT)[0]
-            if base + delta >= MAX_OFFSET:
+            if base + delta >= MAX_OFFSET - 1:
                 return True
         size = LENGTH_END + _LENGTH.unpack_from(found.log, at + LENGTH_POSITION)[0]
         if size < LENGTH_END:
