@@ -318,6 +318,8 @@ def check_begin(codec: int, data: memoryview) -> None:
             raise CorruptData("gzip: no header")
         if codec == Codec.SNAPPY:
             if not _is_framed(data):
+                if int(cramjam.snappy.decompress_raw_len(data)) > _SNAPPY_MOST_RATIO * len(data):
+                    raise CorruptData("snappy: its preamble has a length beyond its bytes")  # it would be allocated
                 cramjam.snappy.decompress_raw(data)
         elif codec == Codec.LZ4:
             _lz4_header(data, is_checked=True)
