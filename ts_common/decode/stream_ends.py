@@ -52,8 +52,8 @@ def zstd_until_cut(data: memoryview) -> bytes | None:
     """Return the whole zstd frames, and a frame of what zstd-jni reads of another one, which is cut off.
 
     Returns:
-        None if what follows the whole frames is an error for zstd-jni. The beginning of another frame is none if a
-        frame ends in the same read.
+        None if what follows the whole frames is an error for zstd-jni. If a frame ends in the
+        same read, the beginning of another frame is no error.
     """
     end = 0
     while (following := _zstd_frame_end(data, end)) is not None:
