@@ -39,9 +39,14 @@ def _reads_no_snappy(topic: str) -> bool:
 _NOT_OF_NODE: Final = ("transactions", "magic-", "old", "-0-", "-1-", "upgraded")
 
 
+# A broker that compresses or compacts writes Snappy in the blocks of snappy-java, as Java's producers do. Of Snappy,
+# @platformatic/kafka 1.35 reads librdkafka's bare kind only. At a block its decompressor fails, from a broker too.
+_SNAPPY_OF_JAVA: Final = frozenset({"by-broker-snappy", "compacted-snappy"})
+
+
 def _is_of_platformatic(topic: str) -> bool:
-    """Return whether @platformatic/kafka reads a topic as Java does: it has neither old formats nor append times."""
-    return not any(name in topic for name in (*_NOT_OF_NODE, "appended"))
+    """Return whether @platformatic/kafka reads a topic as Java does: no old formats, append times or Java's Snappy."""
+    return topic not in _SNAPPY_OF_JAVA and not any(name in topic for name in (*_NOT_OF_NODE, "appended"))
 
 
 def _is_of_kafkajs(topic: str) -> bool:
