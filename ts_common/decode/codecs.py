@@ -10,7 +10,7 @@ Where a stream ends, and which one is rejected, is what Kafka's Java consumer do
 | gzip | the JDK's `GZIPInputStream` | a member that no valid header of another one follows |
 | snappy | snappy-java's `SnappyInputStream` | fewer than four bytes; a stream can follow another one |
 | lz4 | `Lz4BlockInputStream` | the end mark of the first frame, or a block without content |
-| zstd | zstd-jni's `ZstdInputStreamNoFinalizer` | a frame that no beginning of another one follows |
+| zstd | zstd-jni's `ZstdInputStreamNoFinalizer` | the last byte, in a frame only if another one ends in the last read |
 
 The usual stream is decompressed at once, by a decoder that accepts less; the others step by step.
 """
@@ -26,7 +26,7 @@ import cramjam
 import numpy as np
 
 from ts_common.decode.compiled import Bytes, given
-from ts_common.decode.stream_ends import gzip_body, zstd_until_cut
+from ts_common.decode.stream_ends import ends_after_zstd_frame, gzip_body
 from ts_common.decode.xxhash32 import xxh32
 from ts_common.errors import CorruptData
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
@@ -228,13 +228,15 @@ def _gzip(data: memoryview, output: memoryview, start: int) -> int:
 
 
 def _zstd(data: memoryview, output: memoryview, start: int) -> int:
+    room = cramjam.Buffer(output[start:], copy=False)
     try:
-        return _whole_zstd(data, output, start)
-    except cramjam.DecompressionError:
-        until_cut = zstd_until_cut(data)
-        if until_cut is None:
+        cramjam.zstd.decompress_into(data, room)
+    except cramjam.DecompressionError as error:
+        if "Too much to write" in str(error):
+            raise OutputFull(len(output) - start + 1) from None
+        if "incomplete frame" not in str(error) or not ends_after_zstd_frame(data):
             raise
-    return _whole_zstd(memoryview(until_cut), output, start)
+    return start + int(room.tell())
 
 
 def _lz4(data: memoryview, output: memoryview, start: int, *, is_checked: bool = True) -> int:
@@ -339,7 +341,6 @@ def _decompressor(codec: int, magic: int) -> _Decompress:
 
 
 _whole_gzip: Final = _stream(cramjam.gzip.decompress_into)
-_whole_zstd: Final = _stream(cramjam.zstd.decompress_into)
 _DECOMPRESSORS: Final[dict[int, _Decompress]] = {
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snappy,

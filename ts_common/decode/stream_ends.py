@@ -1,4 +1,4 @@
-"""Where streams of gzip and zstd end for Kafka's Java consumer, if other bytes follow, or if they are cut off there.
+"""Where streams of gzip and zstd end for Kafka's Java consumer, if other bytes follow a member or frame.
 
 Formats: RFC 1952 for the header of a gzip member; RFC 8878 for the frames of zstd.
 """
@@ -17,12 +17,7 @@ _ZSTD_DICTIONARY_SIZES: Final = (0, 1, 2, 4)
 _ZSTD_CONTENT_SIZES: Final = (0, 2, 4, 8)
 _ZSTD_SINGLE_SEGMENT, _ZSTD_CHECKSUM = 0x20, 0x04
 _ZSTD_FLAGS: Final = 4  # their position in a frame
-_ZSTD_RESERVED, _ZSTD_DICTIONARY = 0x08, 0x03
-_ZSTD_MOST_BLOCK: Final = 1 << 17
-_ZSTD_BLOCK_HEADER: Final = 3  # bytes
-_ZSTD_MOST_EXPONENT: Final = 17  # of a window of 128 MiB
-_ZSTD_EMPTY_LAST_BLOCK: Final = b"\x01\0\0"
-_ZSTD_RAW, _ZSTD_RLE, _ZSTD_NO_BLOCK = 0, 1, 3  # types of a block
+_ZSTD_RLE: Final = 1  # a block that is one byte
 
 
 def gzip_body(data: memoryview, position: int) -> int | None:
@@ -48,81 +43,13 @@ def gzip_body(data: memoryview, position: int) -> int | None:
     return position if position <= len(data) else None
 
 
-def zstd_until_cut(data: memoryview) -> bytes | None:
-    """Return the whole zstd frames, and a frame of what zstd-jni reads of another one, which is cut off.
-
-    Returns:
-        None if what follows the whole frames is an error for zstd-jni. If a frame ends in the
-        same read, the beginning of another frame is no error.
-    """
+def ends_after_zstd_frame(data: memoryview) -> bool:
+    """Return whether a zstd frame ends in the last read of zstd-jni; if so, it accepts a frame that is cut off."""
+    last_read = (len(data) - 1) // _ZSTD_READ * _ZSTD_READ
     end = 0
     while (following := _zstd_frame_end(data, end)) is not None:
         end = following
-    if end <= max(len(data) - 1, 0) // _ZSTD_READ * _ZSTD_READ:
-        return None
-    begun = _begun_zstd_frame(data[end:])
-    return None if begun is None else bytes(data[:end]) + begun
-
-
-def _begun_zstd_frame(rest: memoryview) -> bytes | None:
-    """Return a frame with the content of the whole blocks of one that is cut off; None for what does not begin a frame.
-
-    Neither checksum nor size are checked in a frame that does not end, so the result has neither.
-    """
-    head = bytes(rest[:4])
-    if 0x50 <= (head[:1] or b"\x50")[0] <= 0x5F:
-        return b"" if _ZSTD_SKIPPABLE.startswith(head[1:]) else None
-    if not _ZSTD_MAGIC.startswith(head):
-        return None
-    if len(rest) > _ZSTD_FLAGS and rest[_ZSTD_FLAGS] & _ZSTD_RESERVED:
-        return None
-    place = _zstd_first_block(rest)
-    if place is None:
-        return b""
-    if rest[_ZSTD_FLAGS] & _ZSTD_DICTIONARY:
-        return None
-    blocks, is_last = bytearray(), False
-    while place + _ZSTD_BLOCK_HEADER <= len(rest) and not is_last:
-        body = place + _ZSTD_BLOCK_HEADER
-        header = int.from_bytes(rest[place:body], "little")
-        kind, size, is_last = header >> 1 & 3, header >> 3, bool(header & 1)
-        if kind == _ZSTD_NO_BLOCK or size > _zstd_block_limit(rest):
-            return None
-        end = _zstd_block_end(rest, place)
-        if end is None:
-            if kind != _ZSTD_RAW:
-                break
-            end, header = len(rest), len(rest) - body << 3  # it is decompressed byte by byte
-        blocks += (header & ~1).to_bytes(_ZSTD_BLOCK_HEADER, "little") + rest[body:end]
-        place = end
-    if not blocks:
-        return b""
-    return _ZSTD_MAGIC + b"\0" + bytes((_zstd_window(rest),)) + bytes(blocks) + _ZSTD_EMPTY_LAST_BLOCK
-
-
-def _zstd_window(frame: memoryview) -> int:
-    """Return the descriptor of a window that is large enough for a frame."""
-    flags = frame[_ZSTD_FLAGS]
-    if not flags & _ZSTD_SINGLE_SEGMENT:
-        return frame[_ZSTD_FLAGS + 1]
-    exponent = max((_zstd_content_size(frame) - 1).bit_length() - 10, 0)
-    return min(exponent, _ZSTD_MOST_EXPONENT) << 3
-
-
-def _zstd_content_size(frame: memoryview) -> int:
-    """Return the size of the content of a single segment, by a whole header without a dictionary."""
-    size = _ZSTD_CONTENT_SIZES[frame[_ZSTD_FLAGS] >> 6] or 1
-    place = _ZSTD_FLAGS + 1
-    return int.from_bytes(frame[place : place + size], "little") + (256 if size == 2 else 0)
-
-
-def _zstd_block_limit(frame: memoryview) -> int:
-    """Return the greatest size of a block, by a whole header without a dictionary."""
-    flags, place = frame[_ZSTD_FLAGS], _ZSTD_FLAGS + 1
-    if not flags & _ZSTD_SINGLE_SEGMENT:
-        exponent, mantissa = frame[place] >> 3, frame[place] & 7
-        return min((1 << 10 + exponent) + (1 << 7 + exponent) * mantissa, _ZSTD_MOST_BLOCK)
-    return min(_zstd_content_size(frame), _ZSTD_MOST_BLOCK)
+    return end > max(last_read, 0)
 
 
 def _zstd_frame_end(data: memoryview, position: int) -> int | None:

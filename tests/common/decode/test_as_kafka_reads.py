@@ -1,21 +1,32 @@
 """Bytes with a correct CRC are read as Kafka's Java consumer reads them, and what it rejects is damage."""
 
+from collections import Counter
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
 from tests.common.decode.decoded_rows import decoded_to_the_damage
-from tests.common.decode.odd_bytes import ALL, FILES
+from tests.common.decode.odd_bytes import ALL, FILES, RECORDS, ZSTD, packed, zstd
+from tests.common.log_format.build import batch, record
 from ts_local.consumed_logs import ConsumedRecord, Reading, consume
 from ts_local.resident_jvm import ResidentJvm
 
+ZSTD_HEAD = b"\x28\xb5\x2f\xfd\x24"  # a single segment with a checksum; the size of the content follows
+ZSTD_EMPTY_RLE_BLOCK = b"\x03\0\0\0"  # the last one; more than the largest block of a frame without content
+
 
 @pytest.fixture(scope="module")
-def readings() -> Iterator[dict[str, tuple[Reading, Reading]]]:
+def jvm() -> Iterator[ResidentJvm]:
     jvm = ResidentJvm()
-    found = consume(jvm, list(ALL.values()))
-    yield {name: (each.uncommitted, each.committed) for name, each in zip(ALL, found, strict=True)}
+    yield jvm
     jvm.close()
+
+
+@pytest.fixture(scope="module")
+def readings(jvm: ResidentJvm) -> dict[str, tuple[Reading, Reading]]:
+    found = consume(jvm, list(ALL.values()))
+    return {name: (each.uncommitted, each.committed) for name, each in zip(ALL, found, strict=True)}
 
 
 def plain(record: ConsumedRecord) -> tuple[object, ...]:
@@ -36,6 +47,26 @@ def test_r17_odd_bytes_are_read_as_the_java_consumer_reads_them(
         expected = expected[: len(rows)]
     assert rows == expected
     assert committed.records == uncommitted.records
+
+
+def test_r17_zstd_frames_that_are_cut_off_are_read_as_the_java_consumer_reads_them(jvm: ResidentJvm) -> None:
+    """At each byte of a second frame, with each kind of block, and with a read of zstd-jni that no frame ends in."""
+    half, large = len(RECORDS) // 2, record(0, b"k", Random(7).randbytes(140_000))
+    streams = [(zstd(RECORDS), zstd(more)) for more in (b"", b"more", bytes(300))]
+    streams += [(zstd(RECORDS[:at]), zstd(RECORDS[at:])) for at in (0, half, len(RECORDS) - 1)]
+    streams += [(zstd(RECORDS), ZSTD_HEAD + size + ZSTD_EMPTY_RLE_BLOCK + bytes(4)) for size in (b"\0", b"\1")]
+    logs = [packed(ZSTD, first + second[:size]) for first, second in streams for size in range(len(second) + 1)]
+    for at in (9, len(large) - 9):
+        stream = zstd(large[:at]) + zstd(large[at:])
+        logs += [batch(0, body=stream[: len(stream) - cut], count=1, attributes=ZSTD) for cut in range(6)]
+    counts: Counter[bool] = Counter()
+    for log, consumed in zip(logs, consume(jvm, logs), strict=True):
+        rows, is_damaged = decoded_to_the_damage(log)
+        assert is_damaged == bool(consumed.uncommitted.refusal), (log.hex(), consumed.uncommitted.message)
+        if not is_damaged:
+            assert rows == [plain(each) for each in consumed.uncommitted.records]
+        counts[is_damaged] += 1
+    assert min(counts[True], counts[False]) > len(logs) // 5
 
 
 def test_each_file_of_a_bug_report_has_its_records() -> None:
