@@ -175,7 +175,9 @@ def test_r03_a_hole_counts_only_where_filters_select_it(three: Archive) -> None:
     three.store.delete([three.partition("t").segment(SegmentName(100))])
     assert offsets(three, LessThan(("offset",), 100)) == list(range(100))
     assert offsets(three, GreaterThanOrEqual(("offset",), 200)) == list(range(200, 300))
-    with pytest.raises(DataLoss, match=r"t-0: offsets 150 to 159 are lost: no object .* them\. To read"):
+    with pytest.raises(
+        DataLoss, match=r"t-0: offsets 150 to 159 are lost: no object .* them; tsctl repair can put them back\. To read"
+    ):
         planned(three, GreaterThanOrEqual(("offset",), 150), LessThan(("offset",), 160))
     with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost"):
         planned(three, GreaterThanOrEqual(("timestamp",), at(1250)))
