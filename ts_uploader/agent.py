@@ -282,6 +282,7 @@ class Agent:
             sizes=self._sizes,
             stuck=lambda: self._blocked.stuck,
             waiting=lambda: self._blocked.waiting,
+            unreported=lambda: self._blocked.unreported,
             health=self._stores.health,
             shipping=self._shipping,
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import structlog
 
 from ts_common.model import TopicPartition
+from ts_uploader.conditions import NAMED_WITHIN_SECONDS
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.tracking.contained_tracker import ContainedTracker
@@ -31,6 +32,7 @@ class BlockedPartitions:
         leader_unknown: partitions with a directory here whose leader the leadership source has not reported.
         stuck: partitions that have waited longer than `stuck.after.ms`.
         waiting: what has waited longest; None if nothing waits.
+        unreported: the number of partitions whose leader was not reported for a minute.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class BlockedPartitions:
         self.leader_unknown: Mapping[TopicPartition, Wait] = {}
         self.stuck = StuckPartitions()
         self.waiting: Waiting | None = None
+        self.unreported = 0
         self._waits = Waits()
         self._stuck_watch = StuckWatch()
 
@@ -58,6 +61,8 @@ class BlockedPartitions:
             seconds = max(_UNREPORTED_LEAST_SECONDS, _UNREPORTED_POLLS * poll_seconds)
             since = time.monotonic_ns() - int(seconds * _NANOSECONDS)
             unreported = dict.fromkeys(tracker.unreported(since), _UNREPORTED)
+            soon = time.monotonic_ns() - int(NAMED_WITHIN_SECONDS * _NANOSECONDS)
+            self.unreported = len(list(tracker.unreported(soon)))
         self.leader_unknown = unreported
         waiting = {partition: one.wait for partition, one in self.backlog.items() if one.wait is not None}
         for partition, reason in self._waits.look({**waiting, **unreported}).items():

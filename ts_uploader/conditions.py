@@ -52,7 +52,7 @@ CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.HOLE: "the broker holds nothing that continues the shipped segments of a partition",
     Condition.RETENTION_NEAR: "a partition has less than half of the retention left for unshipped segments",
     Condition.STUCK: "a partition has waited for longer than `stuck.after.ms`",
-    Condition.WAITS: "a partition lacks what it needs to ship, or nothing was committed for a minute",
+    Condition.WAITS: "a partition lacks what it needs to ship, or its leader; or nothing was committed for a minute",
     Condition.THROTTLED: "a store limits requests; the agent ships more slowly",
     Condition.STARTING: "the agent has started, and not everything has answered yet",
     Condition.WELL: "all closed segments are shipped, or are being shipped",
@@ -99,6 +99,8 @@ class Facts:
         urgent: partitions with less than half of their retention left.
         stuck: partitions that are stuck.
         blocked: partitions that lack what they need to ship.
+        unreported: partitions with a directory here whose leader was not reported for a minute.
+        uploads: whether an upload makes progress.
         waiting: what has waited longest; None if nothing waits.
         throttled: requests per second that a store allows; None without a limit.
     """
@@ -116,6 +118,8 @@ class Facts:
     urgent: int = 0
     stuck: int = 0
     blocked: int = 0
+    unreported: int = 0
+    uploads: bool = False
     waiting: Waiting | None = None
     throttled: float | None = None
 
@@ -172,17 +176,24 @@ def state_of(facts: Facts) -> AgentState:
     if facts.stuck:
         seconds = None if waiting is None else waiting.seconds
         return AgentState(Condition.STUCK, f"{counted(facts.stuck, 'partition')} stuck.{longest}", seconds)
-    if waiting is not None and min(waiting.seconds, waiting.quiet_seconds) >= NAMED_WITHIN_SECONDS:
-        waits = f"Closed segments wait, and nothing was committed for {waiting.quiet_seconds:.0f} s.{longest}"
-        return AgentState(Condition.WAITS, waits, waiting.quiet_seconds)
+    limit = None
+    if facts.throttled is not None:
+        limit = f"A store limits requests: the agent sends {facts.throttled:.0f} per second."
+    quiet = 0.0 if waiting is None or facts.uploads else min(waiting.seconds, waiting.quiet_seconds)
+    if quiet >= NAMED_WITHIN_SECONDS:
+        waits = f"Closed segments wait, and nothing was committed for {quiet:.0f} s.{longest}"
+        return AgentState(Condition.WAITS, waits if limit is None else f"{limit} {waits}", quiet)
+    if facts.unreported:
+        unreported = counted(facts.unreported, "partition")
+        waits = f"{unreported}: the source of leadership has not reported the leader (see `topics_denied` in the log)."
+        return AgentState(Condition.WAITS, waits, NAMED_WITHIN_SECONDS)
     if facts.blocked:
         waits = f"{counted(facts.blocked, 'partition')}: the agent waits before it can ship.{longest}"
         return AgentState(Condition.WAITS, waits, None if waiting is None else waiting.seconds)
     if facts.unanswered:
         names = ", ".join(_UNANSWERED.get(name, name) for name in facts.unanswered)
         return AgentState(Condition.STARTING, f"The agent has started. Not answered yet: {names}.", facts.running)
-    if facts.throttled is not None:
-        limit = f"A store limits requests: the agent sends {facts.throttled:.0f} per second."
+    if limit is not None:
         return AgentState(Condition.THROTTLED, limit)
     return AgentState(Condition.WELL, "All is well.")
 
@@ -195,7 +206,7 @@ def _store(facts: Facts) -> AgentState | None:
                 text = f"{CONDITIONS[condition][:1].upper()}{CONDITIONS[condition][1:]}: {each.message}"
                 return AgentState(condition, text, facts.now - each.since)
     for each in facts.failing:
-        if (seconds := facts.now - each.since) >= _SILENT_SECONDS:
+        if (seconds := facts.now - each.since) >= _SILENT_SECONDS and each.times > 1:
             text = f"{each.location} fails each {each.operation} for {seconds:.0f} s: {each.message}"
             return AgentState(Condition.STORE_FAILS, text, seconds)
     if facts.silent is not None and facts.silent >= _SILENT_SECONDS:

@@ -17,6 +17,7 @@ from ts_common.model import TopicPartition
 # A request can wait at most twice the upload timeout (connect, answer); add DNS, a busy disk and a listing's pages.
 _TIMEOUTS = 5
 _LEAST_SECONDS = 120.0
+_UPLOAD_SECONDS = 30.0
 _RATE_SECONDS = 300.0  # that the rate of shipping is a mean of
 
 
@@ -126,6 +127,12 @@ class Progress:
     def works(self) -> list[Work]:
         """Return the tasks in progress, the longest first."""
         return sorted(self._at.copy().values(), key=lambda work: work.began_at)
+
+    @property
+    def uploads(self) -> bool:
+        """Whether an upload made progress in the last half minute."""
+        latest = time.monotonic() - _UPLOAD_SECONDS
+        return any(work.operation == "Ship" and work.moved_at > latest for work in self.works())
 
     @property
     def excused_at(self) -> float:

@@ -22,8 +22,8 @@ from ts_common.store.wrappers.counted import StoreCounts
 from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.progress import Work, own_work
 
-# Tasks that fail repeat after 30 s at most, so a failure that is older does not repeat.
-_CURRENT_SECONDS = 300.0
+# Tasks that fail repeat after 30 s at most, and a request can wait a minute: a failure that is older does not repeat.
+_CURRENT_SECONDS = 120.0
 _LONGEST = 500  # characters of a message
 
 
@@ -37,6 +37,7 @@ class Failing:
         reason: one of `FAILURE_REASONS`, of the last failure.
         since: the monotonic time when the first request that failed since the last success began.
         last: the monotonic time of the last one.
+        times: failures since then.
         message: of the last one.
     """
 
@@ -45,7 +46,19 @@ class Failing:
     reason: str
     since: float
     last: float
+    times: int
     message: str
+
+
+class _Own(threading.local):
+    """The requests of a thread that are under way.
+
+    Attributes:
+        moved: for each, the monotonic time of its last progress.
+    """
+
+    def __init__(self) -> None:
+        self.moved: list[list[float]] = []
 
 
 class StoreHealth:
@@ -59,39 +72,51 @@ class StoreHealth:
         self._clock = clock
         self._lock = threading.Lock()
         self._failing: dict[tuple[str, str, str], Failing] = {}  # by location, operation and directory
-        self._under_way: dict[int, tuple[float, Work | None]] = {}
-        self._number = 0
+        self._succeeded_at: dict[tuple[str, str], float] = {}  # by location and operation
+        self._under_way: dict[int, tuple[list[float], Work | None]] = {}
+        self._own = _Own()
 
     def failing(self) -> list[Failing]:
-        """Return the requests that fail, the longest first."""
+        """Return the requests that fail, the longest first.
+
+        One failure that no task repeats is over once a request of the same operation succeeds elsewhere.
+        """
         oldest = self._clock() - _CURRENT_SECONDS
         with self._lock:
             self._failing = {place: each for place, each in self._failing.items() if each.last > oldest}
-            return sorted(self._failing.values(), key=lambda each: each.since)
+            found = [
+                each
+                for each in self._failing.values()
+                if each.times > 1 or self._succeeded_at.get((each.location, each.operation), -1.0) < each.last
+            ]
+        return sorted(found, key=lambda each: each.since)
 
     def silent_seconds(self, excused_at: float) -> float | None:
         """Return how long a request has had no answer and made no progress; None without a request.
 
-        An upload of a segment makes progress with each piece that it reads.
+        An upload of a segment makes progress with each piece that it reads, a listing with each object.
 
         Args:
             excused_at: the monotonic time when limits last made requests wait.
         """
         with self._lock:
             under_way = list(self._under_way.values())
-        moved = (began if work is None else max(began, work.moved_at) for began, work in under_way)
+        moved = (at[0] if work is None else max(at[0], work.moved_at) for at, work in under_way)
         return max((self._clock() - max(at, excused_at) for at in moved), default=None)
 
     @contextmanager
     def request(self, location: str, operation: str, key: str) -> Iterator[None]:
         """Note whether a store answers a request."""
         place, began = (location, operation, key.rpartition("/")[0]), self._clock()
+        moved = [began]
         with self._lock:
-            self._number += 1
-            number = self._number
-            self._under_way[number] = began, own_work()
+            self._under_way[id(moved)] = moved, own_work()
+        self._own.moved.append(moved)
         try:
             yield
+        except GeneratorExit:  # a listing that its caller ended: the store had answered
+            self._succeeded(place)
+            raise
         except StoreThrottled:  # an answer: the gate sends fewer requests
             raise
         except (StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing) as error:
@@ -104,9 +129,18 @@ class StoreHealth:
             self._succeeded(place)
         finally:
             with self._lock:
-                del self._under_way[number]
+                del self._under_way[id(moved)]
+            self._own.moved = [each for each in self._own.moved if each is not moved]
+
+    def arrived(self) -> None:
+        """Note that the requests of this thread made progress."""
+        now = self._clock()
+        for moved in self._own.moved:
+            moved[0] = now
 
     def _succeeded(self, place: tuple[str, str, str]) -> None:
+        location, operation, _ = place
+        self._succeeded_at[location, operation] = self._clock()
         if place in self._failing:
             with self._lock:
                 self._failing.pop(place, None)
@@ -116,8 +150,8 @@ class StoreHealth:
         with self._lock:
             known = self._failing.get(place)
             is_first = known is None or now - known.last >= _CURRENT_SECONDS
-            since = began if known is None or is_first else known.since
-            self._failing[place] = Failing(place[0], place[1], failure_reason(error), since, now, message)
+            since, times = (began, 1) if known is None or is_first else (known.since, known.times + 1)
+            self._failing[place] = Failing(place[0], place[1], failure_reason(error), since, now, times, message)
 
 
 class WatchedCounts(StoreCounts):
@@ -139,9 +173,14 @@ class WatchedCounts(StoreCounts):
         """Count a request."""
         self._total.request(operation)
 
+    def arrived(self) -> None:
+        """Note that a request made progress."""
+        self._health.arrived()
+
     def received(self, size: int) -> None:
         """Count bytes of an object."""
         self._total.received(size)
+        self._health.arrived()
 
     @contextmanager
     def counted(self, operation: str, key: str = "") -> Iterator[None]:

@@ -1,6 +1,8 @@
 """The condition of an agent as a whole: the cause is first, and nothing is well while nothing is shipped."""
 
+from collections.abc import Generator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +28,7 @@ NOW = 1000.0
 
 def fails(reason: str, seconds: float) -> tuple[Failing, ...]:
     """A request that has failed for so long."""
-    return (Failing("s3://b/p", "put", reason, NOW - seconds, NOW, "PutObject s3://b/p/k: no"),)
+    return (Failing("s3://b/p", "put", reason, NOW - seconds, NOW, 2, "PutObject s3://b/p/k: no"),)
 
 
 def waits(seconds: float, quiet: float, *, ordinary: bool = True) -> Waiting:
@@ -51,7 +53,12 @@ CASES: list[tuple[dict[str, object], Condition, str]] = [
     ({"urgent": 1, "holes": 0}, Condition.RETENTION_NEAR, "less than half of the retention"),
     ({"stuck": 1, "waiting": waits(900, 10), "urgent": 0}, Condition.STUCK, "t-0, which waits for the upload"),
     ({"waiting": waits(61, 61), "stuck": 0}, Condition.WAITS, "nothing was committed for 61 s. The longest: t-0"),
-    ({"blocked": 3, "waiting": waits(5, 5, ordinary=False)}, Condition.WAITS, "3 partitions: the agent waits"),
+    ({"unreported": 2, "waiting": None}, Condition.WAITS, "2 partitions: the source of leadership has not reported"),
+    (
+        {"unreported": 0, "blocked": 3, "waiting": waits(5, 5, ordinary=False)},
+        Condition.WAITS,
+        "3 partitions: the agent waits",
+    ),
     ({"unanswered": ["leadership"], "blocked": 0}, Condition.STARTING, "Not answered yet: the source of leadership"),
     ({"throttled": 40.0, "unanswered": []}, Condition.THROTTLED, "40 per second"),
     ({"throttled": None}, Condition.WELL, "All is well."),
@@ -80,10 +87,12 @@ def test_the_cause_counts_before_what_it_causes(row: int) -> None:
         {"away": 20.0, "broker_away": True},
         {"waiting": waits(500, 20)},
         {"waiting": waits(20, 500)},
+        {"waiting": waits(90, 90), "uploads": True},
+        {"failing": (replace(fails("unavailable", 90)[0], times=1),)},
     ],
 )
 def test_what_ends_soon_is_ordinary(facts: dict[str, object]) -> None:
-    """A failed request, a slow one, a broker that restarts, and one partition of many that are shipped."""
+    """A failed request, a slow one, a broker that restarts, a large upload, and one partition of many."""
     assert state_of(Facts(running=5.0, now=NOW, **facts)).condition is Condition.WELL  # type: ignore[arg-type]
 
 
@@ -118,18 +127,48 @@ def test_a_request_fails_until_one_of_its_kind_succeeds() -> None:
         (StoreUnavailable("reset"), "unavailable"),
     ):
         request("put", error)
+        request("put", error)
         request("list")
         request("put", key="t-1/5.log")
         request("get", ObjectNotFound("absent"))
         assert [(each.operation, each.reason, each.since) for each in health.failing()] == [("put", reason, 0.0)]
     request("put", StoreThrottled("slow down"))
-    assert len(health.failing()) == 1
+    assert [each.times for each in health.failing()] == [8]
     request("put")
     assert health.failing() == []
     request("put", AccessDenied("no"))
-    clock[0] += 301  # nothing repeats it
+    assert len(health.failing()) == 1
+    clock[0] += 121  # nothing repeats it
     assert health.failing() == []
-    assert total.requests["put"] == 11
+    assert total.requests["put"] == 15
+    request("put", OutcomeUnknown("no answer"), key="moved-0/5.log")
+    assert len(health.failing()) == 1
+    request("put")  # the partition moved to another broker, and puts succeed
+    assert health.failing() == []
+
+
+def test_a_listing_that_its_caller_ends_is_an_answer() -> None:
+    """The agent reads the first objects of a listing; a failure before is over then, and each object is progress."""
+    clock = [0.0]
+    health = StoreHealth(lambda: clock[0])
+    counts = WatchedCounts(StoreCounts(), health, "s3://b/p")
+
+    def listed() -> Generator[int, None, None]:
+        with counts.counted("list", "t-0/"):
+            for number in range(3):
+                clock[0] += 20
+                counts.arrived()
+                yield number
+
+    with suppress(StoreUnavailable), counts.counted("list", "t-0/"):
+        raise StoreUnavailable("503")
+    assert len(health.failing()) == 1
+    found = listed()
+    next(found)
+    assert health.silent_seconds(0.0) == 0.0
+    found.close()
+    assert health.failing() == []
+    assert health.silent_seconds(0.0) is None
 
 
 def test_a_request_without_an_answer_is_silent_from_its_last_progress() -> None:

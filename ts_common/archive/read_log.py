@@ -36,8 +36,9 @@ def kept_end(end: int, read: ReadLog | None, now: ReadLog, now_end: int) -> int:
 
     A shorter log alone is no loss: a commit that was lost and rebuilt can end below the position for some time, and so
     can the commit of an earlier leader. With epochs, the logs are compared as Kafka compares a follower's with its
-    leader's (KIP-279). Records without an epoch (magic 0 and 1) have only the lineage: a newer one names the offset
-    where the commit went back. If it went back twice since, only the second offset is known.
+    leader's (KIP-279). Records without an epoch (magic 0 and 1), and those whose epochs retention removed from the
+    commit, have only the lineage: a newer one names the offset where the commit went back. If it went back twice
+    since, only the second offset is known.
 
     Args:
         end: the offset after the last that was read.
@@ -50,6 +51,12 @@ def kept_end(end: int, read: ReadLog | None, now: ReadLog, now_end: int) -> int:
     kept = end
     if read.epochs.pairs and now.epochs.pairs and read.epochs.pairs[-1][0] <= now.epochs.pairs[-1][0]:
         kept = read.epochs.shared_end(end, now.epochs, max(end, now_end))
-    if not read.has_epoch_before(end) and now.lineage and epoch_of(now.lineage) > epoch_of(read.lineage):
+    # Retention removes epochs from the start of the commit's list. Without those that were read it shows nothing.
+    shows_nothing = not read.has_epoch_before(end) or _is_below(read.epochs, now.epochs)
+    if shows_nothing and now.lineage and epoch_of(now.lineage) > epoch_of(read.lineage):
         kept = min(kept, now.lineage.begin)
     return kept
+
+
+def _is_below(read: EpochHistory, now: EpochHistory) -> bool:
+    return bool(read.pairs and now.pairs) and read.pairs[-1][0] < now.pairs[0][0]

@@ -109,6 +109,7 @@ class StatusSources:
         sizes: of segments; one cache for all users.
         stuck: returns the stuck partitions.
         waiting: returns what has waited longest.
+        unreported: returns the number of partitions whose leader was not reported for a minute.
         health: of the stores.
         shipping: what was shipped.
     """
@@ -127,6 +128,7 @@ class StatusSources:
     sizes: SegmentSizes = field(default_factory=SegmentSizes)
     stuck: Callable[[], StuckPartitions] = StuckPartitions
     waiting: Callable[[], Waiting | None] = lambda: None
+    unreported: Callable[[], int] = int
     health: StoreHealth = field(default_factory=StoreHealth)
     shipping: Shipping = field(default_factory=Shipping)
 
@@ -280,6 +282,8 @@ class Status:
             urgent=self._totals.urgent,
             stuck=len(sources.stuck()),
             blocked=self._totals.waiting,
+            unreported=sources.unreported(),
+            uploads=sources.progress.uploads,
             waiting=sources.waiting(),
             throttled=requests,
         )

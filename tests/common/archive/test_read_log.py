@@ -107,6 +107,13 @@ def test_a_shorter_log_of_the_same_records_is_no_loss() -> None:
     assert kept_end(100, None, ReadLog(line, Lineage(1, 60, 90)), 70) == 100
 
 
+def test_where_retention_removed_the_epochs_the_lineage_shows_the_parting() -> None:
+    """Else rows of a removed log stay in silence: the list begins above them."""
+    read, back = ReadLog(EpochHistory(((0, 0),))), Lineage(1, 1, 2)
+    assert kept_end(2, read, ReadLog(EpochHistory(((1, 2),)), back), 4) == 1
+    assert kept_end(2, replace(read, lineage=back), ReadLog(EpochHistory(((1, 2),)), back), 4) == 2
+
+
 def test_two_elections_part_where_the_first_did() -> None:
     """Read to 29 over epochs 0, 1 and 3; now epoch 6 follows epoch 0 at 23, and the logs part at 9."""
     read = ReadLog(EpochHistory(((0, 0), (1, 9), (3, 23))))

@@ -66,6 +66,9 @@ class StoreCounts:
                 self.failures[operation] += 1
             raise
 
+    def arrived(self) -> None:
+        """Note that a request made progress; a subclass uses it."""
+
     def received(self, size: int) -> None:
         """Count bytes of an object."""
         with self._lock:
@@ -122,6 +125,7 @@ class CountedStore(WrappedStore):
             for number, info in enumerate(super().list(prefix, start_after=start_after)):
                 if number and number % _PAGE == 0:
                     self._counts.request("list")
+                self._counts.arrived()
                 yield info
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
