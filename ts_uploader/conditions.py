@@ -49,7 +49,7 @@ CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.STORE_FAILS: "the store fails: no connection, timeout, reset, 5xx",
     Condition.BROKER_AWAY: "the broker does not answer, or is not registered",
     Condition.LEADERSHIP_UNKNOWN: "the source of leadership does not answer",
-    Condition.HOLE: "the broker holds nothing that continues the shipped segments of a partition",
+    Condition.HOLE: "the broker has no segment that continues the shipped ones of a partition",
     Condition.RETENTION_NEAR: "a partition has less than half of the retention left for unshipped segments",
     Condition.STUCK: "a partition has waited for longer than `stuck.after.ms`",
     Condition.WAITS: "a partition lacks what it needs to ship, or its leader; or nothing was committed for a minute",
@@ -90,7 +90,7 @@ class Facts:
         hangs: why a restart would help; None if it would not.
         failing: the requests that stores fail, the longest first.
         now: the monotonic time, as `failing` has it.
-        silent: how long a request to a store has had no answer and made no progress; None without one.
+        silent: how long a request to a store has had no answer and made no progress, and the store; None without one.
         unanswered: the dependencies that have not answered since the start.
         away: how long leadership has been unknown; None if it is known.
         broker_away: whether the broker does not answer, or is not registered.
@@ -109,7 +109,7 @@ class Facts:
     hangs: str | None = None
     failing: Sequence[Failing] = ()
     now: float = 0.0
-    silent: float | None = None
+    silent: tuple[float, str] | None = None
     unanswered: Sequence[str] = ()
     away: float | None = None
     broker_away: bool = False
@@ -139,6 +139,14 @@ class AgentState:
     seconds: float | None = None
 
     @property
+    def fails(self) -> str | None:
+        """The dependency of readiness that fails now; None if none does."""
+        if self.condition in {Condition.BROKER_AWAY, Condition.LEADERSHIP_UNKNOWN}:
+            return "leadership"
+        stores = {*_BY_REASON.values(), Condition.STORE_HANGS, Condition.STORE_FAILS}
+        return "store" if self.condition in stores else None
+
+    @property
     def is_ready(self) -> bool:
         """Whether nothing prevents the agent as a whole from shipping."""
         return self.condition not in _CAUSES and self.condition is not Condition.STARTING
@@ -166,7 +174,7 @@ def state_of(facts: Facts) -> AgentState:
         return state
     if facts.holes:
         holes = counted(facts.holes, "partition")
-        return AgentState(Condition.HOLE, f"{holes}: the broker holds nothing that continues the shipped segments.")
+        return AgentState(Condition.HOLE, f"{holes}: the broker has no segment that continues the shipped ones.")
     if facts.urgent:
         urgent = counted(facts.urgent, "partition")
         left = f"{urgent}: less than half of the retention is left for unshipped segments."
@@ -209,9 +217,9 @@ def _store(facts: Facts) -> AgentState | None:
         if (seconds := facts.now - each.since) >= _SILENT_SECONDS and each.times > 1:
             text = f"{each.location} fails each {each.operation} for {seconds:.0f} s: {each.message}"
             return AgentState(Condition.STORE_FAILS, text, seconds)
-    if facts.silent is not None and facts.silent >= _SILENT_SECONDS:
-        text = f"An object store has not answered a request for {facts.silent:.0f} s."
-        return AgentState(Condition.STORE_HANGS, text, facts.silent)
+    if facts.silent is not None and facts.silent[0] >= _SILENT_SECONDS:
+        seconds, location = facts.silent
+        return AgentState(Condition.STORE_HANGS, f"{location} has not answered a request for {seconds:.0f} s.", seconds)
     if "store" in facts.unanswered and facts.running >= NAMED_WITHIN_SECONDS:
         text = f"An object store has not answered since the start, {facts.running:.0f} s ago."
         return AgentState(Condition.STORE_HANGS, text, facts.running)

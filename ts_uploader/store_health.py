@@ -73,7 +73,7 @@ class StoreHealth:
         self._lock = threading.Lock()
         self._failing: dict[tuple[str, str, str], Failing] = {}  # by location, operation and directory
         self._succeeded_at: dict[tuple[str, str], float] = {}  # by location and operation
-        self._under_way: dict[int, tuple[list[float], Work | None]] = {}
+        self._under_way: dict[int, tuple[list[float], Work | None, str]] = {}
         self._own = _Own()
 
     def failing(self) -> list[Failing]:
@@ -91,8 +91,8 @@ class StoreHealth:
             ]
         return sorted(found, key=lambda each: each.since)
 
-    def silent_seconds(self, excused_at: float) -> float | None:
-        """Return how long a request has had no answer and made no progress; None without a request.
+    def silent(self, excused_at: float) -> tuple[float, str] | None:
+        """Return how long a request has had no answer and made no progress, and its store; None without a request.
 
         An upload of a segment makes progress with each piece that it reads, a listing with each object.
 
@@ -101,8 +101,9 @@ class StoreHealth:
         """
         with self._lock:
             under_way = list(self._under_way.values())
-        moved = (at[0] if work is None else max(at[0], work.moved_at) for at, work in under_way)
-        return max((self._clock() - max(at, excused_at) for at in moved), default=None)
+        now = self._clock()
+        moved = ((at[0] if work is None else max(at[0], work.moved_at), location) for at, work, location in under_way)
+        return max(((now - max(at, excused_at), location) for at, location in moved), default=None)
 
     @contextmanager
     def request(self, location: str, operation: str, key: str) -> Iterator[None]:
@@ -110,7 +111,7 @@ class StoreHealth:
         place, began = (location, operation, key.rpartition("/")[0]), self._clock()
         moved = [began]
         with self._lock:
-            self._under_way[id(moved)] = moved, own_work()
+            self._under_way[id(moved)] = moved, own_work(), location
         self._own.moved.append(moved)
         try:
             yield

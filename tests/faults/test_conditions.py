@@ -35,6 +35,7 @@ def check_everywhere(agent: AgentProcess, condition: Condition) -> None:
     """Compare page, `/readyz` and metrics with a condition, and require that no place reassures."""
     ready = json.loads(agent.page("/readyz"))
     assert (ready["status"], ready["state"]["condition"]) == ("waiting", condition.value)
+    assert ready["leadership" if condition is Condition.BROKER_AWAY else "store"] is False
     page = agent.page("/")
     assert '<p class="verdict bad">' in page
     assert "All is well" not in page

@@ -45,11 +45,15 @@ CASES: list[tuple[dict[str, object], Condition, str]] = [
     ({"failing": fails("wrong_clock", 0)}, Condition.WRONG_CLOCK, "this host's time"),
     ({"failing": fails("full", 0)}, Condition.STORE_FULL, "no space left"),
     ({"failing": fails("unavailable", 31)}, Condition.STORE_FAILS, "s3://b/p fails each put for 31 s"),
-    ({"silent": 31.0, "failing": ()}, Condition.STORE_HANGS, "has not answered a request for 31 s"),
+    (
+        {"silent": (31.0, "s3://b/p"), "failing": ()},
+        Condition.STORE_HANGS,
+        "s3://b/p has not answered a request for 31 s",
+    ),
     ({"unanswered": ["store"], "running": 61.0, "silent": None}, Condition.STORE_HANGS, "since the start, 61 s ago"),
     ({"away": 31.0, "broker_away": True, "unanswered": []}, Condition.BROKER_AWAY, "The broker has not answered"),
     ({"away": 31.0, "away_reason": "no route"}, Condition.LEADERSHIP_UNKNOWN, "unknown for 31 s: .*: no route"),
-    ({"holes": 2, "away": None}, Condition.HOLE, "2 partitions: the broker holds nothing"),
+    ({"holes": 2, "away": None}, Condition.HOLE, "2 partitions: the broker has no segment"),
     ({"urgent": 1, "holes": 0}, Condition.RETENTION_NEAR, "less than half of the retention"),
     ({"stuck": 1, "waiting": waits(900, 10), "urgent": 0}, Condition.STUCK, "t-0, which waits for the upload"),
     ({"waiting": waits(61, 61), "stuck": 0}, Condition.WAITS, "nothing was committed for 61 s. The longest: t-0"),
@@ -83,7 +87,7 @@ def test_the_cause_counts_before_what_it_causes(row: int) -> None:
     "facts",
     [
         {"failing": fails("unavailable", 5)},
-        {"silent": 20.0},
+        {"silent": (20.0, "s3://b/p")},
         {"away": 20.0, "broker_away": True},
         {"waiting": waits(500, 20)},
         {"waiting": waits(20, 500)},
@@ -105,6 +109,14 @@ def test_a_condition_decides_readiness_and_whether_someone_must_look() -> None:
     assert ready == {*partitions, Condition.WAITS, Condition.THROTTLED, Condition.WELL}
     assert {condition for condition, state in states.items() if state.is_well} == {Condition.THROTTLED, Condition.WELL}
     assert not any(state.is_well and state.is_bad for state in states.values())
+    assert all(
+        state.fails == ("store" if "store" in condition or "clock" in condition else state.fails)
+        for condition, state in states.items()
+    )
+    assert {condition for condition, state in states.items() if state.fails == "leadership"} == {
+        Condition.BROKER_AWAY,
+        Condition.LEADERSHIP_UNKNOWN,
+    }
 
 
 def test_a_request_fails_until_one_of_its_kind_succeeds() -> None:
@@ -165,23 +177,23 @@ def test_a_listing_that_its_caller_ends_is_an_answer() -> None:
     assert len(health.failing()) == 1
     found = listed()
     next(found)
-    assert health.silent_seconds(0.0) == 0.0
+    assert health.silent(0.0) == (0.0, "s3://b/p")
     found.close()
     assert health.failing() == []
-    assert health.silent_seconds(0.0) is None
+    assert health.silent(0.0) is None
 
 
 def test_a_request_without_an_answer_is_silent_from_its_last_progress() -> None:
     """A piece that an upload reads is progress; a limit excuses all."""
     clock = [0.0]
     health, progress = StoreHealth(lambda: clock[0]), Progress(60)
-    assert health.silent_seconds(0.0) is None
+    assert health.silent(0.0) is None
     with health.request("s3://b/p", "put", "t-0/5.index"):
         clock[0] = 40.0
-        assert health.silent_seconds(0.0) == 40.0
-        assert health.silent_seconds(25.0) == 15.0
+        assert health.silent(0.0) == (40.0, "s3://b/p")
+        assert health.silent(25.0) == (15.0, "s3://b/p")
     with progress.doing("Ship", TopicPartition("t", 0)), health.request("s3://b/p", "put", "t-0/5.log"):
         work = own_work()
         assert work is not None
         work.moved_at, clock[0] = 60.0, 70.0
-        assert health.silent_seconds(0.0) == 10.0
+        assert health.silent(0.0) == (10.0, "s3://b/p")

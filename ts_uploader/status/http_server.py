@@ -73,7 +73,7 @@ class HealthServer(HttpServer):
                         self.verdict("ok" if snapshot.healthy else "failing", facts, well=snapshot.healthy)
                     case "/readyz":
                         snapshot = status.snapshot()
-                        facts = {**snapshot.answered, "state": state_fields(snapshot)}
+                        facts = {**snapshot.answers, "state": state_fields(snapshot)}
                         self.verdict("ready" if snapshot.ready else "waiting", facts, well=snapshot.ready)
                     case _:
                         self.answer(404, "text/plain", _KNOWN)

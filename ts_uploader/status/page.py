@@ -49,7 +49,7 @@ def status_page(status: Status) -> Iterator[bytes]:
         "earlier_errors": _errors(earlier, snapshot.now),
         "totals": _totals(snapshot, totals),
         "shown": f"the worst {len(worst)} of {totals.partitions:,}" if totals.partitions > len(worst) else "all",
-        "partitions": [_row(one) for one in worst],
+        "partitions": [_row(one, is_well=not state.is_bad) for one in worst],
         "works": _works(snapshot),
         "version": snapshot.version,
         "started": _clock(snapshot.started),
@@ -88,7 +88,7 @@ def _troubles(snapshot: StatusSnapshot, totals: Totals) -> Iterator[str]:
         since = _span(time.monotonic() - work.moved_at)
         yield f"Thread {work.thread} has made no progress for {since} ({work.operation}{_whose(work.partition)})."
     if totals.holes:
-        yield f"{counted(totals.holes, 'partition')}: the broker holds nothing that continues the shipped segments."
+        yield f"{counted(totals.holes, 'partition')}: the broker has no segment that continues the shipped ones."
     if totals.urgent:
         yield f"{counted(totals.urgent, 'partition')}: less than half of the retention is left for unshipped segments."
     for reason, (partition, stuck) in snapshot.stuck_partitions.longest_by_reason().items():
@@ -146,8 +146,10 @@ def _totals(snapshot: StatusSnapshot, totals: Totals) -> Mapping[str, str]:
     }
 
 
-def _row(one: PartitionStatus) -> Mapping[str, Any]:
+def _row(one: PartitionStatus, *, is_well: bool) -> Mapping[str, Any]:
     kind, trouble = _trouble(one)
+    if kind == "good" and one.unshipped_segments and not is_well:
+        kind, trouble = "warn", "waits for what the agent lacks"
     waits = one.unshipped_segments > 0
     unshipped = f"{_bytes(one.unshipped_bytes)}, {counted(one.unshipped_segments, 'segment')}"
     return {

@@ -85,6 +85,11 @@ class StatusSnapshot:
         return self.answering and not self.dead and not self.stuck
 
     @property
+    def answers(self) -> Mapping[str, bool]:
+        """Whether each dependency of readiness has answered, and does not fail now."""
+        return {name: answered and name != self.state.fails for name, answered in self.answered.items()}
+
+    @property
     def ready(self) -> bool:
         """Whether every dependency has answered once, and nothing prevents the agent from shipping."""
         return all(self.answered.values()) and self.state.is_ready
@@ -273,7 +278,7 @@ class Status:
             hangs=hangs,
             failing=sources.health.failing(),
             now=now,
-            silent=sources.health.silent_seconds(sources.progress.excused_at),
+            silent=sources.health.silent(sources.progress.excused_at),
             unanswered=[name for name, has_answered in answered.items() if not has_answered],
             away=now - min(self._connected_at, self._broker_at) if is_away else None,
             broker_away=leadership.broker_away,

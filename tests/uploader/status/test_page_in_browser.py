@@ -94,7 +94,7 @@ def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: 
     text = seen["text"]
     headings = [
         text.index(words)
-        for words in ("1 partition: the broker holds nothing", "Last errors", "Totals", "Partitions (")
+        for words in ("1 partition: the broker has no segment", "Last errors", "Totals", "Partitions (")
     ]
     rows = [text.index(name, headings[-1]) for name in ("torn-3", "waits-9", "a.very-long")]
     assert headings + rows == sorted(headings + rows)

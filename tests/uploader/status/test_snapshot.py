@@ -53,7 +53,7 @@ def test_partitions_with_problems_appear_first() -> None:
     shown = page(status)
     places = [shown.index(f">{topic}-0<") for topic in ("torn", "soon-gone", "waits", "well")]
     assert places == sorted(places)
-    headline = shown.index('<p class="verdict bad">1 partition: the broker holds nothing')
+    headline = shown.index('<p class="verdict bad">1 partition: the broker has no segment')
     assert headline < shown.index("<h2>Totals")
 
 
