@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz.parent import Failure, HarnessError, fuzz, minimise, replay
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, shared
 
 _FOUND = Path("build/fuzz")
 
@@ -28,12 +28,12 @@ def main() -> int:
     seed = int(time.time()) if given.seed is None else given.seed
     failures: list[Failure] = []
     broken = False
-    for name in names:
+    for name, seconds in shared(given.seconds, names).items():
         try:
             if given.replay:
                 outcome = replay(name, given.replay, _FOUND)
             else:
-                outcome = fuzz(name, given.seconds / len(names), seed, _FOUND, guide=not given.unguided)
+                outcome = fuzz(name, seconds, seed, _FOUND, guide=not given.unguided)
         except HarnessError as error:
             sys.stdout.write(f"{error}\n")
             broken = True

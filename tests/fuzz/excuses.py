@@ -171,13 +171,12 @@ def _is_message_that_java_does_not_check(found: Difference) -> bool:
 
 def _is_beyond_the_last_offset(found: Difference) -> bool:
     """Offsets have 63 bits; a log cannot contain the last of them, which is the project's open end of a range."""
-    at = 0
-    while at + HEADER_SIZE <= len(found.log) and at <= found.ours.position:
-        if found.log[at + MAGIC_POSITION] == 2:
-            base, delta = _OFFSET.unpack_from(found.log, at)[0], _LENGTH.unpack_from(found.log, at + _DELTA_AT)[0]
-            if base + delta >= MAX_OFFSET - 1:
-                return True
-        size = LENGTH_END + _LENGTH.unpack_from(found.log, at + LENGTH_POSITION)[0]
+    at, log = 0, found.log + bytes(HEADER_SIZE)
+    while at < len(found.log) and at <= found.ours.position:
+        delta = _LENGTH.unpack_from(log, at + _DELTA_AT)[0] if log[at + MAGIC_POSITION] == 2 else 0
+        if _OFFSET.unpack_from(log, at)[0] + delta >= MAX_OFFSET - 1:
+            return found.shares_rows
+        size = LENGTH_END + _LENGTH.unpack_from(log, at + LENGTH_POSITION)[0]
         if size < LENGTH_END:
             break
         at += size
@@ -192,7 +191,8 @@ def _is_out_of_memory(found: Difference) -> bool:
 
 def _is_position_that_goes_back(found: Difference) -> bool:
     """An aborted batch that ends below offsets shown before makes Java's position go back, in one poll alone."""
-    return found.is_committed and bool(Counter(found.java.records) - Counter(found.consumed.uncommitted.records))
+    more = Counter(found.java.records) - Counter(found.consumed.uncommitted.records)
+    return found.is_committed and bool(more) and not Counter(found.ours.rows) - Counter(found.rows)
 
 
 def _is_batch_below_the_first_offset(found: Difference) -> bool:

@@ -1,5 +1,6 @@
 """Every target, with the limits of one input."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -11,6 +12,7 @@ class Entry:
         place: `module:Class` of it.
         seconds: after which an input hangs.
         mib: of resident memory that its inputs may add.
+        share: of the seconds of a run, relative to other targets.
         guided: atheris may choose inputs by the code that they reach: it is pure Python and has no threads.
         known: failures of a library that the project cannot fix; they are reported, and do not count.
     """
@@ -18,6 +20,7 @@ class Entry:
     place: str
     seconds: float = 10.0
     mib: int = 256
+    share: int = 1
     guided: bool = False
     known: tuple[str, ...] = ()
 
@@ -25,7 +28,7 @@ class Entry:
 TARGETS = {
     "archives": Entry("tests.fuzz.archives:Archives"),
     "parsers": Entry("tests.fuzz.parsers:Parsers", guided=True),
-    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384),
+    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384, share=4),
     # A value of many small items needs 200 times its bytes while it is Python objects.
     "codecs": Entry("tests.fuzz.codecs:Codecs", mib=384),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),
@@ -40,3 +43,9 @@ TARGETS = {
     ),
     "tokens": Entry("tests.fuzz.answers.tokens:Tokens", seconds=30.0, mib=512),
 }
+
+
+def shared(seconds: float, names: Sequence[str]) -> dict[str, float]:
+    """Return the seconds of each target in a run of all of these."""
+    shares = sum(TARGETS[name].share for name in names)
+    return {name: seconds * TARGETS[name].share / shares for name in names}

@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.guard import guarded
 from tests.fuzz.parent import fuzz, minimise, replay
 from tests.fuzz.target import Target
-from tests.fuzz.targets import TARGETS, Entry
+from tests.fuzz.targets import TARGETS, Entry, shared
 
 NAME = "broken"
 SIZE = 100
@@ -85,3 +85,12 @@ def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
     (failure,) = replay(NAME, [file], tmp_path).failures
     minimise(failure)
     assert file.read_bytes() == b"wrong"
+
+
+def test_a_run_of_all_targets_gives_the_decoder_the_most_seconds() -> None:
+    """Five minutes compare more than 10,000 logs with Kafka's consumer, and leave each other target a part."""
+    seconds = shared(300.0, list(TARGETS))
+    assert sum(seconds.values()) == pytest.approx(300.0)
+    assert seconds.pop("decoder") >= 75.0
+    assert min(seconds.values()) >= 15.0
+    assert shared(300.0, ["decoder"]) == {"decoder": 300.0}
