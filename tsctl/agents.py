@@ -18,6 +18,8 @@ DEFAULT_PORT: Final = 9464
 LONGEST_BYTES: Final = 16 << 20  # of a response: 10,000 partitions need 3 MB
 _ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
 _LONGEST_REASON: Final = 500
+# What urllib3 and Python write before a reason: `HTTPConnection(host='h', port=1): `, `[Errno 111] `.
+_FOR_PROGRAMS: Final = re.compile(r"HTTPS?Connection(?:Pool)?\([^)]*\): |\[Errno -?\d+\] ")
 _PIECE_BYTES: Final = 1 << 20
 
 
@@ -90,9 +92,16 @@ def get_page(pool: urllib3.PoolManager, url: str, timeout: float) -> bytes | NoP
                 if time.monotonic() > ends:  # the pool's own timeout applies to each piece
                     return NoPage(f"no answer within {timeout:g} s")
     except urllib3.exceptions.HTTPError as error:
-        return NoPage(f"no answer: {error}")
+        return NoPage(f"no answer: {_reason(error)}")
     if response.status in {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}:
         return bytes(body)
     if response.status == HTTPStatus.MISDIRECTED_REQUEST:
         return NoPage(f"{url}: {body[:_LONGEST_REASON].decode(errors='replace').strip()}")
     return NoPage(f"{url} returned {response.status}; is this an agent?")
+
+
+def _reason(error: urllib3.exceptions.HTTPError) -> str:
+    """Return the reason of an error for people, without the names of Python's objects."""
+    if isinstance(error, urllib3.exceptions.ProtocolError) and len(error.args) > 1:  # ("Connection aborted.", cause)
+        return _FOR_PROGRAMS.sub("", str(error.args[1])) or type(error.args[1]).__name__
+    return _FOR_PROGRAMS.sub("", str(error))

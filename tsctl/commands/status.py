@@ -4,9 +4,9 @@ An agent serves `GET /status.json` on its HTTP address. The command sends no req
 """
 
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,17 +15,20 @@ import urllib3
 
 from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.json_objects import parse_json
+from ts_common.query.moments import time_text
 from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.parallel import in_threads
 from ts_common.wording import counted
 from tsctl.agents import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
 from tsctl.archive import JsonOption
 from tsctl.exit_codes import ExitCode
-from tsctl.output import Output, iso, size, write_page
+from tsctl.output import Output, size, write_page
 from tsctl.report.fleet import COLUMNS, FleetRow, render_fleet
 
 _LONGEST_MESSAGE: Final = 300
 _HUGE: Final = 1e18  # greater than any count of an agent
+_WELL: Final = "well"
+_OF_STORES: Final = "store_"  # the beginning of the conditions that a store causes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,22 @@ class Answer:
 
     @property
     def is_well(self) -> bool:
-        """Whether it is healthy and ready, and by its own judgement no operator needs to look."""
+        """Whether it is healthy and ready, and by its own judgement no operator needs to look.
+
+        Only `true` counts: a value that no agent serves is no sign of health.
+        """
         fields = self.fields
-        if fields is None or not fields.get("healthy") or not fields.get("ready") or self.stuck:
+        if fields is None or fields.get("healthy") is not True or fields.get("ready") is not True:
             return False
-        return bool(self.state.get("well", True))
+        if fields.get("stuck") or not isinstance(fields.get("state", {}), dict):
+            return False
+        if "well" in self.state:
+            return self.state["well"] is True
+        return bool(self.state.get("condition", _WELL) == _WELL)
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Its condition as a whole; empty without one, as of an earlier release."""
+        """Its condition as a whole; empty without one: an earlier release has no `state`."""
         found = None if self.fields is None else self.fields.get("state")
         return found if isinstance(found, dict) else {}
 
@@ -160,12 +170,34 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
 
 def _page(answers: Sequence[Answer]) -> str:
     """Return the fleet as a page."""
-    failing: Counter[str] = Counter()
-    for answer in answers:
-        for each in _objects(answer.fields or {}, "failing_requests"):
-            location, operation, reason = (str(each.get(name)) for name in ("location", "operation", "reason"))
-            failing[f"{location}: {operation} fails: {reason}. {str(each.get('message'))[:_LONGEST_MESSAGE]}"] += 1
-    return render_fleet(map(_fleet_row, answers), failing, iso(int(time.time() * 1000)) or "")
+    messages: dict[str, str] = {}
+    agents: dict[str, set[int]] = {}
+    for number, answer in enumerate(answers):
+        for what, message in _failing(answer):
+            messages.setdefault(what, message)
+            agents.setdefault(what, set()).add(number)
+    failing = [
+        f"{what} ({counted(len(agents[what]), 'agent')}). {message}".rstrip()
+        for what, message in sorted(messages.items())
+    ]
+    silent = sum(answer.fields is None for answer in answers)
+    return render_fleet(map(_fleet_row, answers), failing, silent, _time(time.time()))
+
+
+def _failing(answer: Answer) -> Iterator[tuple[str, str]]:
+    """Yield what stores fail by an agent's status: what, for all agents the same, and a message about it.
+
+    An agent has one failing request for each directory, and its condition can repeat one of them.
+    """
+    listed = []
+    for each in _objects(answer.fields or {}, "failing_requests"):
+        location, operation, reason = (str(each.get(name)) for name in ("location", "operation", "reason"))
+        message = str(each.get("message") or "")
+        listed.append(message)
+        yield f"{location}: {operation} fails: {reason}", message[:_LONGEST_MESSAGE]
+    condition, text = (str(answer.state.get(name) or "") for name in ("condition", "text"))
+    if condition.startswith(_OF_STORES) and not any(message and message in text for message in listed):
+        yield condition, text[:_LONGEST_MESSAGE]
 
 
 def _fleet_row(answer: Answer) -> FleetRow:
@@ -175,22 +207,34 @@ def _fleet_row(answer: Answer) -> FleetRow:
     left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
     segments = int(sum(_number(each, "unshipped_segments") or 0 for each in partitions))
     waiting = size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions)))
+    oldest = _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0))
     rate = _number(fields, "shipped_bytes_per_second")
+    shipped = _shipped(fields["last_shipped"]) if fields.get("last_shipped") else "nothing since its start"
     cells = (
         answer.address,
         f"{fields.get('broker')} of {fields.get('cluster')}",
         str(answer.state.get("condition", "unknown")),
         str(answer.state.get("text", "")),
-        str(fields.get("last_shipped") or "nothing since its start"),
-        "" if rate is None else f"{size(int(rate))}/s",
-        f"{counted(segments, 'segment')}, {waiting}" if segments else "nothing",
-        _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0)) or "",
+        f"{shipped}, {size(int(rate))}/s" if rate else shipped,
+        f"{counted(segments, 'segment')}, {waiting}{f', oldest {oldest}' if oldest else ''}" if segments else "nothing",
         _share(min(left, default=None)) or "",
-        str(answer.stuck or 0),
-        f"{len(partitions):,}",
+        f"{len(partitions):,}{f', {answer.stuck:,} stuck' if answer.stuck else ''}",
         str(fields.get("version")),
     )
     return FleetRow("good" if answer.is_well else "bad", cells)
+
+
+def _time(seconds: float) -> str:
+    """Return a time in the form of the page, without fractions of seconds."""
+    return time_text(int(seconds) * 1000).replace(".000Z", "Z")
+
+
+def _shipped(found: object) -> str:
+    """Return the time of the last commit; text that is no time as it is."""
+    try:
+        return _time(datetime.fromisoformat(str(found)).timestamp())
+    except (ValueError, OverflowError):
+        return str(found)
 
 
 _PARTITION_COLUMNS: Final = (

@@ -14,8 +14,8 @@ from ts_common.printable import printable
 from ts_common.wording import counted
 
 COLUMNS: Final = (
-    *("Agent", "Broker", "Condition", "What was observed", "Last shipped", "Throughput", "Waiting", "Oldest"),
-    *("Retention left", "Stuck", "Partitions", "Release"),
+    *("Agent", "Broker", "Condition", "What was observed", "Last shipped", "Waiting"),
+    *("Retention left", "Partitions", "Release"),
 )
 _ORDER: Final = ("bad", "good")
 
@@ -33,19 +33,27 @@ class FleetRow:
     cells: Sequence[str]
 
 
-def render_fleet(rows: Iterable[FleetRow], failing: Mapping[str, int], made: str) -> str:
+def render_fleet(rows: Iterable[FleetRow], failing: Sequence[str], silent: int, made: str) -> str:
     """Return the page as HTML.
 
     Args:
         rows: of all agents.
-        failing: what stores fail, each with the number of agents that report it.
+        failing: what stores fail, as agents report it.
+        silent: the number of agents that did not answer: what their stores do is unknown.
         made: the time of the answers.
     """
     ordered = sorted(rows, key=lambda row: (_ORDER.index(row.kind), row.cells))
-    unwell = [row for row in ordered if row.kind != "good"]
+    unwell = sum(row.kind != "good" for row in ordered)
     kind = "bad" if unwell else "good"
     agents = counted(len(ordered), "agent")
-    text = f"{len(unwell)} of {agents} need attention." if unwell else f"{agents}: all is well."
+    need = f"{unwell:,} of {agents} {'needs' if unwell == 1 else 'need'} attention."
+    text = need if unwell else f"{agents}: all is well."
+    answered = len(ordered) - silent
+    notes = [f"No store fails a request of the {counted(answered, 'agent')} that answered."] if answered else []
+    if failing:
+        notes.clear()
+    if silent:
+        notes.append(f"{counted(silent, 'agent')} did not answer; whether a store fails their requests is unknown.")
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -56,13 +64,23 @@ def render_fleet(rows: Iterable[FleetRow], failing: Mapping[str, int], made: str
         title="ts-uploader: the fleet",
         made=made,
         verdict={"kind": kind, "text": text},
-        stores=[f"{what} ({counted(number, 'agent')})" for what, number in sorted(failing.items())],
+        stores=failing,
+        notes=notes,
         columns=COLUMNS,
         rows=[{"cells": [*_cells(row)]} for row in ordered],
     )
 
 
+_KINDS: Final = dict.fromkeys(COLUMNS, "number") | {
+    "Agent": "whole",
+    "Broker": "",
+    "What was observed": "text",
+    "Last shipped": "",
+    "Waiting": "",
+    "Release": "whole",
+}
+
+
 def _cells(row: FleetRow) -> Iterable[Mapping[str, str]]:
     for name, text in zip(COLUMNS, row.cells, strict=True):
-        kinds = {"Condition": row.kind, "What was observed": "text"}
-        yield {"text": text, "kind": kinds.get(name, "number" if name not in {"Agent", "Broker"} else "")}
+        yield {"text": text, "kind": f"whole {row.kind}" if name == "Condition" else _KINDS[name]}

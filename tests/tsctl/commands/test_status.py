@@ -12,6 +12,7 @@ import pytest
 from tests.tsctl.commands.agents import IDLE, WELL, answering
 from tests.tsctl.running import Run
 from ts_local.ports import free_port
+from tsctl.commands.status import Answer
 
 PARTITION = {
     "topic": "t",
@@ -118,12 +119,60 @@ def test_the_fleet_is_one_page_with_stores_first(ill: str, run: Run, tmp_path: P
     places = [page.index(text) for text in ("3 of 4 agents need attention", "s3://b/p: put fails: full", f">{two}<")]
     assert places == sorted(places)
     assert max(page.index(f">{agent}<") for agent in (one, ill, nobody)) < places[-1]
-    assert "&lt;b&gt;no&lt;/b&gt; (1 agent)" in page
+    assert "s3://b/p: put fails: full (1 agent). &lt;b&gt;no&lt;/b&gt;" in page
+    assert "1 agent did not answer; whether a store fails their requests is unknown." in page
     assert "2.0 MB/s" in page
     assert "no answer" in page
     ended = run("status", ill, "--html", tmp_path / "missing" / "fleet.html")
     assert ended.code == 2
     assert "--html=" in ended.err
+
+
+def test_the_fleet_page_lists_each_store_once_and_no_store_only_if_none_fails(run: Run, tmp_path: Path) -> None:
+    """One entry for the directories of a store, one for a condition of a store; an agent without an answer has none."""
+    denied = [
+        {"location": "s3://b/p", "operation": "put", "reason": "access_denied", "message": f"PutObject t-{number}: no"}
+        for number in range(3)
+    ]
+    state = {"condition": "store_denied", "text": "The store denies access: PutObject t-2: no", "well": False}
+    hangs = {"condition": "store_hangs", "text": "An object store has not answered a request for 40 s.", "well": False}
+    file = tmp_path / "fleet.html"
+    with (
+        answering(200, json.dumps({**WELL, "failing_requests": denied, "state": state}).encode()) as one,
+        answering(200, json.dumps({**WELL, "state": hangs}).encode()) as two,
+        answering(200, json.dumps({**WELL, "last_shipped": "2026-11-28T06:00:00+00:00"}).encode()) as good,
+    ):
+        run("status", one, two, good, "--html", file)
+        page = file.read_text()
+        run("status", good, f"127.0.0.1:{free_port()}", "--html", file)
+    assert page.count("<li") == 2
+    assert "s3://b/p: put fails: access_denied (1 agent). PutObject t-0: no<" in page
+    assert f"store_hangs (1 agent). {hangs['text']}<" in page
+    assert "No store fails" not in page
+    assert "2026-11-28T06:00:00Z" in page
+    page = file.read_text()
+    assert "No store fails a request of the 1 agent that answered." in page
+    assert "1 of 2 agents needs attention." in page
+    run("status", f"127.0.0.1:{free_port()}", "--html", file)
+    assert "No store fails" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"healthy": "false"},
+        {"ready": "no"},
+        {"stuck": "3"},
+        {"state": ["bad"]},
+        {"state": {"well": "false"}},
+        {"state": {"condition": "store_hangs"}},
+    ],
+    ids=str,
+)
+def test_a_value_that_no_agent_serves_is_no_sign_of_health(wrong: dict[str, Any]) -> None:
+    """An agent is well only if its status has `true`, and no condition of another meaning."""
+    assert Answer("a", {**WELL, "state": {"condition": "well", "well": True}}).is_well
+    assert not Answer("a", {**WELL, **wrong}).is_well
 
 
 def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
@@ -148,6 +197,7 @@ def test_the_reason_why_an_agent_does_not_answer_is_reported_once(run: Run) -> N
     assert ended.out.splitlines()[1].endswith("no answer")
     assert "refused" not in ended.out
     assert ended.err.count("refused") == 1
+    assert f"{nobody}: no answer: Failed to establish a new connection: Connection refused" in ended.err
 
 
 def test_an_agent_that_is_addressed_under_another_name_reports_what_to_do(run: Run) -> None:
