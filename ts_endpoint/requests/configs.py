@@ -131,23 +131,34 @@ class DescribeConfigsHandler:
             "has_synonyms": body.include_synonyms,
             "is_documented": getattr(body, "include_documentation", False),
         }
+        # One entry serves all topics of the reply, because an archive has the same settings for each.
+        of_topics = [each.of_topic(**shown) for each in _OF_TOPICS]
+        of_brokers = [each.of_broker(**shown) for each in _OF_BROKERS]
         results = []
-        for some in in_lots(permitted_first(body.resources, lambda each: self._is_permitted(each, session))):
-            results += [await self._one(each, session, shown) for each in some]
+        distinct = _distinct(body.resources)
+        for some in in_lots(permitted_first(distinct, lambda each: self._is_permitted(each, session))):
+            results += [await self._one(*each, distinct[each], session, of_topics, of_brokers) for each in some]
             await asyncio.sleep(0)
         return {"results": results}
 
-    async def _one(self, resource: Any, session: Session, shown: dict[str, bool]) -> Values:
-        kind, name = resource.resource_type, resource.resource_name
+    async def _one(
+        self,
+        kind: int,
+        name: str,
+        names: Collection[str] | None,
+        session: Session,
+        of_topics: list[Values],
+        of_brokers: list[Values],
+    ) -> Values:
         error, message, entries = ErrorCode.none, "", list[Values]()
         if kind == _Resource.TOPIC:
             error = await self._topic_error(name, session)
             if error is ErrorCode.none:
-                entries = [each.of_topic(**shown) for each in _OF_TOPICS]
+                entries = of_topics
         elif kind != _Resource.BROKER:
             error, message = ErrorCode.invalid_request, "this endpoint has settings of topics and of brokers only"
         elif name == str(self._context.nodes.self_id):
-            entries = [each.of_broker(**shown) for each in _OF_BROKERS]
+            entries = of_brokers
         elif name:  # without a name, these are the dynamic defaults of all brokers: an empty list
             error = ErrorCode.invalid_request
             message = f"unexpected broker id {name!r}; expected {self._context.nodes.self_id}, or no id"
@@ -156,11 +167,12 @@ class DescribeConfigsHandler:
             "error_message": message,
             "resource_type": kind,
             "resource_name": name,
-            "configs": _named(entries, resource.configuration_keys),
+            "configs": _named(entries, names),
         }
 
-    def _is_permitted(self, resource: Any, session: Session) -> bool:
-        return resource.resource_type != _Resource.TOPIC or self._context.may_read(session, resource.resource_name)
+    def _is_permitted(self, resource: tuple[int, str], session: Session) -> bool:
+        kind, name = resource
+        return kind != _Resource.TOPIC or self._context.may_read(session, name)
 
     async def _topic_error(self, name: str, session: Session) -> ErrorCode:
         if not self._context.may_read(session, name):
@@ -170,6 +182,21 @@ class DescribeConfigsHandler:
         except TieredStorageError as error:
             return error_of(error)
         return ErrorCode.none if known is not None else ErrorCode.unknown_topic_or_partition
+
+
+def _distinct(resources: Iterable[Any]) -> dict[tuple[int, str], set[str] | None]:
+    """Return type and name of each resource once, with the settings that a client named; None if it wants all.
+
+    A request of some bytes for each resource would otherwise fill the memory with repeated settings.
+    """
+    found: dict[tuple[int, str], set[str] | None] = {}
+    for each in resources:
+        named = found.setdefault((each.resource_type, each.resource_name), set())
+        if not each.configuration_keys:
+            found[each.resource_type, each.resource_name] = None
+        elif named is not None:
+            named.update(each.configuration_keys)
+    return found
 
 
 def _named(entries: Iterable[Values], names: Collection[str] | None) -> list[Values]:

@@ -43,11 +43,22 @@ def described(
 @pytest.mark.parametrize("version", range(LOWEST, NEWEST + 1))
 def test_only_the_settings_that_a_client_names_are_described(tmp_path: Path, version: int) -> None:
     """All of them without names. Unknown names are left out, as by a broker."""
-    named, everything = described(
-        tmp_path, (TOPIC, "t", ("retention.ms", "cleanup.policy", "no.such")), (TOPIC, "t", None), version=version
-    )
+    keys = ("retention.ms", "cleanup.policy", "no.such")
+    (named,) = described(tmp_path / "named", (TOPIC, "t", keys), version=version)
+    (everything,) = described(tmp_path / "everything", (TOPIC, "t", None), version=version)
     assert [each["name"] for each in named["configs"]] == ["cleanup.policy", "retention.ms"]
     assert len(everything["configs"]) == 6
+
+
+def test_a_resource_that_a_request_repeats_is_described_once(tmp_path: Path) -> None:
+    """With the settings of each mention. A request of 200 KB would otherwise make a reply of a gigabyte in memory."""
+    mentions = [(TOPIC, "t", (each,)) for each in ("retention.ms", "cleanup.policy") for _ in range(5_000)]
+    topic, broker, missing = described(
+        tmp_path, *mentions, *[(BROKER, "1", None)] * 5_000, *[(TOPIC, "missing", None)] * 5_000
+    )
+    assert [each["name"] for each in topic["configs"]] == ["cleanup.policy", "retention.ms"]
+    assert len(broker["configs"]) == 9
+    assert missing["error_code"] is ErrorCode.unknown_topic_or_partition
 
 
 def test_synonyms_and_documentation_are_described_on_request(tmp_path: Path) -> None:

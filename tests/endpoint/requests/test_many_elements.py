@@ -61,14 +61,17 @@ def many() -> list[tuple[Api, Any]]:
     asked = LIST.ListOffsetsPartition(partition_index=0, timestamp=-1)
     validated = EPOCHS.OffsetForLeaderPartition(partition=0, leader_epoch=0)
     unknown = FETCH.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
-    resource = CONFIGS.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+    resources = tuple(
+        CONFIGS.DescribeConfigsResource(resource_type=2, resource_name=f"u{number}", configuration_keys=None)
+        for number in range(COUNT)
+    )
     topics = tuple(FETCH.FetchTopic(topic=f"u{number}", partitions=(unknown,)) for number in range(COUNT))
     listed = (LIST.ListOffsetsTopic(name="t", partitions=(asked,) * COUNT),)
     fetch = fetch_body("t", {})
     return [
         (Api.METADATA, metadata_body(*(f"u{number}" for number in range(COUNT)))),
         (Api.LIST_OFFSETS, LIST.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=listed)),
-        (Api.DESCRIBE_CONFIGS, CONFIGS.DescribeConfigsRequest(resources=(resource,) * COUNT)),
+        (Api.DESCRIBE_CONFIGS, CONFIGS.DescribeConfigsRequest(resources=resources)),
         (
             Api.OFFSET_FOR_LEADER_EPOCH,
             EPOCHS.OffsetForLeaderEpochRequest(
