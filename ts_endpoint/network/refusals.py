@@ -26,7 +26,9 @@ from ts_endpoint.protocol.versions import Api
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
 _ID_BITS: Final = 62
-READ_ONLY: Final = "this endpoint serves an archive, which is read-only: produce to the Kafka cluster itself"
+_READ_ONLY: Final = "this endpoint serves an archive, which is read-only: "
+NO_PRODUCE: Final = f"{_READ_ONLY}produce to the Kafka cluster itself"
+NO_TOPICS: Final = f"{_READ_ONLY}create topics in the Kafka cluster itself"
 MIRROR_MAKER: Final = (
     "; for MirrorMaker 2 set offset-syncs.topic.location=target and emit.heartbeats.enabled=false: it then creates its"
     " own topics in the target cluster alone"
@@ -43,7 +45,7 @@ async def refuse_produce(request: Request, session: Session) -> Values:
     """
     del session
     if request.body.acks == 0:
-        raise ConnectionEnds(f"Produce with acks=0 was refused: {READ_ONLY}")
+        raise ConnectionEnds(f"Produce with acks=0 was refused: {NO_PRODUCE}")
     return {
         "responses": [
             {"name": topic.name, "partition_responses": [_refused(each.index) for each in topic.partition_data]}
@@ -60,7 +62,7 @@ def _refused(partition: int) -> dict[str, Any]:
         "base_offset": -1,
         "log_start_offset": -1,
         "record_errors": [],
-        "error_message": READ_ONLY,
+        "error_message": NO_PRODUCE,
     }
 
 
@@ -111,7 +113,7 @@ async def refuse_create_topics(request: Request, session: Session) -> Values:
                 "name": topic.name,
                 "topic_id": NO_TOPIC_ID,
                 "error_code": ErrorCode.policy_violation,
-                "error_message": READ_ONLY + (MIRROR_MAKER if topic.name.startswith(_MIRROR_MAKERS_TOPICS) else ""),
+                "error_message": NO_TOPICS + (MIRROR_MAKER if topic.name.startswith(_MIRROR_MAKERS_TOPICS) else ""),
                 "configs": None,
             }
             for topic in request.body.topics

@@ -96,6 +96,7 @@ def test_creating_topics_is_refused_with_the_settings_of_mirror_maker() -> None:
         reply = await raw.ask(Api.CREATE_TOPICS, 7, topics=wanted)
         await raw.close()
         named = "offset-syncs.topic.location=target and emit.heartbeats.enabled=false"
+        assert all(": create topics in the Kafka cluster itself" in each.error_message for each in reply.topics)
         return [(each.name, each.error_code, named in each.error_message) for each in reply.topics]
 
     refused = ErrorCode.policy_violation
