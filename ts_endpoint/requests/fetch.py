@@ -17,6 +17,7 @@ repeated in silence, and `OFFSET_OUT_OF_RANGE` would make a client with `auto.of
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -195,9 +196,11 @@ class FetchHandler:
         context = self._context
         try:
             if is_by_id:
-                name = await context.archive.name_of(part.topic_id)
+                name = await context.archive.name_of(part.topic_id, partial(context.may_read, session))
                 if name is None:
                     part.error, part.refused = ErrorCode.unknown_topic_id, 1
+                    if (hidden := context.archive.hidden_name_of(part.topic_id)) is not None:
+                        self._noted.refused_topic(session, hidden)
                     return
                 part.topic = name
             if not context.may_read(session, part.topic):

@@ -86,7 +86,7 @@ class MetadataHandler:
         unknown: list[Values] = []
         names: dict[str, UUID] = {}
         for topic_id in ids:
-            name = await self._context.archive.name_of(topic_id)
+            name = await self._context.archive.name_of(topic_id, partial(self._context.may_read, session))
             if name is None:
                 unknown.append(_failed(None, ErrorCode.unknown_topic_id, topic_id))
             else:

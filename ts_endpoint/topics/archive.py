@@ -1,7 +1,7 @@
 """The archive as the handlers of requests use it: topics, and one `Partition` for each that a client has used."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -41,9 +41,13 @@ class ServedArchive:
         """Return a topic; raise as `Catalog.use`."""
         return await self._catalog.use(name)
 
-    async def name_of(self, topic_id: UUID) -> str | None:
+    async def name_of(self, topic_id: UUID, is_permitted: Callable[[str], bool]) -> str | None:
         """Return the name of a topic; raise as `Catalog.name_of`."""
-        return await self._catalog.name_of(topic_id)
+        return await self._catalog.name_of(topic_id, is_permitted)
+
+    def hidden_name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of an id as `Catalog.hidden_name_of`."""
+        return self._catalog.hidden_name_of(topic_id)
 
     def known_id(self, name: str) -> UUID:
         """Return the id of a topic as `Catalog.known_id`."""

@@ -156,20 +156,28 @@ class Catalog:
         self._built[name] = listed, incarnations, used
         return used
 
-    async def name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic; None if the archive has no topic of this id.
+    async def name_of(self, topic_id: UUID, is_permitted: Callable[[str], bool]) -> str | None:
+        """Return the name of a topic; None if the archive has no topic of this id that the user may see.
+
+        Args:
+            topic_id: of the topic.
+            is_permitted: as of `TopicIds.name_of`; a forbidden topic costs the same requests as a missing one.
 
         Raises:
             TieredStorageError: as `topics`.
         """
-        name = self._ids.name_of(topic_id)
+        name = self._ids.name_of(topic_id, is_permitted)
         if name is None and monotonic() - self._ids_read_at > _LEAST_SECONDS:
             await self.topics()
             if self._age() > _LEAST_SECONDS:
                 await asyncio.shield(self._refreshing())
             await self.read_ids(_LEAST_SECONDS)
-            name = self._ids.name_of(topic_id)
+            name = self._ids.name_of(topic_id, is_permitted)
         return name
+
+    def hidden_name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of an id as `TopicIds.hidden_name_of`."""
+        return self._ids.hidden_name_of(topic_id)
 
     def known_id(self, name: str) -> UUID:
         """Return the id of a topic, without a request; the zero UUID if it was not read yet."""

@@ -6,6 +6,7 @@ that is derived from cluster and name, if the archive has none. A derived id is 
 
 from base64 import urlsafe_b64decode
 from binascii import Error
+from collections.abc import Callable
 from typing import Final
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -48,8 +49,22 @@ class TopicIds:
         """Return the id of a name; the zero UUID if it was not read yet, as Kafka sends it."""
         return self._learned.get(name.partition(INCARNATION_MARK)[0], {}).get(name, NO_TOPIC_ID)
 
-    def name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of an id; None if no such id was read."""
+    def name_of(self, topic_id: UUID, is_permitted: Callable[[str], bool]) -> str | None:
+        """Return the name of an id; None if no such id was read.
+
+        Each client can derive the id of a guessed name. So a derived id of a forbidden topic is as unknown as that of
+        a topic that does not exist.
+
+        Args:
+            topic_id: of the topic.
+            is_permitted: whether the user may read a topic.
+        """
+        name = self._names.get(topic_id)
+        is_hidden = name is not None and topic_id == self._derived(name) and not is_permitted(name)
+        return None if is_hidden else name
+
+    def hidden_name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of an id as `name_of` does for a user who may read it: for the audit, never for a reply."""
         return self._names.get(topic_id)
 
     def _id(self, name: str, topic_id: str | None) -> UUID:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -89,6 +89,24 @@ def test_metadata_describes_topics_by_their_ids(archive: MadeArchive) -> None:
 
     unknown, denied = ErrorCode.unknown_topic_id, ErrorCode.topic_authorization_failed
     assert run(read) == [(None, unknown), ("old", ErrorCode.none), (None, denied)]
+
+
+def test_a_derived_id_does_not_reveal_a_topic_that_the_user_may_not_read(archive: MadeArchive) -> None:
+    """Each client can derive the id of a guessed name: Metadata and Fetch answer as for a topic that does not exist."""
+    old, missing = (uuid5(NAMESPACE_URL, f"ts-endpoint:{archive.keys.cluster}/{name}") for name in ("old", "missing"))
+    mallory = Session("test", "mallory")
+
+    async def read() -> tuple[Any, Any]:
+        with serving(archive.store, archive.keys, permissions=OnlyTheirs()) as served:
+            ((_, derived, _),) = await described(served, "old", session=Session("test", "old"))
+            assert derived == old
+            return (
+                await described(served, old, missing, session=mallory),
+                await fetched(served, old, missing, session=mallory),
+            )
+
+    unknown = ErrorCode.unknown_topic_id
+    assert run(read) == ([(None, each, unknown) for each in (old, missing)], [(old, unknown, 0), (missing, unknown, 0)])
 
 
 @pytest.mark.parametrize("version", [10, 11])
