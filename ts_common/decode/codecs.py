@@ -17,9 +17,10 @@ The usual stream is decompressed at once, by a decoder that accepts less; the ot
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, Final, cast
 
 import cramjam
@@ -42,6 +43,8 @@ _SNAPPY_MOST_RATIO: Final = 22  # three bytes encode a copy of at most 64, so a 
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER: Final = struct.Struct("<IBB")  # magic, flags, block size id << 4; a header checksum follows
 _GZIP_BUFFER: Final = 8192  # of Kafka's consumer
+_GZIP_INPUT: Final = 4096  # bytes of a member that are decompressed at once
+_GZIP_OUTPUT: Final = 1 << 16  # bytes that they become at once
 _GZIP_TRAILER: Final = struct.Struct("<II")  # CRC-32, size modulo 2^32
 _GZIP_WORTH_A_TRY: Final = 26  # bytes in the buffer from a trailer on: fewer contain no other member
 _LZ4_BLOCK_HEADER: Final = struct.Struct("<I")  # size; the highest bit marks a stored block
@@ -66,10 +69,16 @@ class Codec(IntEnum):
 
 
 class OutputFull(Exception):  # how a decompressor requests more room; not an error of the project
-    """The output needs at least `needed` bytes after the start of the batch."""
+    """The output needs at least `needed` bytes after the start of the batch.
 
-    def __init__(self, needed: int) -> None:
+    Args:
+        needed: the bytes.
+        resume: a decompressor that continues in a larger output with the same content; None to repeat all of it.
+    """
+
+    def __init__(self, needed: int, resume: "_Decompress | None" = None) -> None:
         self.needed = needed
+        self.resume = resume
         super().__init__(needed)
 
 
@@ -114,7 +123,11 @@ class Scratch:
                     return False
                 if len(self._view) >= self._limit.most or full.needed > self._limit.most:
                     self._limit.refuse(f"its {len(data)} bytes decompress to more than {len(self._view)} bytes")
-                self._allocate(min(max(2 * len(self._view), full.needed), self._limit.most))
+                before = self._view
+                self._allocate(min(max(2 * len(before), full.needed), self._limit.most))
+                if full.resume is not None:
+                    self._view[: len(before)] = before
+                    decompress = full.resume
             except (cramjam.DecompressionError, struct.error, IndexError) as error:
                 raise CorruptData(f"{Codec(codec).name.lower()}: {error}") from error
             else:
@@ -198,32 +211,51 @@ def _gzip(data: memoryview, output: memoryview, start: int) -> int:
             return _whole_gzip(data, output, start)
         except cramjam.DecompressionError:
             pass
-    written, body = start, gzip_body(data, 0)
+    return _fill(_gzip_pieces(data), start, data, output, start)
+
+
+def _fill(pieces: Iterator[bytes], written: int, _: memoryview, output: memoryview, start: int) -> int:
+    """Write pieces to the output; return their end. The next call for a larger output continues."""
+    for piece in pieces:
+        end = written + len(piece)
+        if end > len(output):
+            raise OutputFull(end - start, partial(_fill, chain((piece,), pieces), written))
+        output[written:end] = piece
+        written = end
+    return written
+
+
+def _gzip_pieces(data: memoryview) -> Iterator[bytes]:
+    """Yield the content of all members.
+
+    zlib copies what a member leaves of its input, so it gets a small part of the data at a time.
+    """
+    body = gzip_body(data, 0)
     if body is None:
         raise CorruptData("gzip: no header")
     edge = body  # up to here the consumer has read into its buffer
     while True:
-        inflate, checksum, first = zlib.decompressobj(-zlib.MAX_WBITS), 0, written
-        rest: bytes | memoryview = data[body:]
+        inflate, checksum, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
+        end, rest = body, b""
         while not inflate.eof:
+            if not rest:
+                rest = bytes(data[end : end + _GZIP_INPUT])
+                end += len(rest)
             try:
-                piece = inflate.decompress(rest, len(output) - written + 1)
+                piece = inflate.decompress(rest, _GZIP_OUTPUT)
             except zlib.error as error:
                 raise CorruptData(f"gzip: {error}") from error
-            if len(piece) > len(output) - written:
-                raise OutputFull(len(output) - start + 1)
-            if not piece and not inflate.eof:
+            if not piece and not rest and not inflate.eof:
                 raise CorruptData("gzip: the stream ends inside a member")
-            output[written : written + len(piece)] = piece
-            written, checksum, rest = written + len(piece), zlib.crc32(piece, checksum), inflate.unconsumed_tail
-        end = len(data) - len(inflate.unused_data)
+            yield piece
+            size, checksum, rest = size + len(piece), zlib.crc32(piece, checksum), inflate.unconsumed_tail
+        end -= len(inflate.unused_data)
         edge = min(edge + -(-max(end - edge, 0) // _GZIP_BUFFER) * _GZIP_BUFFER, len(data))
-        trailer = (checksum, (written - first) & 0xFFFFFFFF)
-        if _GZIP_TRAILER.unpack_from(data, end) != trailer:
+        if _GZIP_TRAILER.unpack_from(data, end) != (checksum, size & 0xFFFFFFFF):
             raise CorruptData("gzip: the trailer does not fit the content")
         following = gzip_body(data, end + _GZIP_TRAILER.size)
         if following is None or (edge == len(data) and edge - end <= _GZIP_WORTH_A_TRY):
-            return written
+            return
         body, edge = following, max(edge, following)
 
 

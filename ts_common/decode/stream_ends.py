@@ -8,6 +8,7 @@ from typing import Final
 
 _GZIP_START: Final = b"\x1f\x8b\x08"  # magic, deflate
 _GZIP_FIXED: Final = 10  # bytes of the header without optional fields
+_GZIP_SEARCHED: Final = 512  # bytes that are searched at once for the end of a name
 _GZIP_CHECKSUM, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 0x02, 0x04, 0x08, 0x10
 
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -31,9 +32,10 @@ def gzip_body(data: memoryview, position: int) -> int | None:
         position += 2 + int.from_bytes(data[position : position + 2], "little")
     for flag in (_GZIP_NAME, _GZIP_COMMENT):
         if flags & flag:
-            end = bytes(data[position:]).find(b"\0")
-            if end < 0:
-                return None
+            while (end := bytes(data[position : position + _GZIP_SEARCHED]).find(b"\0")) < 0:
+                if position >= len(data):
+                    return None
+                position += _GZIP_SEARCHED
             position += end + 1
     if flags & _GZIP_CHECKSUM:
         expected = (zlib.crc32(data[start:position]) & 0xFFFF).to_bytes(2, "little")

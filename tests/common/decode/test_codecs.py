@@ -1,3 +1,6 @@
+import struct
+import zlib
+
 import cramjam
 import pytest
 
@@ -49,6 +52,19 @@ def test_an_empty_buffer_grows_as_far_as_a_batch_needs_and_no_further(codec: Cod
     assert scratch.end == len(data)
     with pytest.raises(BatchTooLarge, match="more than 4194304 bytes"):
         Scratch(BatchLimit(4 << 20)).add(codec, memoryview(packed))
+
+
+def test_members_of_gzip_are_decompressed_once_each() -> None:
+    """Of 40,000 members no other one's bytes are copied, and a buffer that grows keeps what it has."""
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    named = b"\x1f\x8b\x08\x08" + bytes(6) + b"n\0" + packer.compress(b"x") + packer.flush()
+    named += struct.pack("<II", zlib.crc32(b"x"), 1)
+    large = bytes(cramjam.gzip.compress(TEXT * 8))
+    scratch = Scratch()
+    assert scratch.add(Codec.GZIP, memoryview(named * 40_000 + large + b"behind the last"))
+    assert bytes(scratch.array[: scratch.end]) == b"x" * 40_000 + TEXT * 8
+    with pytest.raises(CorruptData, match="inside a member"):
+        Scratch().add(Codec.GZIP, memoryview(named + large[:-100]))
 
 
 @pytest.mark.parametrize(("codec", "packed"), PACKED)

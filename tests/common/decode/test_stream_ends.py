@@ -15,6 +15,10 @@ def test_a_gzip_header_with_all_fields_is_whole_or_none() -> None:
     assert gzip_body(memoryview(b"before" + head + b"body"), 6) == 6 + len(head)
     assert [gzip_body(memoryview(head[:size]), 0) for size in range(len(head))] == [None] * len(head)
     assert gzip_body(memoryview(head[:-1] + b"?"), 0) is None
+    named = b"\x1f\x8b\x08\x08" + bytes(6)
+    sizes = (0, 511, 512, 513, 5000)
+    assert [gzip_body(memoryview(named + b"n" * size + b"\0"), 0) for size in sizes] == [11 + size for size in sizes]
+    assert [gzip_body(memoryview(named + b"n" * size), 0) for size in sizes] == [None] * len(sizes)
 
 
 def test_a_zstd_frame_that_is_cut_off_is_no_error_if_another_one_ends_in_the_same_read() -> None:
