@@ -57,7 +57,14 @@ def test_a_warning_and_a_split_have_the_words_of_the_query(archive: MadeArchive,
 
 def test_the_names_of_every_message_are_tested() -> None:
     """A new name needs a message of its own here."""
-    elsewhere = {"pattern", "despite_corruption", "despite_undecoded", "schema_source", "max_batch_bytes"}
+    elsewhere = {
+        "pattern",
+        "despite_corruption",
+        "despite_undecoded",
+        "schema_source",
+        "max_batch_bytes",
+        "exact_times",
+    }
     assert {name for _, names in MISTAKES for name in names} | elsewhere == {each.name for each in fields(Wording)}
 
 
