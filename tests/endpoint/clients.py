@@ -39,7 +39,8 @@ def module_of(api: Api, version: int | None = None) -> Any:
     return import_module(f"kio.schema.{api.name.lower()}.v{SERVED[api][1] if version is None else version}.request")
 
 
-FETCH, LIST = module_of(Api.FETCH, 12), module_of(Api.LIST_OFFSETS)  # Fetch by the names of topics
+BY_NAME = 12  # the last version of Fetch that names topics; later ones have their ids
+FETCH, LIST = module_of(Api.FETCH, BY_NAME), module_of(Api.LIST_OFFSETS)
 MOST_FETCHES = 10_000
 
 

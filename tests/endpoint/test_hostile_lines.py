@@ -10,11 +10,11 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.join_group.v3.request import JoinGroupRequestProtocol
 
-from tests.endpoint.clients import fetch_body
+from tests.endpoint.clients import BY_NAME, fetch_body
 from tests.endpoint.network.raw_client import RawClient
 from tests.endpoint.running import running
 from tests.made_archive import MadeArchive, batches, steps
-from ts_endpoint.protocol.versions import SERVED, Api
+from ts_endpoint.protocol.versions import Api
 from ts_endpoint.serving.line_limit import LimitedLines
 
 HOSTILE_GROUP = 'g\n2026-01-01 [error] forged\x1b[31m" \u202e\x00'
@@ -57,7 +57,7 @@ def test_clients_can_neither_fill_nor_forge_the_log(log_format: str, tmp_path: P
         raw = await RawClient.open(address)
         errors = []
         for _ in range(300):
-            reply = await raw.ask(Api.FETCH, SERVED[Api.FETCH][1], **fields)
+            reply = await raw.ask(Api.FETCH, BY_NAME, **fields)
             errors.append(reply.responses[0].partitions[0].error_code)
         joined = await raw.ask(
             Api.JOIN_GROUP,
