@@ -212,7 +212,7 @@ class ShipDeleted(Task):
         latest: as in `ReadPosition`.
         attempt: how many times the task was tried.
         after_seconds: shortest time to wait.
-        patient: it waited for the agent of the broker that committed in that epoch.
+        patient: it waited for the agent of the last leader.
         log: the end and the epochs of the log; None until they were read.
     """
 

@@ -2,14 +2,15 @@
 
 The broker keeps the directory for `file.delete.delay.ms`, and removes its files at any moment. So every step can fail,
 and is repeated while the directory is there. Segments below the last known high watermark are shipped, each with its
-commit, the active one up to the high watermark. Then, or when the directory no longer exists, the rest is recorded as a
-gap, and the commit moves to the log's end.
+commit, the active one up to the high watermark. Then the last leader's agent records the rest as a gap, and moves the
+commit to the log's end. Any other agent does that only once the directory no longer exists: the leader's may have more.
+An agent that has records of a recorded gap ships them into it.
 
 Records are stored in the incarnation of the directory's topic id, never in that of a successor. A replica that only
 moved is not shipped: the cluster still has its topic id.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -35,13 +36,16 @@ from ts_uploader.tasks import (
     Committed,
     DeletedPending,
     DeletedShipped,
+    FillGap,
     PassGap,
     Position,
     ReadPosition,
     Ship,
     ShipDeleted,
+    Shipped,
     WriteCommit,
 )
+from ts_uploader.tracking.partition_state import overlapping
 
 log = structlog.get_logger()
 
@@ -121,7 +125,7 @@ class DeletedShipper:
         """
         if task.log is not None or not _is_there(task.listing):
             return task
-        end = log_end(task.listing.directory, task.listing.bases[-1])
+        end = log_end(task.listing.directory, _bases(task.listing)[-1])
         return replace(task, log=(end, local_epochs(task.listing.directory) or EpochHistory()))
 
     def _ship_files(
@@ -130,43 +134,86 @@ class DeletedShipper:
         if task.log is None:
             raise SegmentChanged(f"{task.listing.directory}: the end of its log is not read yet")
         listing, (end, _) = whole_listing(task.listing), task.log
-        theirs = None if task.led or keys is None else self._commit_of_another(task, keys)
-        if theirs is not None and theirs.next_offset >= end:
-            return _done(task, "another agent shipped it", theirs.next_offset)
-        if theirs is not None and not task.patient:
-            return _pending(replace(task, patient=True), "another agent committed last", _PATIENCE_SECONDS)
+        bases, known = _bases(listing), min(task.high_watermark or 0, end)
+        waiting = None if task.led else self._waiting(task, keys, known, end)
+        if waiting is not None:
+            return waiting
         read = ReadPosition(
             task.partition,
             task.generation,
             task.leadership,
             listing,
-            first_base=listing.bases[-1 if task.latest else 0],
+            first_base=bases[-1 if task.latest else 0],
             known=None,
             attempt=task.attempt,
             latest=task.latest,
             over=True,
         )
         position = self._commits.read(read).position
-        known = min(task.high_watermark or 0, end)
-        if position.next_offset < listing.bases[0] <= known:
-            passed = self._commits.pass_gap(
-                PassGap(task.partition, -1, task.leadership, position, listing, listing.bases[0])
-            )
+        if position.next_offset < bases[0] <= known:
+            passed = self._commits.pass_gap(PassGap(task.partition, -1, task.leadership, position, listing, bases[0]))
             committed(passed)
             position = passed.position
-        for base, following in pairwise((*listing.bases, end)):
-            if following <= position.next_offset:
+        filling: list[Shipped] = []
+        for base, following in pairwise((*bases, end)):
+            gaps = tuple(gap for gap in position.gaps if overlapping((gap,), base, following))
+            ahead = following > position.next_offset
+            if not ahead and not gaps:
                 continue
+            wanted = max(base, min((*(low for low, _ in gaps), *((position.next_offset,) if ahead else ()))))
             cut = None
-            if following > known or base == listing.bases[-1]:
-                first = first_batch(listing, max(base, position.next_offset), known) if base < known else None
+            if following > known or base == bases[-1]:
+                first = first_batch(listing, wanted, known) if base < known else None
                 if first is None or first.last_offset >= known:
                     break
                 cut = known
-            position = self._ship_segment(task, listing, position, (base, following), cut, committed)
-        if task.patient and position.next_offset < end:
-            return _pending(task, "another agent may have the rest", _PATIENCE_SECONDS)
+            shipped = self._ship_segment(task, listing, position, (base, following), cut, () if ahead else gaps)
+            if gaps:
+                filling.append(shipped)
+            if shipped.end > position.next_offset:
+                done = self._commits.write(WriteCommit(task.partition, -1, task.leadership, position, (shipped,)))
+                committed(done)
+                position = done.position
+        position = self._fill(task, listing, position, filling, committed)
+        if not task.led and position.next_offset < end:
+            return _pending(task, "the agent of the last leader may have the rest", _PATIENCE_SECONDS)
         return self._end(task, position, committed, _why(task))
+
+    def _waiting(
+        self, task: ShipDeleted, keys: PartitionKeys | None, known: int, end: int
+    ) -> DeletedShipped | DeletedPending | None:
+        """Return what an agent that did not lead does now; None if it ships.
+
+        The agent of the last leader is first. After a restart its own commit of the epoch shows that agent its part.
+        """
+        store = self._store_of(task.partition.topic)
+        commit = None if keys is None else read_commit(store, keys)[0]
+        if keys is not None and isinstance(commit, Commit) and commit.epoch == task.leadership.epoch:
+            if commit.next_offset >= end and not overlapping(read_catalog(store, keys).gaps, 0, known):
+                return _done(task, "another agent shipped it", commit.next_offset)
+            if commit.broker == self._broker:
+                return None
+        if task.patient:
+            return None
+        return _pending(replace(task, patient=True), "the agent of the last leader is first", _PATIENCE_SECONDS)
+
+    def _fill(
+        self,
+        task: ShipDeleted,
+        listing: Listing,
+        position: Position,
+        filling: Sequence[Shipped],
+        committed: Callable[[Committed], object],
+    ) -> Position:
+        """Commit the recorded gaps that were filled; return the position."""
+        for gap in position.gaps:
+            run = tuple(each for each in filling if overlapping((gap,), each.base, each.end))
+            if run:
+                fill = FillGap(task.partition, -1, task.leadership, position, listing, gap, run)
+                done = self._commits.fill_gap(fill)
+                committed(done)
+                position = done.position
+        return position
 
     def _ship_segment(
         self,
@@ -175,9 +222,9 @@ class DeletedShipper:
         position: Position,
         segment: tuple[int, int],
         cut: int | None,
-        committed: Callable[[Committed], object],
-    ) -> Position:
-        """Ship one segment and commit it; return the position after it."""
+        gaps: tuple[tuple[int, int], ...],
+    ) -> Shipped:
+        """Ship one segment; the arguments are of `Ship`."""
         ship = Ship(
             task.partition,
             task.generation,
@@ -189,22 +236,12 @@ class DeletedShipper:
             position.next_offset,
             seen=True,
             variants_below=position.lineage.highest if position.lineage is not None else 0,
+            gaps=gaps,
             cut=cut,
         )
         shipped = self._uploader.ship(ship)
         log.info("deleted_segment_shipped", partition=str(task.partition), base=shipped.base, end=shipped.end)
-        if shipped.end <= position.next_offset:
-            return position
-        done = self._commits.write(WriteCommit(task.partition, -1, task.leadership, position, (shipped,)))
-        committed(done)
-        return done.position
-
-    def _commit_of_another(self, task: ShipDeleted, keys: PartitionKeys) -> Commit | None:
-        """Return the commit if another broker's agent wrote it in the directory's last epoch: its broker led then."""
-        commit, _ = read_commit(self._store_of(task.partition.topic), keys)
-        if not isinstance(commit, Commit) or commit.broker == self._broker:
-            return None
-        return commit if commit.epoch == task.leadership.epoch else None
+        return shipped
 
     def _record_rest(
         self, task: ShipDeleted, keys: PartitionKeys | None, committed: Callable[[Committed], object]
@@ -263,6 +300,17 @@ def _lost(task: ShipDeleted, reason: str) -> DeletedShipped:
         reason=reason,
     )
     return _done(task, reason)
+
+
+def _bases(listing: Listing) -> tuple[int, ...]:
+    """Return the base offsets of a directory's segments, at least one.
+
+    Raises:
+        SegmentChanged: there is no segment: the broker is removing the files.
+    """
+    if not listing.bases:
+        raise SegmentChanged(f"{listing.directory} has no segment any more: the broker is removing its files")
+    return listing.bases
 
 
 def _is_there(listing: Listing) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archive import read_incarnation
 from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
@@ -74,10 +75,15 @@ class Doomed:
         return shipper.ship(shipper.note_log(task), self.committed.append)
 
     def archived(self, keys: PartitionKeys = KEYS) -> tuple[int, list[int], tuple[tuple[int, int], ...]]:
-        """The next offset, the bases of the stored segments, and the gaps."""
+        """The next offset, 0 without a commit, the bases of the stored segments, and the gaps."""
         catalog = read_catalog(self.store, keys)
-        assert isinstance(catalog.commit, Commit)
-        return catalog.commit.next_offset, [segment.name.base for segment in catalog.segments], catalog.gaps
+        next_offset = catalog.commit.next_offset if isinstance(catalog.commit, Commit) else 0
+        return next_offset, [segment.name.base for segment in catalog.segments], catalog.gaps
+
+    def read(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """The offsets that readers receive, and the holes."""
+        records, holes = read_incarnation(self.store, KEYS)
+        return [record.offset for record in records], holes
 
     def stored(self, base: int) -> bytes:
         return b"".join(fetch(self.store, KEYS.segment(SegmentName(base))))
@@ -209,6 +215,43 @@ def test_u45_the_agent_of_the_last_leader_is_first(doomed: Doomed) -> None:
     shutil.rmtree(task.listing.directory)
     assert isinstance(doomed.ship(helped.task), DeletedShipped)
     assert doomed.archived() == (30, [0, 10, 20], ((25, 30),))
+
+
+@pytest.mark.parametrize("known", [None, 15, 25])
+def test_u45_a_follower_waits_and_leaves_no_gap_while_its_directory_exists(
+    doomed: Doomed, known: int | None
+) -> None:
+    """No agent committed in the epoch, so no commit shows who led: the last leader's agent ships everything."""
+    follower = Doomed(doomed.local.log_dir.parent / "follower", doomed.store)
+    waiting = follower.ship(follower.task(known, led=False), broker=2)
+    assert isinstance(waiting, DeletedPending)
+    assert not list(doomed.store.list())
+    waiting = follower.ship(waiting.task, broker=2)
+    assert isinstance(waiting, DeletedPending)
+    assert follower.archived()[2] == ()
+    assert isinstance(follower.ship(waiting.task, broker=2), DeletedPending)  # its own commit does not make it leader
+    doomed.ship(doomed.task(30))
+    assert doomed.read() == ([*range(30)], [])
+    assert doomed.archived()[2] == ()
+    assert isinstance(follower.ship(waiting.task, broker=2), DeletedShipped)
+
+
+@pytest.mark.parametrize(("known", "end"), [(None, 30), (15, 30), (25, 30), (None, 25), (15, 25)])
+def test_u45_the_leader_ships_into_the_gap_that_a_follower_recorded(
+    doomed: Doomed, known: int | None, end: int
+) -> None:
+    """The follower's directory is removed first; its log can end below the leader's."""
+    follower = Doomed(doomed.local.log_dir.parent / "follower", doomed.store)
+    if end == 25:
+        follower.local.write(20, batch(20, 5, EPOCH))
+    waiting = follower.ship(follower.task(known, led=False), broker=2)
+    assert isinstance(waiting, DeletedPending)
+    shutil.rmtree(waiting.task.listing.directory)
+    doomed.led()
+    follower.ship(waiting.task, broker=2)
+    assert doomed.archived()[2] == ((0, end),)
+    doomed.ship(doomed.task(30))
+    assert doomed.read() == ([*range(30)], [])
 
 
 def test_u45_a_later_leader_is_not_contradicted(doomed: Doomed) -> None:
