@@ -1,7 +1,7 @@
 """The queues between the main loop and the workers: which threads run which task, and when it is due.
 
 Uploads wait for nothing else, so that a commit never waits behind the upload of a gigabyte. Lookups read: the store's
-position of a partition, or files of its directory.
+position of a partition, files of its directory, or whether its topic was deleted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +45,10 @@ class TaskQueues:
             if isinstance(task, Ship):
                 self.uploads.put(task.partition, task, urgency=self._urgency(task))
             elif isinstance(task, ShipDeleted):  # in a line of its own: the directory is removed within a minute
+                # Uploads do not wait for the answer whether the topic was deleted.
+                queue = self.uploads if task.confirmed else self.lookups
                 delay = task.after_seconds + backoff_seconds(task.attempt)
-                self.uploads.put(("deleted", task.listing.identity), task, delay, urgency=0.0)
+                queue.put(("deleted", task.listing.identity), task, delay, urgency=0.0)
             elif isinstance(task, Repair):  # it reads and sends segments
                 self.uploads.put(task.partition, task)
             elif isinstance(task, Rescan):

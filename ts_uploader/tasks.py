@@ -212,6 +212,7 @@ class ShipDeleted(Task):
         latest: as in `ReadPosition`.
         attempt: how many times the task was tried.
         after_seconds: shortest time to wait.
+        confirmed: its topic was deleted.
         patient: it waited for the agent of the last leader.
         log: the end and the epochs of the log; None until they were read.
     """
@@ -222,6 +223,7 @@ class ShipDeleted(Task):
     latest: bool
     attempt: int = 0
     after_seconds: float = 0.0
+    confirmed: bool = False
     patient: bool = False
     log: tuple[int, EpochHistory] | None = None
 

@@ -18,7 +18,7 @@ from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.progress import Shipping
-from ts_uploader.shipping.deleted_directory import DeletedShipper, again
+from ts_uploader.shipping.deleted_directory import DeletedShipper, NotAnswered, again, to_ship
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
@@ -50,6 +50,8 @@ log = structlog.get_logger()
 
 # When a leadership begins, the leadership source may be ahead of the broker's own files: then the retry is soon.
 _EXPECTED_RETRIES = 2
+# The source answers in its next rounds.
+_EXPECTED_ATTEMPTS = 4
 
 
 def losses_counter(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int], bool], None]:
@@ -171,7 +173,18 @@ class TaskRunner:
         operation, partition = ShipDeleted.__name__, str(task.partition)
         try:
             task = self._deleted.note_log(task)
-            result = self._deleted.ship(task, self._committed)
+            if task.confirmed:
+                result = self._deleted.ship(task, self._committed)
+            else:
+                found = self._deleted.confirm(task)
+                result = to_ship(found) if isinstance(found, ShipDeleted) else found
+        except NotAnswered as late:
+            if task.attempt < _EXPECTED_ATTEMPTS:
+                log.debug("deleted_directory_waits", partition=partition, reason=str(late))
+            else:
+                self._metrics.errors.labels(operation, failure_reason(late)).inc()
+                log.warning("task_failed", message="retried", operation=operation, partition=partition, error=str(late))
+            return again(task, str(late))
         except SegmentChanged as changed:  # the broker removes the directory, or renames in it
             log.info("segment_changed", partition=partition, reason=str(changed))
             return again(task, str(changed))

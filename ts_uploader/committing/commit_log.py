@@ -80,6 +80,10 @@ class CommitLog:
         """Return the keys of a partition in a topic id's incarnation, as `PositionRecovery.keys_of`."""
         return self._recovery.keys_of(partition, topic_id)
 
+    def last_id_of(self, topic: str, topic_id: str) -> str:
+        """Return the newest topic id of a topic id's incarnation, as `PositionRecovery.last_id_of`."""
+        return self._recovery.last_id_of(topic, topic_id)
+
     def write(self, task: WriteCommit) -> Committed:
         """Move the commit to the end of the run.
 

@@ -118,6 +118,18 @@ class IncarnationLog:
         found = read_incarnations(store, self._keys, topic)[0].find(topic_id)
         return None if found is None else found.directory
 
+    def last_id_of(self, store: ObjectStore, topic: str, topic_id: str) -> str:
+        """Return the newest topic id of the same incarnation; the id itself if the list does not have it.
+
+        Raises:
+            CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
+        """
+        known = read_incarnations(store, self._keys, topic)[0]
+        return next(
+            (each.topic_id for each in reversed(known.entries) if known.are_of_one_life(each.topic_id, topic_id)),
+            topic_id,
+        )
+
     def are_of_one_life(self, store: ObjectStore, topic: str, topic_id: str, other: str) -> bool:
         """Return whether two ids are of one incarnation: an operator let the second continue the first.
 

@@ -134,6 +134,10 @@ class PositionRecovery:
         directory = self._incarnations.known_directory(store, partition.topic, topic_id)
         return None if directory is None else self._keys.partition(partition, directory)
 
+    def last_id_of(self, topic: str, topic_id: str) -> str:
+        """Return the newest topic id of a topic id's incarnation, as `IncarnationLog.last_id_of`."""
+        return self._incarnations.last_id_of(self._store_of(topic), topic, topic_id)
+
     def _go_on(
         self,
         store: ObjectStore,

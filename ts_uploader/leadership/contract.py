@@ -62,8 +62,9 @@ class LeadershipSource(ABC):
     def is_deleted(self, topic: str, topic_id: str) -> bool | None:
         """Return whether the cluster no longer has a topic id of a topic; None if that is unknown now.
 
-        Any thread may call it; it can wait some seconds for an answer. With a source that never answers, nothing of
-        deleted topics is shipped.
+        Any thread may call it, repeatedly until there is an answer; it does not wait for one. A source answers from
+        metadata that no other broker delayed, or after it read the same twice at a distance. With a source that never
+        answers, nothing of deleted topics is shipped.
 
         Args:
             topic: its name.

@@ -64,6 +64,10 @@ _LOOK_SECONDS: Final = 2.0  # between two questions whether the topic was delete
 _MOST_ATTEMPTS: Final = 100  # the longest wait between two is half a minute
 
 
+class NotAnswered(TransientError):
+    """Whether a topic was deleted is unknown."""
+
+
 class DeletedShipper:
     """Ships deleted directories; thread-safe.
 
@@ -98,24 +102,44 @@ class DeletedShipper:
 
         Raises:
             SegmentChanged: a file changed or vanished: repeat it.
-            TransientError: whether the topic was deleted is unknown: repeat it.
+            NotAnswered: as `confirm`.
             CorruptData, DataLoss: a segment, or an object of the store, is damaged.
             PreconditionFailed, StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
         """
-        topic_id = task.leadership.topic_id or ""
-        deleted = self._is_deleted(task.partition.topic, topic_id)
-        if deleted is None:
-            raise TransientError(f"the leadership source did not answer whether topic id {topic_id} was deleted")
-        is_there = _is_there(task.listing)
-        if not deleted:  # a replica moved, or the broker's metadata is late
-            return _pending(task, "the topic exists", _LOOK_SECONDS) if is_there else _done(task, "the topic exists")
-        keys = self._commits.keys_of(task.partition, topic_id)
+        confirmed = task if task.confirmed else self.confirm(task)
+        if not isinstance(confirmed, ShipDeleted):
+            return confirmed
+        task = confirmed
+        keys = self._commits.keys_of(task.partition, task.leadership.topic_id or "")
         try:
-            if is_there:
+            if _is_there(task.listing):
                 return self._ship_files(task, keys, committed)
             return self._record_rest(task, keys, committed)
         except FencedLeaderEpoch as later:
             return _done(task, str(later))
+
+    def confirm(self, task: ShipDeleted) -> ShipDeleted | DeletedShipped | DeletedPending:
+        """Return the task to ship if the topic was deleted; else what to do now.
+
+        If an operator let another topic id continue the incarnation, that one must have been deleted as well: else the
+        topic is live, and this is a directory of a replica that moved.
+
+        Raises:
+            NotAnswered: whether the topic was deleted is unknown: repeat it.
+            CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list of incarnations, and the store's.
+        """
+        topic, topic_id = task.partition.topic, task.leadership.topic_id or ""
+        deleted = self._is_deleted(topic, topic_id)
+        if deleted:
+            topic_id = self._commits.last_id_of(topic, topic_id)
+            deleted = topic_id == task.leadership.topic_id or self._is_deleted(topic, topic_id)
+        if deleted is None:
+            raise NotAnswered(f"the leadership source did not answer whether topic id {topic_id} was deleted")
+        if deleted:
+            return replace(task, confirmed=True, attempt=0, after_seconds=0.0)
+        # A replica moved, or the broker's metadata is late.
+        is_there = _is_there(task.listing)
+        return _pending(task, "the topic exists", _LOOK_SECONDS) if is_there else _done(task, "the topic exists")
 
     def note_log(self, task: ShipDeleted) -> ShipDeleted:
         """Return the task with the end and the epochs of its log, which are needed when the directory no longer exists.
@@ -273,6 +297,11 @@ def _why(task: ShipDeleted) -> str:
     """Return why the end of a log was not shipped although its files are there."""
     known = task.high_watermark
     return _NO_HIGH_WATERMARK if known is None else _ABOVE_HIGH_WATERMARK.format(known)
+
+
+def to_ship(task: ShipDeleted) -> DeletedPending:
+    """Return a task whose topic was deleted, to be run where segments are uploaded."""
+    return _pending(task, "the topic was deleted", 0.0)
 
 
 def again(task: ShipDeleted, reason: str) -> DeletedShipped | DeletedPending:

@@ -17,8 +17,8 @@ from ts_common.archive.fetch import fetch
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.config.cluster_config import OffsetReset
-from ts_common.errors import StoreUnavailable, TransientError
-from ts_common.store.contract import ObjectStore
+from ts_common.errors import SegmentChanged, StoreUnavailable, TransientError
+from ts_common.store.contract import IfMatch, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.deleted_directories import checkpointed_end
@@ -27,6 +27,7 @@ from ts_uploader.messages import DirectoryDeleted, Leadership, Listing
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper, again
 from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.task_queues import TaskQueues
 from ts_uploader.tasks import Committed, DeletedPending, DeletedShipped, ReadPosition, Ship, ShipDeleted, WriteCommit
 from ts_uploader.tracking.tracker import Tracker
 
@@ -44,13 +45,17 @@ class Doomed:
         for base in (0, 10, 20):
             self.local.write(base, batch(base, 5, EPOCH) + batch(base + 5, 5, EPOCH))
         self.store = store
-        self.deleted: bool | None = True
+        self.deleted: bool | None = True  # the log's topic id
+        self.other_deleted: bool | None = False  # any other topic id
         self.committed: list[Committed] = []
 
     def shipper(self, broker: int = 1) -> DeletedShipper:
         uploader = Uploader(lambda _: self.store, lambda _: TopicRetention())
         commits = CommitLog(CLUSTER, broker, lambda _: self.store)
-        return DeletedShipper(broker, lambda _: self.store, uploader, commits, lambda *_: self.deleted)
+        return DeletedShipper(broker, lambda _: self.store, uploader, commits, self._is_deleted)
+
+    def _is_deleted(self, _: str, topic_id: str) -> bool | None:
+        return self.deleted if topic_id == ID else self.other_deleted
 
     def led(self, broker: int = 1) -> None:
         """Let an agent that leads write the commit of its leadership, and ship nothing yet."""
@@ -167,6 +172,25 @@ def test_u45_a_replica_that_only_moved_is_not_shipped(doomed: Doomed) -> None:
     assert not list(doomed.store.list())
 
 
+@pytest.mark.parametrize("led", [True, False])
+def test_u45_a_replica_of_a_replaced_topic_id_is_not_shipped(doomed: Doomed, *, led: bool) -> None:
+    """An operator adopted the new id of a live topic, and a replica with the old one moved (KAFKA-14190)."""
+    first_commit(doomed, broker=1 if led else 2)
+    known, etag = read_incarnations(doomed.store, CLUSTER, TP.topic)
+    assert etag is not None
+    adopted = known.adopted(OTHER_ID, int(time.time() * 1000))
+    doomed.store.put(CLUSTER.incarnations(TP.topic), adopted.encode(), condition=IfMatch(etag))
+    task = doomed.task(15, led=led)
+    assert isinstance(doomed.ship(task), DeletedPending)
+    assert doomed.archived() == (10, [0], ())
+    doomed.other_deleted = None
+    with pytest.raises(TransientError):
+        doomed.ship(task)
+    doomed.other_deleted = True
+    doomed.ship(replace(task, patient=True))
+    assert doomed.archived()[1] == [0, 10]
+
+
 def test_u45_a_topic_that_was_created_again_keeps_its_own_archive(doomed: Doomed) -> None:
     """The deleted one's records are in its incarnation, although a later one is open."""
     doomed.led()
@@ -252,6 +276,33 @@ def test_u45_the_leader_ships_into_the_gap_that_a_follower_recorded(
     assert doomed.archived()[2] == ((0, end),)
     doomed.ship(doomed.task(30))
     assert doomed.read() == ([*range(30)], [])
+
+
+def test_u45_no_upload_waits_for_the_answer_whether_a_topic_was_deleted(doomed: Doomed) -> None:
+    """The question is a lookup, repeated until it is answered; the task is an upload from then on."""
+    queues = TaskQueues(lambda _: None)
+    task = doomed.task(30)
+    queues.put([task])
+    confirmed = doomed.shipper().confirm(task)
+    assert isinstance(confirmed, ShipDeleted)
+    assert (len(queues.lookups), len(queues.uploads)) == (1, 0)
+    queues.put([confirmed])
+    assert (len(queues.lookups), len(queues.uploads)) == (1, 1)
+
+
+def test_u45_a_directory_that_the_broker_is_removing_has_changed(doomed: Doomed) -> None:
+    """Its segments vanish before the directory does, before or after its log was noted: no defect of the agent."""
+    doomed.led()
+    task = doomed.task(30)
+    noted = doomed.shipper().note_log(task)
+    for file in task.listing.directory.glob("*.log"):
+        file.unlink()
+    with pytest.raises(SegmentChanged):
+        doomed.ship(noted)
+    empty = list_partition(TP, task.listing.directory, task.listing.log_dir)
+    assert empty is not None
+    with pytest.raises(SegmentChanged):
+        doomed.ship(replace(task, listing=empty))
 
 
 def test_u45_a_later_leader_is_not_contradicted(doomed: Doomed) -> None:

@@ -196,9 +196,9 @@ class KraftLeadership(LeadershipSource):
         """Return whether the broker's metadata lacks a topic with this id; None if it does not answer.
 
         The broker drops a topic from its metadata before it renames the topic's directories. The thread of `run` sends
-        the requests.
+        the requests. That the topic exists is this broker's answer, and its id is any broker's.
         """
-        return self._questions.ask(topic, topic_id)
+        return self._questions.ask(topic, topic_id, 0.0)
 
     def _answer_questions(self) -> None:
         for topic, topic_id in self._questions.waiting():
@@ -208,7 +208,7 @@ class KraftLeadership(LeadershipSource):
             except (AnsweredByAnother, Denied, NotAvailable):
                 continue  # the next round repeats it
             if not exists or known is not None:
-                self._questions.answer(topic, topic_id, deleted=known != topic_id)
+                self._questions.answer(topic, topic_id, deleted=known != topic_id, final=not exists)
 
     def _round(self) -> None:
         self._follow()

@@ -33,6 +33,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
+from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
 from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection, Trouble
 from ts_uploader.leadership.zookeeper.migration import Registration
@@ -48,7 +49,6 @@ _RETRY_SECONDS = 2.0
 _SLICE_SECONDS = 0.2  # between two checks for `stop` while a request is under way
 _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
-_ANSWER_SECONDS = 5.0
 _DELETIONS = "/admin/delete_topics/"
 
 
@@ -100,6 +100,7 @@ class ZookeeperLeadership(LeadershipSource):
         self._retry_at = self._poll_at = 0.0
         self._lost_at: float | None = None
         self._answered = False  # in this session
+        self._questions = DeletedTopics()
         self._warned: set[str] = set()  # reasons, since ZooKeeper last answered
 
     @property
@@ -141,6 +142,7 @@ class ZookeeperLeadership(LeadershipSource):
                 if self._in_session:
                     self._lost_at = None
                     self._read_noted(now)
+                    self._answer_questions()
                     next_look = min(self._poll_at, self._retry_at) if self._failed else self._poll_at
                     if not self._connection.in_session:
                         continue
@@ -171,22 +173,31 @@ class ZookeeperLeadership(LeadershipSource):
     def is_deleted(self, topic: str, topic_id: str) -> bool | None:
         """Return whether ZooKeeper lacks a topic with this id, or has it marked for deletion; None without an answer.
 
-        The nodes of a topic stay until each of its brokers deleted its replica, a stopped broker too.
+        The nodes of a topic stay until each of its brokers deleted its replica, a stopped broker too. The thread of
+        `run` reads them. Of a server that is behind, it reads older nodes.
         """
-        if not self.connected:
-            return None
-        client = self._connection.client
-        try:
-            data, at = client.get_async(f"{TOPICS}{topic}").get(timeout=_ANSWER_SECONDS)
-            known = topic_id_in(topic, Node(data, at.czxid, at.mzxid))
-            if known is not None and known != topic_id:
-                return True
-            return client.exists_async(f"{_DELETIONS}{topic}").get(timeout=_ANSWER_SECONDS) is not None
-        except NoNodeError:
-            return True
-        except Exception as error:  # noqa: BLE001  (kazoo also raises any error of its decoder)
-            log.info("topic_deletion_unknown", topic=topic, error=repr(error))
-            return None
+        answer = self._questions.ask(topic, topic_id, 0.0)
+        if not answer:
+            self._wake.set()
+        return answer
+
+    def _answer_questions(self) -> None:
+        for topic, topic_id in self._questions.waiting():
+            if not self.connected:
+                return
+            client, path, marked = self._connection.client, f"{TOPICS}{topic}", f"{_DELETIONS}{topic}"
+            failures: dict[str, Exception] = {}
+            found = self._await({path: client.get_async(path), marked: client.exists_async(marked)}, failures)
+            failed = [repr(error) for error in failures.values() if not isinstance(error, NoNodeError)]
+            if failed:
+                log.info("topic_deletion_unknown", topic=topic, errors=failed)
+                continue
+            known = None
+            if path in found:
+                data, at = found[path]
+                known = topic_id_in(topic, Node(data, at.czxid, at.mzxid))
+            gone = path not in found or found[marked] is not None
+            self._questions.answer(topic, topic_id, deleted=gone or (known is not None and known != topic_id))
 
     def _read_noted(self, now: float) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from ts_common.model import TopicPartition
 from ts_local.kafka.cluster import LocalCluster
 from ts_local.kafka.zookeeper import ZooKeeper
 from ts_local.waiting import wait_for
+from ts_uploader.leadership.kraft import deleted_topics
 from ts_uploader.messages import Led, NotLed
 
 
@@ -62,6 +63,26 @@ def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalClus
     assert second is not None
     assert None not in {first[1], second[1]}
     assert first[1] != second[1]
+
+
+def test_u45_another_topic_id_counts_once_it_is_read_twice(
+    zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is behind has an older id; the id that the node has is not deleted until it is marked."""
+    create(nodes, "t", "id", epoch=5)
+    listener = listen(zookeeper.connect)
+    listener.watch(TP)
+    listener.wait_leadership(TP, 5, "id")
+    is_deleted = listener.source.is_deleted
+    assert is_deleted("t", "id") is None
+    wait_for(lambda: is_deleted("t", "id") is False, "the answer of the live id")
+    monkeypatch.setattr(deleted_topics, "_APART_SECONDS", 0.0)
+    wait_for(lambda: is_deleted("t", "other"), "the second answer of the other id")
+    assert is_deleted("t", "id") is False
+    nodes.create("/admin/delete_topics/t", makepath=True)
+    wait_for(lambda: is_deleted("t", "id"), "the mark for deletion")
+    assert is_deleted("absent", "id") is None
+    wait_for(lambda: is_deleted("absent", "id"), "the absence")
 
 
 def test_a_node_that_appears_later_is_reported(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
