@@ -35,7 +35,7 @@ from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.main_loop import MainLoop
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
-from ts_uploader.metrics.counters import GAP_WRITTEN_OVER, CountedElsewhere, Metrics
+from ts_uploader.metrics.counters import GAP_UNRECORDED, GAP_WRITTEN_OVER, CountedElsewhere, Metrics
 from ts_uploader.process.reload import LiveConfig, Reread
 from ts_uploader.progress import Progress, Shipping
 from ts_uploader.reporters.contract import Reporting
@@ -106,6 +106,7 @@ class Agent:
             SCAN_SECONDS,
             scanned=self._metrics.scan_seconds.observe,
             checkpoint_seconds=environment.defaults.checkpoint_interval_ms / _MILLISECONDS,
+            unnamed=self._metrics.gaps.labels(GAP_UNRECORDED).inc,
         )
         self._leadership = open_source(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)

@@ -9,6 +9,7 @@ both. The tracker drops results of an earlier generation.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.epoch_history import EpochHistory
@@ -199,11 +200,15 @@ class Repair(Task):
     lowest: int
 
 
+UNKNOWN_EPOCH: Final = -1
+
+
 @dataclass(frozen=True, slots=True)
 class ShipDeleted(Task):
     """Ship what the archive lacks of a directory whose topic was deleted, and record the rest as a gap.
 
-    The leader epoch of its `leadership` is the last one of the directory. The generation has no meaning.
+    The leader epoch of its `leadership` is the last one of the directory, or `UNKNOWN_EPOCH`. The generation has no
+    meaning.
 
     Attributes:
         listing: of the renamed directory.
@@ -381,10 +386,12 @@ class DeletedShipped(Task):
     Attributes:
         reason: why, one line.
         next_offset: the archive's end; None if the agent did not read it.
+        lost: records may be lost without a gap record.
     """
 
     reason: str
     next_offset: int | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.hanging import look_below
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, Metrics
+from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, GAP_UNRECORDED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.progress import Shipping
 from ts_uploader.shipping.deleted_directory import DeletedShipper, NotAnswered, again, to_ship
@@ -184,30 +184,48 @@ class TaskRunner:
             else:
                 self._metrics.errors.labels(operation, failure_reason(late)).inc()
                 log.warning("task_failed", message="retried", operation=operation, partition=partition, error=str(late))
-            return again(task, str(late))
+            return self._repeated(task, str(late))
         except SegmentChanged as changed:  # the broker removes the directory, or renames in it
             log.info("segment_changed", partition=partition, reason=str(changed))
-            return again(task, str(changed))
+            return self._repeated(task, str(changed))
         except (TieredStorageError, OSError) as error:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
             self._metrics.errors.labels(operation, failure_reason(error)).inc()
             log.warning("task_failed", message="retried", operation=operation, partition=partition, error=str(error))
-            return again(task, f"{type(error).__name__}: {error}")
+            return self._repeated(task, f"{type(error).__name__}: {error}")
         except Exception as error:
             log.exception("internal_error", message="please report it", operation=operation, partition=partition)
-            return again(task, f"a defect of this agent: {type(error).__name__}: {error}")
-        if isinstance(result, DeletedShipped):
+            return self._repeated(task, f"a defect of this agent: {type(error).__name__}: {error}")
+        if isinstance(result, DeletedPending):
+            log.info("deleted_directory_waits", partition=partition, reason=result.reason)
+            return result
+        return self._deleted_done(result)
+
+    def _repeated(self, task: ShipDeleted, reason: str) -> DeletedShipped | DeletedPending:
+        result = again(task, reason)
+        return result if isinstance(result, DeletedPending) else self._deleted_done(result)
+
+    def _deleted_done(self, done: DeletedShipped) -> DeletedShipped:
+        partition, topic_id, reason = str(done.partition), done.leadership.topic_id, done.reason
+        if done.lost:
+            self._metrics.gaps.labels(GAP_UNRECORDED).inc()
+            log.error(
+                "deleted_topic_lost",
+                message="records of a deleted topic may be lost without a gap record",
+                partition=partition,
+                topic_id=topic_id,
+                reason=reason,
+            )
+        else:
             log.info(
                 "deleted_directory_done",
                 partition=partition,
-                topic_id=task.leadership.topic_id,
-                next_offset=result.next_offset,
-                reason=result.reason,
+                topic_id=topic_id,
+                next_offset=done.next_offset,
+                reason=reason,
             )
-        else:
-            log.info("deleted_directory_waits", partition=partition, reason=result.reason)
-        return result
+        return done
 
     def _committed(self, committed: Committed) -> Committed:
         self._metrics.commits.inc()

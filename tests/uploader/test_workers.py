@@ -1,5 +1,6 @@
 """The result of a task: counted, logged and returned; against a real store (a directory)."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,16 @@ from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import AnyTask, Failed, PositionRead, ReadPosition, Ship
+from ts_uploader.tasks import (
+    AnyTask,
+    DeletedPending,
+    DeletedShipped,
+    Failed,
+    PositionRead,
+    ReadPosition,
+    Ship,
+    ShipDeleted,
+)
 from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import TaskRunner, losses_counter
 
@@ -62,6 +72,22 @@ class Parts:
 @pytest.fixture
 def parts(store: ObjectStore) -> Parts:
     return Parts(store, CLUSTER)
+
+
+def test_u45_a_deleted_topic_that_is_lost_is_counted(parts: Parts, local: LocalDirectory) -> None:
+    """No gap record can name its offsets, so the counter and the log are all that is left of it."""
+    local.segments(0, 100)
+    listing = local.listing()
+    shutil.rmtree(local.path)
+    task = ShipDeleted(TP, -1, LEADERSHIP, listing, 100, led=True, latest=False)
+    with capture_logs() as logs:
+        confirmed = parts.runner.run(task)
+        assert isinstance(confirmed, DeletedPending)
+        done = parts.runner.run(confirmed.task)
+    assert isinstance(done, DeletedShipped)
+    assert [line["log_level"] for line in logs if line["event"] == "deleted_topic_lost"] == ["error"]
+    counted = parts.metrics.registry.get_sample_value("ts_uploader_gaps_total", {"reason": "unrecorded"})
+    assert counted == 1
 
 
 def question(listing: Listing, attempt: int = 0, partition: TopicPartition = TP) -> ReadPosition:

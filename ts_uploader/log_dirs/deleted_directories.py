@@ -4,8 +4,8 @@ A broker renames the directory of a deleted topic to `<topic>-<partition>.<32 he
 `file.delete.delay.ms` (Kafka's `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`). From the rename on nothing is
 appended, truncated, compacted or retained. A replica that moved to another broker or disk gets such a name too.
 
-A name of 255 characters can lack the end of the topic's name, so no topic is read from it. A directory that was
-listed live is recognised by its inode.
+A name of 255 characters can lack the end of the topic's name, so no topic is read from it. Such a directory is
+recognised by its inode if it was listed live. A file system uses an inode again, but no two directories have one name.
 """
 
 import os
@@ -39,6 +39,7 @@ class DeletedDirectories:
         emit: receives each directory.
         epochs: reads `leader-epoch-checkpoint` files.
         checkpoint_seconds: the interval of the broker's high watermark checkpoints.
+        unnamed: called for each directory whose partition or topic id is unknown.
     """
 
     def __init__(
@@ -48,47 +49,43 @@ class DeletedDirectories:
         emit: Callable[[DirectoryDeleted], None],
         epochs: EpochReader,
         checkpoint_seconds: float,
+        unnamed: Callable[[], None] = lambda: None,
     ) -> None:
         self._log_dirs = log_dirs
         self._wanted = wanted
         self._emit = emit
         self._epochs = epochs
         self._checkpoint_seconds = checkpoint_seconds
-        self._reported: set[tuple[int, int]] = set()  # identities
+        self._unnamed = unnamed
+        self._reported: dict[Path, set[Path]] = {}  # by log dir
 
-    def report(self, live: Mapping[TopicPartition, Sequence[Listing]], *, complete: bool = False) -> None:
+    def report(self, live: Mapping[TopicPartition, Sequence[Listing]]) -> None:
         """Report the directories that are new.
 
         Args:
             live: the last listings of each partition.
-            complete: all log dirs could be read; directories that are no longer there are forgotten.
         """
-        found: set[tuple[int, int]] = set()
         partitions: dict[tuple[int, int], TopicPartition] | None = None
         for log_dir in self._log_dirs:
             try:
                 directories = list(_renamed(log_dir))
             except OSError:  # each scan reports a log dir that cannot be read
-                complete = False
                 continue
+            reported = self._reported[log_dir] = self._reported.get(log_dir, set()) & set(directories)
             for directory in directories:
+                if directory in reported:
+                    continue
                 try:
                     status = directory.stat(follow_symlinks=False)
-                    identity = status.st_dev, status.st_ino
-                    found.add(identity)
-                    if identity in self._reported:
-                        continue
                     if partitions is None:
                         listed = (listing for listings in live.values() for listing in listings)
                         partitions = {listing.identity: listing.partition for listing in listed}
-                    self._report(directory, partitions.get(identity))
-                    self._reported.add(identity)
+                    self._report(directory, partitions.get((status.st_dev, status.st_ino)))
+                    reported.add(directory)
                 except FileNotFoundError:  # the broker removed it meanwhile
                     continue
                 except OSError as error:  # the next scan tries it again
                     log.error("deleted_directory_unreadable", directory=str(directory), error=str(error))
-        if complete:
-            self._reported &= found
 
     def _report(self, directory: Path, partition: TopicPartition | None) -> None:
         """Report one directory.
@@ -100,7 +97,7 @@ class DeletedDirectories:
         Raises:
             OSError: it cannot be read.
         """
-        partition = _named_partition(directory) if partition is None else partition
+        partition = _named_partition(directory) or partition
         if partition is not None and not self._wanted(partition.topic):
             return
         listing = None
@@ -111,6 +108,7 @@ class DeletedDirectories:
         if partition is None or listing is None or listing.topic_id is None:
             message = "not shipped: it names no topic id, or its name can lack a part of the topic's"
             log.error("deleted_directory_unnamed", message=message, directory=str(directory))
+            self._unnamed()
             return
         checkpointed = checkpointed_end(directory, partition, self._checkpoint_seconds)
         self._emit(DirectoryDeleted(listing, checkpointed))

@@ -92,6 +92,7 @@ class LogDirectoryWatcher:
         scanned: Callable[[float], None] = lambda _: None,
         epochs: EpochReader | None = None,
         checkpoint_seconds: float = 5.0,
+        unnamed: Callable[[], None] = lambda: None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._wanted = wanted
@@ -111,7 +112,7 @@ class LogDirectoryWatcher:
         # The last listings of each partition, and the errors of each log dir; from `run` on only its thread uses them.
         self._known: dict[TopicPartition, tuple[Listing, ...]] = {}
         self._epochs = EpochReader() if epochs is None else epochs
-        self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, self._epochs, checkpoint_seconds)
+        self._deleted = DeletedDirectories(self._log_dirs, wanted, emit, self._epochs, checkpoint_seconds, unnamed)
         self.looked_at: float | None = None  # when the last listing began, by the monotonic clock; read by others
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
@@ -252,7 +253,7 @@ class LogDirectoryWatcher:
                 complete = False
             else:
                 self._report(_NOT_READ, log_dir, None)
-        self._deleted.report(self._known, complete=complete)
+        self._deleted.report(self._known)
         for link in sorted(links - self._links):  # once: it can stay for days
             log.error("partition_directory_is_symlink", message="not followed", directory=link)
         self._links = links if complete else self._links | links

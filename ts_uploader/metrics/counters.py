@@ -31,7 +31,7 @@ _SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 UPLOADS, COMMITS, LOOKUPS = "uploads", "commits", "lookups"
 GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
-GAP_TOPIC_DELETED = "topic_deleted"
+GAP_TOPIC_DELETED, GAP_UNRECORDED = "topic_deleted", "unrecorded"
 
 CHECK_STORES, WRITE_ENDS, LIST_REPAIRS = "CheckStores", "WriteEnds", "ListRepairs"
 
@@ -53,6 +53,8 @@ _GAP_REASONS = {
     GAP_BY_REQUEST: "DeleteRecords moved the log start beyond them",
     GAP_WRITTEN_OVER: "a Java uploader wrote a shorter segment over a committed one",
     GAP_TOPIC_DELETED: "the topic was deleted before they were shipped, or above its last known high watermark",
+    GAP_UNRECORDED: "a deleted topic may lose records of unknown offsets: its directory has no topic id, can lack a "
+    "part of the topic's name, or vanished before the agent read it. There is no gap record",
 }
 _WAIT_REASONS = {reason.value: text for reason, text in WAIT_REASONS.items()}
 # The possible values of each label; for the metrics page.

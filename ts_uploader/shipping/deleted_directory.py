@@ -33,6 +33,7 @@ from ts_uploader.log_dirs.local_log import local_epochs, log_end
 from ts_uploader.messages import Listing
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import (
+    UNKNOWN_EPOCH,
     Committed,
     DeletedPending,
     DeletedShipped,
@@ -110,6 +111,8 @@ class DeletedShipper:
         if not isinstance(confirmed, ShipDeleted):
             return confirmed
         task = confirmed
+        if task.leadership.epoch == UNKNOWN_EPOCH:
+            return self._without_epoch(task)
         keys = self._commits.keys_of(task.partition, task.leadership.topic_id or "")
         try:
             if _is_there(task.listing):
@@ -117,6 +120,18 @@ class DeletedShipper:
             return self._record_rest(task, keys, committed)
         except FencedLeaderEpoch as later:
             return _done(task, str(later))
+
+    def _without_epoch(self, task: ShipDeleted) -> DeletedShipped | DeletedPending:
+        """Return whether the archive has all of a log whose last leader epoch no file has, once others can be done."""
+        if task.log is not None and task.log[0] <= task.listing.bases[0]:
+            return _done(task, "it has no record")
+        if _is_there(task.listing):
+            return _pending(task, "the agent of the last leader ships it", _PATIENCE_SECONDS)
+        keys = self._commits.keys_of(task.partition, task.leadership.topic_id or "")
+        commit = None if keys is None else read_commit(self._store_of(task.partition.topic), keys)[0]
+        if isinstance(commit, Commit) and task.log is not None and commit.next_offset >= task.log[0]:
+            return _done(task, "all offsets are in the archive, or recorded as a gap", commit.next_offset)
+        return _lost(task, "no file has its last leader epoch (magic 0 or 1), and its broker did not lead")
 
     def confirm(self, task: ShipDeleted) -> ShipDeleted | DeletedShipped | DeletedPending:
         """Return the task to ship if the topic was deleted; else what to do now.
@@ -321,14 +336,7 @@ def _done(task: ShipDeleted, reason: str, next_offset: int | None = None) -> Del
 
 
 def _lost(task: ShipDeleted, reason: str) -> DeletedShipped:
-    log.error(
-        "deleted_topic_lost",
-        message="records of a deleted topic may be lost without a gap record",
-        partition=str(task.partition),
-        topic_id=task.leadership.topic_id,
-        reason=reason,
-    )
-    return _done(task, reason)
+    return replace(_done(task, reason), lost=True)
 
 
 def _bases(listing: Listing) -> tuple[int, ...]:

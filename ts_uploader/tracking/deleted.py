@@ -8,7 +8,7 @@ have the value of a topic that was created again under the same name (protocol r
 from typing import NamedTuple
 
 from ts_uploader.messages import DirectoryDeleted, EpochFile, Leadership
-from ts_uploader.tasks import AnyTask, ShipDeleted
+from ts_uploader.tasks import UNKNOWN_EPOCH, AnyTask, ShipDeleted
 
 
 class Counted(NamedTuple):
@@ -28,7 +28,7 @@ class Counted(NamedTuple):
 
 
 def ship_deleted(event: DirectoryDeleted, counted: Counted | None, *, latest: bool) -> list[AnyTask]:
-    """Return the task for a `-delete` directory; none without a topic id, a segment or a leader epoch.
+    """Return the task for a `-delete` directory; none without a topic id.
 
     Args:
         event: the directory.
@@ -41,8 +41,9 @@ def ship_deleted(event: DirectoryDeleted, counted: Counted | None, *, latest: bo
     led = None if counted is None or counted.leadership is None else counted.leadership.epoch
     if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source had the epoch
         epoch = led
-    if listing.topic_id is None or not listing.bases or epoch is None:
+    if listing.topic_id is None:
         return []
+    epoch = UNKNOWN_EPOCH if epoch is None else epoch
     return [
         ShipDeleted(
             listing.partition,

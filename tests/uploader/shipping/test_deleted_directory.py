@@ -13,6 +13,7 @@ from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import fetch
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
@@ -28,7 +29,16 @@ from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper, again
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.task_queues import TaskQueues
-from ts_uploader.tasks import Committed, DeletedPending, DeletedShipped, ReadPosition, Ship, ShipDeleted, WriteCommit
+from ts_uploader.tasks import (
+    UNKNOWN_EPOCH,
+    Committed,
+    DeletedPending,
+    DeletedShipped,
+    ReadPosition,
+    Ship,
+    ShipDeleted,
+    WriteCommit,
+)
 from ts_uploader.tracking.tracker import Tracker
 
 OTHER_ID = "B" * 21 + "Q"
@@ -242,9 +252,7 @@ def test_u45_the_agent_of_the_last_leader_is_first(doomed: Doomed) -> None:
 
 
 @pytest.mark.parametrize("known", [None, 15, 25])
-def test_u45_a_follower_waits_and_leaves_no_gap_while_its_directory_exists(
-    doomed: Doomed, known: int | None
-) -> None:
+def test_u45_a_follower_waits_and_leaves_no_gap_while_its_directory_exists(doomed: Doomed, known: int | None) -> None:
     """No agent committed in the epoch, so no commit shows who led: the last leader's agent ships everything."""
     follower = Doomed(doomed.local.log_dir.parent / "follower", doomed.store)
     waiting = follower.ship(follower.task(known, led=False), broker=2)
@@ -373,3 +381,23 @@ def test_u45_the_last_reading_of_the_live_directory_counts(doomed: Doomed) -> No
     other = replace(listing, identity=(0, 0))
     assert [getattr(each, "high_watermark", 0) for each in tracker.observe(DirectoryDeleted(other, 7))] == [7]
     assert not tracker.observe(DirectoryDeleted(replace(listing, topic_id=None), None))
+
+
+def test_u45_a_log_without_a_leader_epoch_is_not_left_in_silence(doomed: Doomed) -> None:
+    """A log of magic 0 or 1, and the agent started since: another agent shipped it, or it counts as lost."""
+    doomed.led()
+    doomed.local.no_epochs()
+    (task,) = Tracker(OffsetReset.EARLIEST).observe(DirectoryDeleted(doomed.rename(), 30))
+    assert isinstance(task, ShipDeleted)
+    assert task.leadership.epoch == UNKNOWN_EPOCH
+    waiting = doomed.ship(task)
+    assert isinstance(waiting, DeletedPending)
+    shutil.rmtree(task.listing.directory)
+    lost = doomed.ship(waiting.task)
+    assert isinstance(lost, DeletedShipped)
+    assert lost.lost
+    commit = Commit(EPOCH, 30, 2, EpochHistory(((EPOCH, 0),)), 20, ID, 30, 0, "ours")
+    doomed.store.put(KEYS.commit, commit.encode())
+    done = doomed.ship(waiting.task)
+    assert isinstance(done, DeletedShipped)
+    assert not done.lost
