@@ -68,7 +68,7 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "queue": {
             UPLOADS: "segments",
             COMMITS: "commits and gaps",
-            LOOKUPS: "reads of positions, and rescans of directories",
+            LOOKUPS: "reads of positions, rescans of directories, and checks whether a topic was deleted",
         }
     },
     f"{PREFIX}_waiting_partitions": {"reason": _WAIT_REASONS},

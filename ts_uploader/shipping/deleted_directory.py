@@ -228,7 +228,9 @@ class DeletedShipper:
         store = self._store_of(task.partition.topic)
         commit = None if keys is None else read_commit(store, keys)[0]
         if keys is not None and isinstance(commit, Commit) and commit.epoch == task.leadership.epoch:
-            if commit.next_offset >= end and not overlapping(read_catalog(store, keys).gaps, 0, known):
+            if commit.next_offset >= end and not overlapping(
+                read_catalog(store, keys).gaps, task.listing.bases[0], known
+            ):
                 return _done(task, "another agent shipped it", commit.next_offset)
             if commit.broker == self._broker:
                 return None

@@ -23,13 +23,13 @@ class _Question:
     """The state of one question.
 
     Attributes:
-        asked_at: when it was last asked, by the clock.
+        received_at: when it was last received, by the clock.
         answer: what counts now; None until then.
         answers: how many there were.
         deleted_since: the first of the answers "deleted" without another one since; None without one.
     """
 
-    asked_at: float
+    received_at: float
     answer: bool | None = None
     answers: int = 0
     deleted_since: float | None = None
@@ -54,7 +54,7 @@ class DeletedTopics:
         """
         with self._changed:
             question = self._questions.setdefault((topic, topic_id), _Question(self._clock()))
-            question.asked_at = self._clock()
+            question.received_at = self._clock()
             before = question.answers
             self._changed.wait_for(lambda: question.answers > before and question.answer is not None, seconds)
             return question.answer
@@ -63,7 +63,7 @@ class DeletedTopics:
         """Return the questions to answer in this round, in turn; those that were not repeated are forgotten."""
         with self._changed:
             since = self._clock() - _REPEATED_SECONDS
-            self._questions = {key: each for key, each in self._questions.items() if each.asked_at >= since}
+            self._questions = {key: each for key, each in self._questions.items() if each.received_at >= since}
             chosen = [key for key, each in self._questions.items() if not each.answer][:_IN_TURN]
             for key in chosen:
                 self._questions[key] = self._questions.pop(key)

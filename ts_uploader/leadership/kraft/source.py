@@ -37,6 +37,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -201,14 +202,16 @@ class KraftLeadership(LeadershipSource):
         return self._questions.ask(topic, topic_id, 0.0)
 
     def _answer_questions(self) -> None:
-        for topic, topic_id in self._questions.waiting():
-            try:
-                exists = self._client.leaders(topic) is not None
-                known = self._client.topic_ids({topic}).get(topic) if exists else None
-            except (AnsweredByAnother, Denied, NotAvailable):
-                continue  # the next round repeats it
-            if not exists or known is not None:
-                self._questions.answer(topic, topic_id, deleted=known != topic_id, final=not exists)
+        questions = self._questions.waiting()
+        exists: dict[str, bool] = {}
+        for topic in dict(questions):
+            with suppress(AnsweredByAnother, Denied, NotAvailable):  # the next round repeats it
+                exists[topic] = self._client.leaders(topic) is not None
+        present = {topic for topic, there in exists.items() if there}
+        ids = self._client.topic_ids(present) if present else {}
+        for topic, topic_id in questions:
+            if topic in ids or exists.get(topic) is False:
+                self._questions.answer(topic, topic_id, deleted=ids.get(topic) != topic_id, final=not exists[topic])
 
     def _round(self) -> None:
         self._follow()

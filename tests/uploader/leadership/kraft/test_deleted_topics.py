@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-def test_u45_every_partition_that_asks_is_answered_by_one_request() -> None:
+def test_u45_one_answer_is_for_every_partition_that_waits_for_it() -> None:
     """A reassignment moves several partitions of a topic at once."""
     topics = DeletedTopics()
     with ThreadPoolExecutor(3) as threads:
