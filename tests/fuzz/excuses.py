@@ -195,6 +195,14 @@ def _is_position_that_goes_back(found: Difference) -> bool:
     return found.is_committed and bool(more) and not Counter(found.ours.rows) - Counter(found.rows)
 
 
+def _is_marker_below_its_transaction(found: Difference) -> bool:
+    """Java leaves out a producer's batches up to its marker in the log; the project those of the index's offsets."""
+    more = Counter(found.ours.rows) - Counter(found.rows)
+    last = min((each[2] for each in found.consumed.aborted), default=MAX_OFFSET)
+    is_same_end = found.ours.position == found.java.position and not Counter(found.rows) - Counter(found.ours.rows)
+    return found.is_committed and is_same_end and bool(more) and all(row[0] > last for row in more)
+
+
 def _is_batch_below_the_first_offset(found: Difference) -> bool:
     """The project opens no batch that ends below the first wanted offset, which is 0 here."""
     at = found.java.position
@@ -261,6 +269,11 @@ EXCUSES: Final = (
         "an aborted batch that makes Java show records that its uncommitted reading skips",
         "org.apache.kafka.clients.consumer.internals.CompletedFetch",
         _is_position_that_goes_back,
+    ),
+    Excuse(
+        "an aborted transaction whose marker has a lower offset than its records, in a log whose offsets go back",
+        "org.apache.kafka.clients.consumer.internals.CompletedFetch",
+        _is_marker_below_its_transaction,
     ),
     Excuse(
         "a batch that ends below the first wanted offset, which Java opens and refuses",

@@ -83,9 +83,8 @@ class Ledger:
         return self._map[_HEAD.size : _HEAD.size + self.state.length]
 
     def _write(self, state: State) -> None:
-        _HEAD.pack_into(
-            self._map,
-            0,
+        # One copy: `pack_into` clears the bytes first, and a process that waits for a processor there looks closed.
+        self._map[: _HEAD.size] = _HEAD.pack(
             state.running,
             state.since,
             state.length,

@@ -2,11 +2,15 @@
 
 import ctypes
 import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.guard import guarded
+from tests.fuzz.ledger import Ledger
 from tests.fuzz.parent import fuzz, minimise, replay
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS, Entry, shared
@@ -85,6 +89,18 @@ def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
     (failure,) = replay(NAME, [file], tmp_path).failures
     minimise(failure)
     assert file.read_bytes() == b"wrong"
+
+
+def test_a_process_that_runs_inputs_always_looks_open(tmp_path: Path) -> None:
+    """The one that watches it reads at any time, also while the other writes."""
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open()
+    lines = "ledger = Ledger(Path(sys.argv[1]))\nfor _ in range(50_000):\n    ledger.begin(b'')\n    ledger.end()"
+    program = f"import sys\nfrom pathlib import Path\nfrom tests.fuzz.ledger import Ledger\n{lines}"
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "ledger")])
+    while process.poll() is None:
+        assert all(state.opened and state.since <= time.monotonic() for state in (ledger.state for _ in range(1000)))
+    assert (process.returncode, ledger.state.inputs) == (0, 50_000)
 
 
 def test_a_run_of_all_targets_gives_the_decoder_the_most_seconds() -> None:
