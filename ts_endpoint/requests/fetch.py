@@ -32,7 +32,7 @@ from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
 from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, epoch_error, error_of
-from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.partitions import Partition, PartitionLost, Snapshot
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
 _READ_COMMITTED: Final = 1
@@ -177,17 +177,18 @@ class FetchHandler:
             if part.partition is not None and part.snapshot is not None and part.loading is None
         ]
         for _, partition in idle:
-            await partition.snapshot()  # begins a renewal if it is old
+            if partition.known is not None:
+                await partition.snapshot()  # begins a renewal if it is old
         changed = {partition.change for part, partition in idle if partition.known is part.snapshot}
         if len(changed) == len(idle):
             await asyncio.wait(
                 {*loading, *changed}, timeout=min(seconds, _LOOK_SECONDS), return_when=asyncio.FIRST_COMPLETED
             )
         for part, partition in idle:
-            if partition.known is not None and partition.known is not part.snapshot:
+            if partition.known is not part.snapshot:
                 part.found = None
                 try:
-                    await self._see(part, partition.known, committed=committed)
+                    await self._see(part, await partition.snapshot(), committed=committed)
                 except TieredStorageError as error:
                     self._fail(part, error)
 
@@ -304,6 +305,8 @@ class FetchHandler:
 
     def _fail(self, part: _Part, error: TieredStorageError) -> None:
         part.error = error_of(error)
+        if isinstance(error, PartitionLost):
+            return  # the log has it once
         reason = str(error)
         if isinstance(error, ObjectFrozen) and part.partition is not None and part.snapshot is not None:
             reason = part.snapshot.frozen_from(part.partition.store, part.wanted.fetch_offset) or reason

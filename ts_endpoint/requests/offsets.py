@@ -16,7 +16,7 @@ from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, epoch_error, error_of
 from ts_endpoint.requests.times import greatest_time, time_at
-from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_endpoint.topics.partitions import Partition, PartitionLost, Snapshot
 
 _READ_COMMITTED: Final = 1
 
@@ -75,6 +75,8 @@ class ListOffsetsHandler:
             if error is not ErrorCode.none:
                 return {**found, "error_code": error}
             return {**found, **await self._find(partition, snapshot, wanted.timestamp, committed=committed)}
+        except PartitionLost as lost:
+            return {**found, **_ends_of_lost(lost, wanted.timestamp)}
         except TieredStorageError as error:
             log.warning("offsets_not_listed", topic=topic, partition=number, reason=str(error))
             return {**found, "error_code": error_of(error)}
@@ -104,15 +106,31 @@ async def current(partition: Partition, epoch: int = NO_EPOCH) -> Snapshot:
         epoch: the client's; a client with a later one has seen a later commit, so the snapshot is renewed.
 
     Raises:
+        PartitionLost: the commit is missing or damaged.
         TieredStorageError: there is no snapshot yet, and it cannot be read.
     """
     if partition.known is None or not (partition.is_old or epoch > partition.known.epoch > NO_EPOCH):
         return await partition.snapshot()
     try:
         return await partition.renewed()
+    except PartitionLost:
+        raise
     except TieredStorageError as error:
+        if partition.known is None:  # it was lost meanwhile
+            raise
         log.warning("partition_not_refreshed", partition=str(partition.keys.partition), reason=str(error))
         return partition.known
+
+
+def _ends_of_lost(lost: PartitionLost, timestamp: int) -> Values:
+    """Return the first or the last known offset of a lost partition, so that the client's Fetch gets the error.
+
+    Consumers of Java and librdkafka repeat ListOffsets after CORRUPT_MESSAGE in silence, and report that of Fetch. A
+    search for a time has no place to fetch from: `offsetsForTimes` ends with the client's timeout.
+    """
+    if timestamp in {Special.EARLIEST, Special.EARLIEST_LOCAL}:
+        return {"offset": lost.loss.start}
+    return {"offset": lost.loss.end} if timestamp == Special.LATEST else {"error_code": error_of(lost)}
 
 
 def _place(snapshot: Snapshot, offset: int) -> Values:

@@ -7,7 +7,7 @@ Fetch. A snapshot never changes; a refresh replaces it. All methods run on the e
 import asyncio
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from time import monotonic
@@ -17,15 +17,16 @@ import structlog
 
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.view import PartitionView, open_view
+from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import CorruptData, TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.query.frozen import explain, frozen_of
-from ts_common.query.losses import loss_of
+from ts_common.query.losses import Loss, loss_of
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 
@@ -41,6 +42,20 @@ _READS_PER_SECOND: Final = 5
 
 log = structlog.get_logger()
 _pause = asyncio.sleep
+
+
+class PartitionLost(CorruptData):
+    """A partition with segments whose commit is missing or damaged; the log has it once.
+
+    Attributes:
+        state: of the commit.
+        loss: the offsets that are known to be lost.
+    """
+
+    def __init__(self, state: CommitState, loss: Loss) -> None:
+        super().__init__(str(loss))
+        self.state = state
+        self.loss = loss
 
 
 @dataclass(eq=False)
@@ -172,16 +187,19 @@ class Partition:
         self._reads_left = float(_READS_AT_ONCE)
         self._reads_counted = 0.0
         self._reading: asyncio.Task[int] | None = None
+        self._lost: PartitionLost | None = None
+        self._had_commit = False
+        self._warning: str | None = None
         self._change: asyncio.Future[None] | None = None
 
     @property
     def known(self) -> Snapshot | None:
-        """The last snapshot, however old; None before the first."""
+        """The last snapshot, however old; None before the first, and while the partition is lost."""
         return self._snapshot
 
     @property
     def change(self) -> "asyncio.Future[None]":
-        """A future that is done when another snapshot replaces `known`; do not cancel it, because others wait too."""
+        """A future that is done when `known` is replaced; do not cancel it, because others wait too."""
         if self._change is None:
             self._change = asyncio.get_running_loop().create_future()
         return self._change
@@ -208,6 +226,7 @@ class Partition:
         """Return a snapshot; one that is older than the refresh interval is renewed meanwhile.
 
         Raises:
+            PartitionLost: as `renewed`.
             TieredStorageError: the first snapshot cannot be read; later failures are logged.
         """
         if self._snapshot is None:
@@ -229,8 +248,11 @@ class Partition:
             lists: whether objects are listed, even if the commit is the same.
 
         Raises:
+            PartitionLost: the commit is missing or damaged, or was within the refresh interval.
             TieredStorageError: it cannot be read.
         """
+        if self._lost is not None and not self.is_old:
+            raise self._lost
         if lists:
             self._listed = 0.0
         if self._opening is None or self._opening.done():
@@ -238,8 +260,8 @@ class Partition:
         return await asyncio.shield(self._opening)
 
     async def _read_epoch(self) -> int:
-        commit, _ = await asyncio.to_thread(read_commit, self.store, self.keys)
-        self._epoch, self._epoch_read = _epoch_of(commit), monotonic()
+        found = await asyncio.to_thread(self._read_commit)
+        self._epoch, self._epoch_read = NO_EPOCH if found is None else _epoch_of(found[0]), monotonic()
         return self._epoch
 
     async def _renew_in_turn(self) -> Snapshot:
@@ -252,39 +274,72 @@ class Partition:
         return await self._renew()
 
     async def _renew(self) -> Snapshot:
-        found = await asyncio.to_thread(read_commit, self.store, self.keys)
+        found = await asyncio.to_thread(self._read_commit)
+        commit, etag = found or (None, None)
         now = monotonic()
-        self._epoch, self._epoch_read, self._renewed = _epoch_of(found[0]), now, now
-        is_same = found[1] is not None and found[1] == self._etag
+        self._epoch, self._epoch_read, self._renewed = _epoch_of(commit), now, now
+        is_same = etag is not None and etag == self._etag
         if self._snapshot is not None and is_same and now - self._listed < LISTING_SECONDS:
             return self._snapshot
-        snapshot, known = await asyncio.to_thread(self._open, found)
+        try:
+            snapshot, known = await asyncio.to_thread(self._open, found)
+        except PartitionLost as lost:
+            self._lose(lost)
+            raise
+        if self._lost is not None:
+            self._lost = None
+            log.info("partition_readable_again", partition=str(self.keys.partition))
+        self._warn(snapshot.view.warning)
+        self._had_commit = snapshot.view.state is CommitState.COMMITTED
         self._known = known
-        self._listed, self._etag = now, found[1]
+        self._listed, self._etag = now, etag
         former = self._snapshot
         if former is not None and _is_equal(former, snapshot):
             return former  # with what was looked up for it
+        self._replace(snapshot)
+        return snapshot
+
+    def _read_commit(self) -> tuple[Commit | ForeignCommit | None, str | None] | None:
+        """Return what `read_commit` returns; None if the commit is damaged, which the view then reports."""
+        try:
+            return read_commit(self.store, self.keys)
+        except CorruptData:
+            return None
+
+    def _lose(self, lost: PartitionLost) -> None:
+        """Remove the snapshot: clients get the error at once, not the records of a former commit."""
+        if self._lost is None or self._lost.state is not lost.state:
+            log.warning("partition_lost", partition=str(self.keys.partition), code=str(lost.state), reason=str(lost))
+        self._lost, self._warning, self._etag = lost, None, None
+        self._replace(None)
+
+    def _warn(self, warning: str | None) -> None:
+        if warning is not None and warning != self._warning:
+            log.warning("partition_view", reason=warning)
+        self._warning = warning
+
+    def _replace(self, snapshot: Snapshot | None) -> None:
         self._snapshot = snapshot
         change, self._change = self._change, None
         if change is not None:
             change.set_result(None)
-        return snapshot
 
     def _open(
-        self, found: tuple[Commit | ForeignCommit | None, str | None]
+        self, found: tuple[Commit | ForeignCommit | None, str | None] | None
     ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
         catalog = read_catalog(self.store, self.keys, found)
         view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
+        if view.state is CommitState.BEGINNING and self._had_commit:
+            missing = CommitState.MISSING  # the first upload ended before
+            view = replace(view, state=missing, warning=without_commit(catalog, missing))
         if (loss := loss_of(view)) is not None:
-            raise CorruptData(str(loss))
-        if view.warning is not None:
-            log.warning("partition_view", reason=view.warning)
+            raise PartitionLost(view.state, loss)
         known = {copy.segment: copy for copy in (*view.copies, *view.retired)}
-        return Snapshot(view, _epoch_of(found[0]), view.plan(view.start, view.end)), known
+        return Snapshot(view, _epoch_of(catalog.commit), view.plan(view.start, view.end)), known
 
     def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, TieredStorageError):
+        if isinstance(error, TieredStorageError) and not isinstance(error, PartitionLost):
             self._renewed = monotonic()  # the next attempt follows after the interval
             log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
 

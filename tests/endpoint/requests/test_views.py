@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.endpoint.clients import FetchError, fetch, list_offset, read_all, run, serving
+from tests.endpoint.clients import FetchError, fetch, read_all, run, serving
 from tests.made_archive import MadeArchive, batches
 from tests.made_damage import DAMAGES, LOG
 from tests.reader.test_views import CASES, IDS, JAVA, Case
@@ -145,23 +145,3 @@ def test_a_bucket_of_the_java_uploader_is_served_up_to_its_commit() -> None:
             return [row["offset"] for row in await read_all(served, "appendtime")]
 
     assert run(read) == list(range(287))
-
-
-@pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_partition_without_a_usable_commit_is_an_error_of_it_alone(tmp_path: Path, is_damaged: bool) -> None:
-    """Fetch and ListOffsets answer CORRUPT_MESSAGE for it; the other partition is read."""
-    archive = MadeArchive(tmp_path / "archive")
-    for partition in range(2):
-        archive.put_segment("t", 0, batches((0, 10)), partition=partition)
-    archive.commit("t", 10)
-    archive.age(16 * 60)
-    if is_damaged:
-        archive.store.put(archive.partition("t", 1).commit, b"what")
-
-    async def read() -> int:
-        with serving(archive.store, archive.keys) as served:
-            assert (await fetch(served, "t", 0, partition=1)).error is ErrorCode.corrupt_message
-            assert (await list_offset(served, "t", -2, partition=1))["error_code"] is ErrorCode.corrupt_message
-            return len(await read_all(served, "t"))
-
-    assert run(read) == 10
