@@ -150,7 +150,7 @@ CASES: Final[dict[str, Case]] = {
     "r03 holes": Case(with_hole, error=HOLES),
     "r03 holes, allowed": Case(with_hole, each(range(20), range(30, 50), range(60, 70)), {"fail_on_data_loss": False}),
     "r03 behind the holes": Case(with_hole, each(range(60, 70)), {"starting_offsets": {0: 60}}),
-    "r12c no segment": Case(removed, error="t-0: offsets 0 to 49 are lost: no object in the store holds them"),
+    "r12c no segment": Case(removed, error="t-0: offsets 0 to 49 are lost: no object in the store contains them"),
     "log.start": Case(below_log_start, each(range(35, 90))),
     "r03 below log.start": Case(
         below_log_start,

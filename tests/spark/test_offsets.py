@@ -154,7 +154,7 @@ def test_timestamps_win_over_offsets(three: Archive) -> None:
 def test_a_hole_before_the_first_record_so_late_is_met(three: Archive) -> None:
     """The first record with the timestamp may be lost, so a query does not silently begin after the hole."""
     three.store.delete([three.partition("t").prefix + "00000000000000000100.log"])
-    with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost: no object in the store holds them"):
+    with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost: no object in the store contains them"):
         three.plan(subscribe="t", startingTimestamp="1150")
     options = {"startingTimestamp": "1150", "failOnDataLoss": "false"}
     assert three.offsets(subscribe="t", **options) == list(range(200, 260))
@@ -165,7 +165,7 @@ def test_r03_a_missing_segment_is_named_with_its_range(three: Archive) -> None:
     """An error that names topic, partition and offsets; or a warning, and on. A gap record gives a reason."""
     keys = three.partition("t")
     three.store.delete([keys.prefix + "00000000000000000100.log"])
-    told = "t-0: offsets 100 to 199 are lost: no object in the store holds them; tsctl repair can put them back"
+    told = "t-0: offsets 100 to 199 are lost: no object in the store contains them; tsctl repair can put them back"
     with pytest.raises(DataLoss, match=told):
         three.plan(subscribe="t")
     assert [*map(str, three.plan(subscribe="t", failOnDataLoss="false").losses)] == [told]

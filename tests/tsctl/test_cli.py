@@ -171,7 +171,7 @@ def test_the_installed_command_exits_with_its_status(hand_made: Archive, named: 
     assert done.returncode == 1
     assert "h\u00e9" in done.stdout.decode()
     assert done.stderr.decode() == (
-        "tsctl: t-0: offsets 2 to 4 are lost: no object in the store holds them; tsctl repair can put them back\n"
+        "tsctl: t-0: offsets 2 to 4 are lost: no object in the store contains them; tsctl repair can put them back\n"
     )
 
 

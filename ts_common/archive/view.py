@@ -28,7 +28,9 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 
-_WAY_BACK: Final = "readers return none of its records; run tsctl repair, which names the way back"
+_WAY_BACK: Final = "readers return none of its records; see '{}' in docs/repair.md"
+_MISSING: Final = _WAY_BACK.format("A missing commit") + ": restart the leader's agent, which writes it again"
+_DAMAGED: Final = _WAY_BACK.format("Putting an object back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +163,9 @@ def without_commit(catalog: PartitionCatalog, state: CommitState) -> str | None:
                 "readers return none of its records"
             )
         case CommitState.MISSING:
-            return f"{keys.partition}: {state}: {held} and no {keys.commit}; {_WAY_BACK}"
+            return f"{keys.partition}: {state}: {held} and no {keys.commit}; {_MISSING}"
         case CommitState.DAMAGED:
-            return f"{keys.partition}: {state}: {held}, and {catalog.damage}; {_WAY_BACK}"
+            return f"{keys.partition}: {state}: {held}, and {catalog.damage}; {_DAMAGED}"
     return None
 
 

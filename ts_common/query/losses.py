@@ -21,15 +21,23 @@ class Loss:
         start: the first one.
         end: the offset after the last one.
         reason: the rest of a sentence about them.
+        is_open: whether more can be lost: `end` is only the lowest that the end can be.
     """
 
     partition: TopicPartition
     start: int
     end: int
     reason: str
+    is_open: bool = False
+
+    @property
+    def text(self) -> str:
+        """The sentence without the partition."""
+        last = "and later" if self.is_open else f"to {self.end - 1}"
+        return f"offsets {self.start} {last} {self.reason}"
 
     def __str__(self) -> str:
-        return f"{self.partition}: offsets {self.start} to {self.end - 1} {self.reason}"
+        return f"{self.partition}: {self.text}"
 
 
 def loss_of(view: PartitionView) -> Loss | None:
@@ -37,7 +45,8 @@ def loss_of(view: PartitionView) -> Loss | None:
     if not view.state.is_loss:
         return None
     why = (view.warning or "").removeprefix(f"{view.partition}: ")
-    return Loss(view.partition, view.start, max(view.start + 1, view.stored_end), f"and later are not shown: {why}")
+    end = max(view.start + 1, view.stored_end)
+    return Loss(view.partition, view.start, end, f"are not shown: {why}", is_open=True)
 
 
 def check_losses(losses: Sequence[Loss | str], query: Query) -> None:

@@ -30,7 +30,7 @@ from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import Hidden, apart, find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 
-_RECORDED: Final = "a gap is recorded there; an agent whose broker still holds them fills it"
+_RECORDED: Final = "a gap record has the reason, which tsctl gaps prints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _plan_partition(
     ranges = []
     for part in (part for low, high in windows for part in view.plan(low, high)):
         if isinstance(part, Hole):
-            why = _RECORDED if part.recorded else "no object in the store holds them; tsctl repair can put them back"
+            why = _RECORDED if part.recorded else "no object in the store contains them; tsctl repair can put them back"
             losses.append(Loss(view.partition, part.start, part.end, f"are lost: {why}"))
         else:
             ranges.append(part)

@@ -118,7 +118,7 @@ class FoundGap:
     Attributes:
         partition: the partition.
         start: first offset.
-        end: the offset after the last.
+        end: the offset after the last; None if it is unknown, because the partition has no commit.
         state: the state of the range.
         record: the gap record with the reason, if there is one; its own range may be wider.
         problem: the reason without a record: what is wrong with the partition's commit.
@@ -126,7 +126,7 @@ class FoundGap:
 
     partition: TopicPartition
     start: int
-    end: int
+    end: int | None
     state: State
     record: Gap | None
     problem: str | None = None
@@ -149,7 +149,8 @@ def find_gaps(
     """
     view = open_view(store, catalog, damaged=damaged)
     if (loss := loss_of(view)) is not None:
-        return [FoundGap(view.partition, loss.start, loss.end, State(view.state.value), None, loss.reason)], None
+        end = None if loss.is_open else loss.end
+        return [FoundGap(view.partition, loss.start, end, State(view.state.value), None, loss.reason)], None
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
     records = _read_records(store, catalog) if catalog.gaps else []
     found: list[FoundGap] = []
@@ -168,7 +169,7 @@ def find_gaps(
         if not any(hole.start < record.end and record.start < hole.end for hole in holes):
             state = State.EXPIRED if record.end <= view.start else State.FILLED
             found += [FoundGap(view.partition, record.start, record.end, state, record)]
-    return sorted(found, key=lambda gap: (gap.start, gap.end)), view.warning
+    return sorted(found, key=lambda gap: (gap.start, gap.end or 0)), view.warning
 
 
 def _read_records(store: ObjectStore, catalog: PartitionCatalog) -> list[Gap]:
@@ -190,8 +191,9 @@ _COLUMNS: Final = ("PARTITION", "FROM", "TO", "OFFSETS", "STATE", "TIME", "BROKE
 
 def _row(gap: FoundGap) -> Sequence[str | int | None]:
     record = gap.record
+    count = None if gap.end is None else gap.end - gap.start
     return (
-        *(str(gap.partition), gap.start, gap.end, gap.end - gap.start, gap.state.value),
+        *(str(gap.partition), gap.start, gap.end, count, gap.state.value),
         *((iso(record.time), record.broker, record.reason) if record else (None, None, gap.problem)),
     )
 

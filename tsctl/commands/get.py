@@ -187,7 +187,7 @@ class _Writer:
         """
         fetched, partition = self._fetched, self._fetched.view.partition
         for loss in fetched.losses:
-            self._found(f"offsets {loss.start} to {loss.end - 1} {loss.reason}")
+            self._found(loss.text)
         parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=parent))
         try:

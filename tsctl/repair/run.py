@@ -18,7 +18,9 @@ from tsctl.repair.requests import Requests, Sent, Unreadable
 from tsctl.repair.results import Repaired, Status, status_of
 from tsctl.repair.version_reading import VersionsDenied
 
-_NO_COMMIT = "the partition has no commit of an agent: see docs/repair.md, a missing commit"
+_NO_COMMIT = (
+    "the partition has no commit of an agent: restart the leader's agent; see 'A missing commit' in docs/repair.md"
+)
 _NO_VERSION = "no earlier version fits its .log, and agents put back no index; readers work without it"
 _FROM_VERSION = "from an earlier version in the bucket"
 _IF_GOOD = "from an earlier version in the bucket, if its bytes are good: a dry run does not read them"

@@ -66,7 +66,8 @@ GAP = Kind(
     _INFORMATION,
     "No broker had these offsets any more when the agent reached them, or the topic was deleted. The gap record has "
     "the reason.",
-    "No action is needed if the reason is expected. If a broker has the offsets again, run tsctl repair --gaps.",
+    "If the reason is a deleted topic, nothing puts the offsets back: no broker keeps them. Otherwise no action is "
+    "needed if the reason is expected, and tsctl repair --gaps puts them back if a broker has them again.",
 )
 GAP_RECORD_DAMAGED = Kind(
     "gap-record-damaged",
@@ -169,8 +170,9 @@ NO_COMMIT = Kind(
     _DAMAGED,
     "A partition has segments, none of the last 15 minutes, and no offset.wm. Each reader fails with data loss, or "
     "returns none of its records where losses are allowed.",
-    "Start an agent next to the leader: it reads the whole run and writes the commit again. If the topic has no leader "
-    "any more, restore offset.wm from an older version or a backup of the bucket.",
+    "Find what removed offset.wm and stop that. If the topic has a leader, restart its agent: it reads the segments "
+    "and writes the commit again. If it has none, restore the newest offset.wm from an older version or a backup of "
+    "the bucket. See 'A missing commit' in docs/repair.md.",
 )
 COMMIT_STUCK = Kind(
     "commit-stuck",
@@ -185,7 +187,7 @@ COMMIT_DAMAGED = Kind(
     _DAMAGED,
     "offset.wm or log.start is malformed. Agents reject the partition. Each reader fails with data loss, or returns "
     "none of its records where losses are allowed.",
-    "Restore the newest version of the object that is not damaged.",
+    "Restore the newest version of the object that is not damaged. See 'Putting an object back' in docs/repair.md.",
 )
 COMMIT_NAMES_MISSING = Kind(
     "commit-names-missing",

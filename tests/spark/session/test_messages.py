@@ -32,7 +32,7 @@ def message_of(query: Callable[[], object]) -> str:
         ({"subscribe": "t", "failOnDatalos": "false"}, "failondatalos: unknown option; did you mean failOnDataLoss?"),
         ({"subscribe": "u"}, "QueryError: topic u: cluster prod in file:///"),
         ({"subscribe": "t", "prefixEntropyBits": "4"}, "found with no prefixEntropyBits: set that option"),
-        ({"subscribe": "holed"}, "DataLoss: holed-0: offsets 0 to 9 are lost: no object in the store holds them"),
+        ({"subscribe": "holed"}, "DataLoss: holed-0: offsets 0 to 9 are lost: no object in the store contains them"),
         ({"subscribe": "t"}, "CorruptData: t-0: prod/t-0/00000000000000000000.log in file:///"),
     ],
 )

@@ -125,7 +125,7 @@ def test_r03_a_hole_is_data_loss(two: Archive) -> None:
     query.trigger()
     two.put_segment("t", 300, batches((300, 310)))
     two.commit("t", 310, highest_base=300)
-    with pytest.raises(DataLoss, match="t-0: offsets 200 to 299 are lost: no object in the store holds them"):
+    with pytest.raises(DataLoss, match="t-0: offsets 200 to 299 are lost: no object in the store contains them"):
         query.trigger()
     query.start(**LENIENT)
     assert query.offsets_of() == [*range(200), *range(300, 310)]

@@ -137,7 +137,7 @@ def test_r05_variants_and_dead_tails_are_whole(
         {
             "from": 10,
             "to": 30,
-            "reason": "are lost: no object in the store holds them; tsctl repair can put them back",
+            "reason": "are lost: no object in the store contains them; tsctl repair can put them back",
         }
     ]
     assert (place / f"{0:020d}.log").read_bytes() == dead

@@ -46,7 +46,8 @@ def test_each_command_names_it_by_one_code(
         change(half)
     ended = run("gaps", *named, "--json")
     gaps = ended.document["gaps"]
-    assert (ended.code, [(gap["partition"], gap["state"]) for gap in gaps]) == (1, [(1, code)])
+    assert (ended.code, [(gap["partition"], gap["state"], gap["to"]) for gap in gaps]) == (1, [(1, code, None)])
+    assert run("gaps", *named).out.splitlines()[1].split()[:5] == ["t-1", "0", "-", "-", code]  # no end is known
     assert run("gaps", *named, "--fail-on", "unrecorded").code == 1
     for level in ("topics", "partitions"):
         ended = run("ls", *named, "--level", level, "--json")
@@ -58,6 +59,9 @@ def test_each_command_names_it_by_one_code(
     assert [each["partition"] for each in ended.document["partitions"]] == ["t-0", "t-1"]
     ended = run("repair", *named, "--json", "--dry-run")
     assert code in {each["code"] for each in ended.document["by_hand"]}
+    way_out = {"no-commit": "restart its agent", "commit-damaged": "Putting an object back"}[code]
+    assert way_out in run("repair", *named, "--dry-run").out
+    assert ("A missing commit" if code == "no-commit" else "Putting an object back") in run("cat", "t", *named).err
 
 
 def test_a_reader_returns_no_half_answer(half: Archive, named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
@@ -68,7 +72,7 @@ def test_a_reader_returns_no_half_answer(half: Archive, named: tuple[str, ...], 
     ended = run("cat", "t", *named)
     assert len(ended.out.splitlines()) == 20
     assert "20" in run("sql", "select count(*) from t", "--allow-loss", *named).out
-    assert "t-1: offsets 0 to 10 and later are not shown: no-commit: 2 segments from offset 0 on" in ended.err
+    assert "t-1: offsets 0 and later are not shown: no-commit: 2 segments from offset 0 on" in ended.err
     half.age(60, f"{10:020d}.log")
     for name in ("cat t", "gaps", "ls", "verify"):
         ended = run(*name.split(), *named)
