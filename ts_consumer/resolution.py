@@ -145,7 +145,8 @@ class Resolver:
         return refused(
             UNKNOWN_TOPIC,
             f"{key[0]} [{key[1]}]: the archive of cluster {cluster} at {location} does not have the partition. "
-            "list_topics() returns those that it has. A partition that is shipped later is read then",
+            "Without a broker, list_topics() lists the archive's directories, also those of a partition without a "
+            "commit, which cannot be read yet. A partition that is shipped later is read then",
         )
 
     def _kafka(self, key: Key) -> Extent | None:

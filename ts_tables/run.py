@@ -32,6 +32,7 @@ class RunSummary:
         bytes: of the files.
         removed: leftover files of earlier runs that were removed.
         waits: sentences about holes that the table waits at.
+        notes: sentences about partitions whose first commit may be under way.
         lag: offsets of each topic that are shipped and not claimed.
         conflicts: attempts to commit that the commit of another run or program refused.
         valid_through: as `Added.valid_through`, of the last commit with rows; None without one.
@@ -51,6 +52,7 @@ class RunSummary:
     bytes: int = 0
     removed: int = 0
     waits: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     lag: dict[str, int] = field(default_factory=dict)
     conflicts: int = 0
     valid_through: int | None = None
@@ -114,7 +116,7 @@ def run_once(
             else:
                 sides.insert(0, Side(parsing.refused, refused))
                 current = parsing.at(opened.state, newest=True)
-        summary.waits, summary.lag = plan.waits, dict(plan.lag)
+        summary.waits, summary.notes, summary.lag = plan.waits, plan.notes, dict(plan.lag)
         if plan.is_empty and not any(side.opened.is_due for side in sides):
             break
         _commit(sides, plan, plans, engine, summary, current, marking)

@@ -35,12 +35,14 @@ class TableStatus:
         partitions: by topic, incarnation and number.
         lag: offsets of each topic that are shipped and not claimed; empty if the table fails.
         findings: sentences about holes that it waits at, and why it fails.
+        notes: sentences about partitions whose first commit may be under way.
     """
 
     name: str
     partitions: tuple[PartitionStatus, ...]
     lag: Mapping[str, int]
     findings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def partitions_of(state: TableState) -> Iterator[PartitionStatus]:

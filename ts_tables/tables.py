@@ -228,7 +228,22 @@ class Tables:
             plan = parts.planner.plan(_planned(parts, state))
         except DataLoss as error:
             return TableStatus(name, partitions, {}, (str(error),))
-        return TableStatus(name, partitions, plan.behind, plan.waits)
+        return TableStatus(name, partitions, plan.behind, plan.waits, plan.notes)
+
+    def beginning(self, name: str) -> tuple[str, ...]:
+        """Return a sentence for each partition whose first commit may be under way; empty if a run would fail.
+
+        Args:
+            name: of the table.
+
+        Raises:
+            as `verify`.
+        """
+        parts = self._opening.parts_at_rest(name)
+        try:
+            return parts.planner.plan(_planned(parts, parts.target.open_any().state)).notes
+        except DataLoss:
+            return ()
 
     def verify(self, name: str, *, deep: bool = False) -> Verification:
         """Compare the rows of a table with the records that it claims, and return the differences.

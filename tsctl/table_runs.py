@@ -105,7 +105,7 @@ def run_all(
         with record(name) as summary:
             found.run(name, summary)
         _print(name, summary, output)
-        warn_of(name, summary.lag, summary.waits, output)
+        warn_of(name, summary.lag, (*summary.waits, *summary.notes), output)
         waiting.extend(summary.waits)
 
     failed = for_each(names, run, output, repeats=repeats)
@@ -200,6 +200,7 @@ def _print(name: str, done: "RunSummary", output: Output) -> None:
                 "seconds": round(done.seconds, 3),
                 "lag": done.lag,
                 "waits": list(done.waits),
+                "notes": list(done.notes),
             }
         )
 
@@ -210,7 +211,7 @@ def warn_of(name: str, lag: Mapping[str, int], waits: Sequence[str], output: Out
     Args:
         name: of the table.
         lag: by topic; empty if the table has no topic.
-        waits: sentences about holes.
+        waits: sentences about holes, and about partitions at their beginning.
         output: of the command.
     """
     if not lag:

@@ -12,6 +12,7 @@ from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment, read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
 from ts_common.archive.incarnations import Incarnations, read_incarnations
@@ -107,6 +108,7 @@ class Observer:
         self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # the same, with the commit's ETag
         self._losses: dict[str, tuple[float, Loss | None]] = {}  # the same, with the monotonic time of the listing
+        self._beginning: dict[str, str] = {}  # the same, with a sentence
 
     def look(self, *, is_first: bool) -> CommitSnapshot:
         """Return a snapshot of the topics.
@@ -179,9 +181,17 @@ class Observer:
         """
         listed, loss = self._losses.get(keys.prefix, (float("-inf"), None))
         if monotonic() - listed >= _LISTED_SECONDS:
-            loss = loss_of(self.view(keys))
+            view = self.view(keys)
+            loss = loss_of(view)
             self._losses[keys.prefix] = monotonic(), loss
+            self._beginning.pop(keys.prefix, None)
+            if view.state is CommitState.BEGINNING and view.warning is not None:
+                self._beginning[keys.prefix] = view.warning
         return loss
+
+    def beginning(self, keys: PartitionKeys) -> str | None:
+        """Return a sentence about a partition that `loss_at` found at its beginning: readers return no record of it."""
+        return self._beginning.get(keys.prefix)
 
     def view(self, keys: PartitionKeys) -> PartitionView:
         """Return what readers see of a partition now.

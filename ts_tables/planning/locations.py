@@ -45,6 +45,7 @@ class LocatedPlanner:
             behind={topic: offsets for plan in plans for topic, offsets in plan.behind.items()},
             lag={topic: offsets for plan in plans for topic, offsets in plan.lag.items()},
             has_more=any(plan.has_more for plan in plans),
+            notes=tuple(note for plan in plans for note in plan.notes),
         )
 
     def claimed(self, state: TableState) -> Claimed:

@@ -85,6 +85,7 @@ class TablePlan:
         behind: offsets of each topic that are shipped and not claimed, before the commit.
         lag: the same after it.
         has_more: whether the archive has more for the table, left for the next commit.
+        notes: one sentence for each partition whose first commit may be under way.
     """
 
     state: TableState
@@ -96,6 +97,7 @@ class TablePlan:
     behind: Mapping[str, int]
     lag: Mapping[str, int]
     has_more: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -174,7 +176,8 @@ class Planner:
         look = self._observer.look(is_first=is_first)
         problems: list[str] = []
         lost: list[str] = []
-        sights = self._sights.find(state, look, problems, lost)
+        notes: list[str] = []
+        sights = self._sights.find(state, look, problems, lost, notes)
         problems += [f"{each}. on_lost: pass reads the others" for each in lost if self._policy.on_lost is OnLost.FAIL]
         stepped = in_threads(lambda sight: self._step(sight, known_of(state, sight)), sights)
         problems += [
@@ -203,6 +206,7 @@ class Planner:
             behind=behind,
             lag=_lag(state, sights),
             has_more=limited != stepped,
+            notes=tuple(notes),
         )
 
     def _check(self, state: TableState) -> None:

@@ -42,7 +42,9 @@ class Sights:
         self._location = location
         self._on_recreated = on_recreated
 
-    def find(self, state: TableState, look: CommitSnapshot, problems: list[str], lost: list[str]) -> list[Sight]:
+    def find(
+        self, state: TableState, look: CommitSnapshot, problems: list[str], lost: list[str], begin: list[str]
+    ) -> list[Sight]:
         """Return the partitions that a table reads.
 
         Args:
@@ -50,6 +52,7 @@ class Sights:
             look: the commits.
             problems: receives a sentence for each topic or partition that cannot be read.
             lost: receives one for each partition without claims whose commit is missing or damaged.
+            begin: receives one for each partition whose first commit may be under way.
 
         Raises:
             CorruptData, StoreUnavailable, AccessDenied: from the store.
@@ -74,7 +77,7 @@ class Sights:
                 )
                 continue
             for directory in wanted:
-                sights += self._incarnation(name, directory, topic, state, problems, lost, is_first=not known)
+                sights += self._incarnation(name, directory, topic, state, problems, lost, begin, is_first=not known)
         return sights
 
     def _incarnation(
@@ -85,6 +88,7 @@ class Sights:
         state: TableState,
         problems: list[str],
         lost: list[str],
+        begin: list[str],
         *,
         is_first: bool,
     ) -> Iterator[Sight]:
@@ -110,6 +114,8 @@ class Sights:
                 )
             elif (loss := self._observer.loss_at(each)) is not None:
                 lost.append(str(loss))
+            elif (sentence := self._observer.beginning(each)) is not None:
+                begin.append(sentence)
 
 
 def known_of(state: TableState, sight: Sight) -> PartitionState | None:

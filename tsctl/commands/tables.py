@@ -110,7 +110,7 @@ def status(
             (each.name, topic, topic_id or NOTHING, *sums, each.lag.get(topic))
             for (topic, topic_id), sums in sorted(by_topic.items(), key=str)
         ] or [(each.name, NOTHING, NOTHING, 0, 0, 0, None)]
-        for sentence in each.findings:
+        for sentence in (*each.findings, *each.notes):
             output.warn(f"{each.name}: {sentence}")
     if as_json:
         output.document(
@@ -120,6 +120,7 @@ def status(
                         "name": each.name,
                         "lag": dict(each.lag),
                         "findings": list(each.findings),
+                        "notes": list(each.notes),
                         "partitions": [
                             {
                                 "topic": part.partition.topic,
@@ -172,7 +173,7 @@ def verify(
         document = {"table": name, **result.document()}
         documents.append(document)
         output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences")
-        for sentence in (*map(str, result.differences), *result.notes):
+        for sentence in (*map(str, result.differences), *result.notes, *found.beginning(name)):
             output.warn(f"{name}: {sentence}")
         if as_json:
             output.line({"table": name, "rows": result.rows, "differences": document["differences"]})
@@ -262,4 +263,4 @@ def _print_plan(found: "Tables", name: str, output: Output) -> None:
     output.text(f"{name}: {offsets:,} offsets in {len(plan.work):,} parts; nothing was added")
     if output.as_json:
         output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
-    warn_of(name, plan.lag, plan.waits, output)
+    warn_of(name, plan.lag, (*plan.waits, *plan.notes), output)

@@ -132,3 +132,21 @@ def test_a_terminal_shows_how_many_tasks_have_ended(
         assert ended.out.startswith(line)
         assert ended.out.count("\n") == 1
         assert (b"tasks" in drawn, b"1/1" in drawn, b"\x1b[2K" in drawn) == (is_drawn,) * 3  # drawn, and erased
+
+
+def test_each_command_warns_of_a_partition_at_its_beginning(archive: MadeArchive, run: Run, tmp_path: Path) -> None:
+    """Its records are in no table yet, which is no error: the exit code is 0, as that of `sql` and `cat`."""
+    runs = Runs(run, tmp_path)
+    runs.create()
+    archive.put_segment("t", 0, batches((0, 10)), partition=1)
+    file = ("--file", tmp_path / "tables.yaml")
+    for command in (
+        ("run", "--dry-run"),
+        ("run", "--workers", "1"),
+        ("run", "--workers", "1"),
+        ("status",),
+        ("verify",),
+    ):
+        ended = run("tables", *command, *file)
+        assert (ended.code, ended.err.count("backup.t: t-1: beginning: 1 segment")) == (0, 1), command
+        assert "backup.u: " not in ended.err
