@@ -12,6 +12,7 @@ import structlog
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
 from ts_common.archive.clusters import known_clusters, list_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import entropy_widths
 from ts_common.archive.incarnations import read_incarnations
@@ -39,6 +40,7 @@ from ts_consumer.modes import Extent
 
 # A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
 _LISTING_SECONDS: Final = 60.0
+_Found = tuple[Commit | ForeignCommit | None, str | None]  # a commit and its ETag
 _WORDING = Wording(
     entropy_bits=f"{CLUSTER_KEY}, prefix.entropy.bits=",
     despite_loss=f"To read what is left, set {HOLE_KEY}={OnHole.PASS}",
@@ -124,15 +126,17 @@ class ArchiveTier:
         self._lock = threading.Lock()
         self._settled: dict[str, Query] = {}  # by location
         self._known: dict[TopicPartition, _Known] = {}
-        self._lost: dict[TopicPartition, tuple[float, Loss | None]] = {}  # with the monotonic time of the listing
+        # Of a partition that returns nothing: the listing's monotonic time, the commit's ETag, and what readers lose.
+        self._nothing: dict[TopicPartition, tuple[float, str | None, Loss | None]] = {}
         self._clusters: dict[str, tuple[float, str | None]] = {}  # by location, with the monotonic time of the look
         self._missed: set[str] = set()  # topics that were looked for and are not in the archive
 
     def look(self, partition: TopicPartition) -> ArchivedPartition | None:
-        """Return what the archive has of a partition now; None without a commit.
+        """Return what the archive has of a partition now; None without a commit, or where a loss is passed over.
 
         Raises:
-            DataLoss: its commit is missing although it has segments, or is damaged, and lost offsets are errors.
+            DataLoss: its commit is missing although it has segments, or it or `log.start` is damaged, and lost offsets
+                are errors.
             ConfigurationError: the topic has no location, or no topic can have that name.
             ClusterMissing: the store has other clusters alone.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
@@ -151,12 +155,9 @@ class ArchiveTier:
         incarnations, _ = read_incarnations(store, query.keys, partition.topic)
         keys = query.keys.partition(partition, incarnations.newest_directory)
         found = _commit(store, keys)
-        if found[0] is None:
-            self._check_lost(partition, store, keys)
-            self._check_cluster(query, store)
-            self._warn_of_nothing(partition, query.location)
+        view = self._view(partition, query, store, keys, found)
+        if view is None:
             return None
-        view = open_view(store, read_catalog(store, keys, found), NOTHING_KNOWN if known is None else known.copies)
         end = stable_end(store, view) if query.read_committed else view.end
         extent = Extent(view.start, max(view.start, end))
         archived = ArchivedPartition(store, query, view, extent, incarnations.newest_id, found[1])
@@ -223,22 +224,35 @@ class ArchiveTier:
     def forget(self, partition: TopicPartition) -> None:
         """Forget a partition: it is no longer assigned, or an object of it has disappeared."""
         self._known.pop(partition, None)
-        self._lost.pop(partition, None)
+        self._nothing.pop(partition, None)
 
-    def _check_lost(self, partition: TopicPartition, store: ObjectStore, keys: PartitionKeys) -> None:
-        """List a partition without a commit, not at each look.
+    def _view(
+        self, partition: TopicPartition, query: Query, store: ObjectStore, keys: PartitionKeys, found: _Found
+    ) -> PartitionView | None:
+        """Return the view of a commit; None if readers get nothing of the partition, which is not listed at each look.
 
         Raises:
             DataLoss: its records are lost to readers, and lost offsets are errors.
+            ClusterMissing: as `_check_cluster`.
         """
-        listed, loss = self._lost.get(partition, (float("-inf"), None))
-        if monotonic() - listed >= _LISTING_SECONDS:
-            loss = loss_of(open_view(store, read_catalog(store, keys)))
-            self._lost[partition] = monotonic(), loss
+        listed, version, loss = self._nothing.get(partition, (float("-inf"), None, None))
+        if version != found[1] or monotonic() - listed >= _LISTING_SECONDS:
+            known = self._known.get(partition)
+            catalog = read_catalog(store, keys, None if found[0] is None else found)
+            view = open_view(store, catalog, NOTHING_KNOWN if known is None else known.copies)
+            if view.state is CommitState.COMMITTED:
+                self._nothing.pop(partition, None)
+                return view
+            loss = loss_of(view)
+            self._nothing[partition] = monotonic(), found[1], loss
             if loss is not None:
                 log.warning("partition_lost", partition=str(partition), reason=str(loss))
-        if loss is not None and self._configuration.on_hole is OnHole.ERROR:
+        if loss is None:
+            self._check_cluster(query, store)
+            self._warn_of_nothing(partition, query.location)
+        elif self._configuration.on_hole is OnHole.ERROR:
             raise DataLoss(f"{loss}. {_WORDING.despite_loss}")
+        return None
 
     def _check_cluster(self, query: Query, store: ObjectStore) -> None:
         """Check that a store with clusters has this one, not at each look: an agent begins it at its start.
@@ -308,7 +322,7 @@ class ArchiveTier:
         return query
 
 
-def _commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | ForeignCommit | None, str | None]:
+def _commit(store: ObjectStore, keys: PartitionKeys) -> _Found:
     """Return the commit and its ETag; None twice without one, or if it is damaged."""
     try:
         return read_commit(store, keys)

@@ -9,7 +9,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, KafkaException
 
 from ts_common.archive.epoch_history import NO_EPOCH
-from ts_common.errors import DataLoss
+from ts_common.errors import DataLoss, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_consumer.archive_tier import ArchivedPartition, ArchiveTier, HistoryPlan
 from ts_consumer.brokers import Brokers
@@ -110,6 +110,12 @@ class Resolver:
             if kafka is None or not (wanted == OFFSET_END or wanted >= kafka.start):
                 raise
             archived = None
+        except StoreUnavailable:  # brokers have the offset, and validate the epoch of the record before it
+            if mode is not Mode.KAFKA_PREFERRED or kafka is None or not kafka.start <= wanted <= kafka.end:
+                raise
+            if not self._continues(key, history):
+                raise
+            archived = None
         if archived is None and self._brokers() is None:
             raise self.unknown(key)
         extent = None if archived is None else archived.extent
@@ -180,17 +186,27 @@ class Resolver:
             return archived
         theirs = None if brokers is None else brokers.topic_id(topic)
         present = archived.topic_id if theirs is None else theirs
-        if history is not None and history.topic_id not in {None, present}:
-            raise SeamRefused(
-                f"{topic} was created again: the records before this offset are of topic id {history.topic_id}, and "
-                f"now it has {present}. Seek to a start of the new topic"
-            )
+        _check_same(topic, history, present)
         if present == archived.topic_id:
             return archived
         if (warned := (topic, archived.topic_id, present)) not in self._warned:
             self._warned.add(warned)
             log.warning("archive_of_another_topic", topic=topic, archived=archived.topic_id, brokers=present)
         return None
+
+    def _continues(self, key: Key, history: HistoryPlan | None) -> bool:
+        """Return whether brokers have the topic that the application read in the archive; False if that is unknown.
+
+        Raises:
+            SeamRefused: they have another one of that name.
+        """
+        if history is None or history.topic_id is None:
+            return True
+        brokers = self._brokers()
+        present = None if brokers is None else brokers.topic_id(key[0])
+        if present is not None:
+            _check_same(key[0], history, present)
+        return present is not None
 
     def _offset(self, key: Key, wanted: int, archive: Extent | None, kafka: Extent | None) -> int | None:
         """Return an offset for a logical one; None if no tier has the partition."""
@@ -229,6 +245,19 @@ class Resolver:
                 f"The rest is not shipped yet, or lost; {GAP_KEY} decides"
             )
         log.warning("gap_skipped", topic=topic, partition=partition, from_offset=offset, to_offset=kafka.start)
+
+
+def _check_same(topic: str, history: HistoryPlan | None, present: str) -> None:
+    """Check that what the application read last of the archive is of the topic id that the topic has now.
+
+    Raises:
+        SeamRefused: it is of another one.
+    """
+    if history is not None and history.topic_id not in {None, present}:
+        raise SeamRefused(
+            f"{topic} was created again: the records before this offset are of topic id {history.topic_id}, and "
+            f"now it has {present}. Seek to a start of the new topic"
+        )
 
 
 def _is_behind(archived: ArchivedPartition, offset: int, epoch: int | None) -> bool:

@@ -233,18 +233,26 @@ def test_a_closed_consumer_refuses_calls(archive: MadeArchive) -> None:
         consumer.poll(0)
 
 
-def test_a_partition_whose_commit_is_lost_is_an_error_or_passed_over(tmp_path: Path) -> None:
-    """It has segments, and no upload is under way; the other partition is read."""
+@pytest.mark.parametrize(("has_commit", "code"), [(False, "no-commit"), (True, "commit-damaged")])
+def test_a_partition_whose_commit_is_lost_is_an_error_or_passed_over(
+    tmp_path: Path, has_commit: bool, code: str
+) -> None:
+    """It has segments and no commit, or a good commit and a damaged `log.start`; the other partition is read."""
     archive = in_directory(tmp_path)
     for partition in range(2):
         archive.put_segment(TOPIC, 0, batches((0, 10)), partition=partition)
     archive.commit(TOPIC, 10)
+    if has_commit:
+        archive.commit(TOPIC, 10, partition=1)
+        archive.store.put(archive.partition(TOPIC, 1).log_start, b"what is this")
     archive.age(16 * 60)
     with TieredConsumer(configuration(archive)) as consumer:
         consumer.assign([SECOND])
         events = wait_for(lambda: consumer.consume(1, 0.2), "the error")
         assert error_of(events[0]).code() == KafkaError._BAD_MSG
-        assert "offsets 0 and later are not shown: no-commit" in error_of(events[0]).str()
+        assert f"offsets 0 and later are not shown: {code}" in error_of(events[0]).str()
+        with pytest.raises(KafkaException, match=code):
+            consumer.get_watermark_offsets(SECOND)
     with (
         capture_logs() as logs,
         TieredConsumer(configuration(archive, tiered_storage_on_hole="pass")) as consumer,
@@ -252,6 +260,10 @@ def test_a_partition_whose_commit_is_lost_is_an_error_or_passed_over(tmp_path: P
         consumer.assign([FIRST, SECOND])
         assert offsets_of(read_until(consumer, {0: 10})[0]) == list(range(10))
         wait_for(lambda: [entry for entry in logs if entry["event"] == "partition_lost"], "the warning")
+        archive.commit(TOPIC, 10, partition=1)
+        archive.put_segment(TOPIC, 10, batches((10, 20)), partition=1)
+        archive.commit(TOPIC, 20, partition=1, highest_base=10)
+        assert offsets_of(read_until(consumer, {1: 20})[1]) == list(range(20))
 
 
 def test_a_mistyped_cluster_is_an_error_with_the_clusters_of_the_store(archive: MadeArchive, tmp_path: Path) -> None:

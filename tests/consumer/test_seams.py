@@ -7,8 +7,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.consumer.archives import PROTOCOLS, Both, Row, error_of, fill, offsets_of, read_until, row_of, ship
+from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition as Partition
 from ts_consumer import Mode, TieredConsumer
+from ts_consumer.archive_tier import ArchivedPartition, ArchiveTier
 from ts_local.kafka.cluster import Record
 from ts_local.waiting import wait_for
 
@@ -138,6 +140,25 @@ def test_watermarks_and_times_are_those_of_both_tiers(filled: Filled) -> None:
         found = consumer.offsets_for_times([TopicPartition(TOPIC, 0, time) for time in times], 10)
         first = next(row[2] for row in filled.rows[0] if row[6][1] >= times[0])
         assert [each.offset for each in found] == [first, -1]
+
+
+def test_brokers_continue_after_history_while_the_store_is_away(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the offset, and compare the leader epoch of the record before it."""
+    look, looks = ArchiveTier.look, list[Partition]()
+
+    def look_once(tier: ArchiveTier, partition: Partition) -> ArchivedPartition | None:
+        looks.append(partition)
+        if len(looks) > 1:
+            raise StoreUnavailable("503 Slow Down")
+        return look(tier, partition)
+
+    monkeypatch.setattr(ArchiveTier, "look", look_once)
+    with filled.both.consumer(KAFKA_FIRST, "away", tiered_storage_report_after_ms="100") as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0)])
+        assert read_until(consumer, {0: filled.ends(KAFKA_FIRST)[0]})[0] == filled.rows[0]
+    assert len(looks) > 1
 
 
 def test_a_reader_that_retention_passes_again_and_again_does_not_swing(both: Both) -> None:

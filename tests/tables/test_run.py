@@ -228,6 +228,26 @@ def test_a_hole_that_was_passed_is_added_when_it_is_filled(archive: MadeArchive,
     assert table.table.current_snapshot().summary.additional_properties["ts.late"] == "1"  # type: ignore[union-attr]
 
 
+def test_a_damaged_log_start_fails_a_run_or_waits(archive: MadeArchive, table: MadeTable) -> None:
+    """Next to a good commit, which alone would claim offsets that no reader returns; claims fail in any case."""
+    put(archive, 0, 30)
+    put(archive, 0, 10, partition=1)
+    damaged = archive.partition("t", 1).log_start
+    archive.store.put(damaged, b"what is this")
+    table.create()
+    with pytest.raises(DataLoss, match=r"t-1: .* not shown: commit-damaged.*on_lost: pass"):
+        table.run()
+    passing = replace(table, policy=Policy(on_lost=OnLost.GO_ON))
+    summary = passing.run()
+    assert (summary.records, [wait.partition(":")[0] for wait in summary.waits]) == (30, ["t-1"])
+    archive.commit("t", 10, partition=1)
+    assert (passing.run().records, len(passing.rows())) == (10, 40)
+    put(archive, 10, 20, partition=1)
+    archive.store.put(damaged, b"what is this")
+    with pytest.raises(DataLoss, match=r"t-1: .* not shown: commit-damaged.*; claims end at 10"):
+        passing.run()
+
+
 def test_a_partition_without_a_commit_fails_a_run_or_waits(archive: MadeArchive, table: MadeTable) -> None:
     """With `on_lost: pass` the others are added, and the run names it; its records follow with its commit."""
     put(archive, 0, 30)

@@ -12,6 +12,7 @@ an agent, and is read again.
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -301,6 +302,18 @@ def read_marks(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> Marks
         elif name > LOG_START_NAME:
             break
     return Marks(merged(gaps), log_start)
+
+
+def check_log_start(store: ObjectStore, keys: PartitionKeys) -> None:
+    """Check that `log.start` is not malformed, by one request; it may be missing.
+
+    Raises:
+        CorruptData: it is malformed.
+        NewerFormat: a later release wrote it.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    with suppress(ObjectNotFound):
+        decode_log_start(get_small(store, keys.log_start, LOG_START_BYTES)[0], keys.log_start)
 
 
 def lowest_base(store: ObjectStore, keys: PartitionKeys) -> int | None:

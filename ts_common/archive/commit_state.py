@@ -6,6 +6,9 @@ segments and no commit. Later, a reader that returned none of its records would 
 The inputs are times of the store alone: `ObjectInfo.modified` and `ObjectStore.current_time`. Only an identity that can
 write segments of the partition can make the newest one younger. No time inside of an object counts. If a segment is
 newer than the store's clock allows, two clocks disagree, and the partition counts as lost.
+
+An upload in progress is not listed, and its indexes are as old as its beginning. So the first segment of a partition
+may upload for `FIRST_UPLOAD_SECONDS` after the last other one ended. Then the partition is lost until its commit.
 """
 
 from collections.abc import Iterable

@@ -1,16 +1,17 @@
 """A snapshot of the commits of a stream's topics: the end of each partition at one moment.
 
 A stream makes many snapshots, so one is cheap: the names of directories, and the commit of each partition. Segments are
-listed when there is something to read. Some commits have no end or no last stable offset: a Java uploader's, or one
+listed when there is something to read. `log.start` is read only before a stream moves (`Observer.losses_beside`): a
+malformed one makes a good commit useless. Some commits have no end or no last stable offset: a Java uploader's, or one
 after an election. Then the partition's view is opened, once for each commit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
-from ts_common.archive.catalog import PartitionCatalog, StoredSegment, read_catalog, read_commit
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment, check_log_start, read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
@@ -91,6 +92,16 @@ class CommitSnapshot:
         """The ids of the topics that have one."""
         return {name: topic.topic_id for name, topic in self.topics.items() if topic.topic_id is not None}
 
+    def without(self, losses: Mapping[TopicPartition, Loss]) -> "CommitSnapshot":
+        """Return the snapshot with partitions that have no end, but a loss."""
+
+        def one(topic: TopicSnapshot) -> TopicSnapshot:
+            lost = {partition: loss for partition, loss in losses.items() if partition in topic.ends}
+            ends = {partition: end for partition, end in topic.ends.items() if partition not in lost}
+            return replace(topic, ends=ends, losses={**topic.losses, **lost})
+
+        return CommitSnapshot({name: one(topic) for name, topic in self.topics.items()}) if losses else self
+
 
 class Observer:
     """Makes snapshots of one query's topics, and caches what need not be read twice; not thread-safe.
@@ -158,6 +169,8 @@ class Observer:
     def end_of(self, keys: PartitionKeys) -> PartitionEnd | None:
         """Return the end of a partition, of any incarnation; None without a commit, or if it is damaged.
 
+        The commit alone decides, so a call costs one request; see `losses_beside`.
+
         Raises:
             NewerFormat, ObjectNotFound, StoreUnavailable, AccessDenied: from the store.
         """
@@ -170,8 +183,18 @@ class Observer:
         known_etag, known = self._ends.get(keys.prefix, (None, None))
         if known is None or etag is None or etag != known_etag:
             known = self._describe(keys, commit)
-            self._ends[keys.prefix] = (etag, known)
+            if known is not None:
+                self._ends[keys.prefix] = (etag, known)
         return known
+
+    def losses_beside(self, ends: Iterable[PartitionEnd]) -> dict[TopicPartition, Loss]:
+        """Return what readers lose of partitions whose commit is good, and whose `log.start` is malformed.
+
+        Raises:
+            NewerFormat, StoreUnavailable, AccessDenied: from the store.
+        """
+        losses = in_threads(self._loss_beside, [end.keys for end in ends])
+        return {loss.partition: loss for loss in losses if loss is not None}
 
     def loss_at(self, keys: PartitionKeys) -> Loss | None:
         """Return what readers lose of a partition without an end; None if it has no segments or is at its beginning.
@@ -226,7 +249,17 @@ class Observer:
             return None
         return TopicSnapshot(incarnations.newest_id, directory == name, ends, incarnations, tuple(asked), losses)
 
-    def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd:
+    def _loss_beside(self, keys: PartitionKeys) -> Loss | None:
+        try:
+            check_log_start(self._store, keys)
+        except CorruptData:
+            if self._losses.get(keys.prefix, (0.0, None))[1] is None:  # it was empty before
+                self._losses.pop(keys.prefix, None)
+            return self.loss_at(keys)
+        return None
+
+    def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd | None:
+        """Return the end by a commit; None if its view shows that readers lose the partition."""
         committed_only = self._query.read_committed
         if isinstance(commit, Commit):
             end, stable = commit.next_offset, commit.last_stable_offset
@@ -234,6 +267,8 @@ class Observer:
                 shown = min(end, stable) if committed_only and stable is not None else end
                 return PartitionEnd(keys, end, shown, ReadLog(commit.epochs, commit.lineage))
         view = self.view(keys)
+        if view.state.is_loss:
+            return None
         shown = stable_end(self._store, view) if committed_only else view.end
         log = ReadLog(commit.epochs, commit.lineage) if isinstance(commit, Commit) else ReadLog()
         return PartitionEnd(keys, view.end, shown, log)

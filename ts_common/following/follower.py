@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ts_common.archive.commit_state import CommitState
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.view import PartitionView
@@ -17,7 +18,7 @@ from ts_common.following.offset import StreamOffset
 from ts_common.following.progress import advance, begins, logs_of, losses_between, waiting, was_created_again
 from ts_common.following.step_limit import limited
 from ts_common.query.bounds import check_named_partitions, find_bounds
-from ts_common.query.losses import Loss, check_losses
+from ts_common.query.losses import Loss, check_losses, loss_of
 from ts_common.query.plan_query import PartitionPlan, plan_partition, splits_of
 from ts_common.query.query import Edge, Offsets, Query, settled
 from ts_common.query.split import Split, bytes_of
@@ -98,6 +99,8 @@ class Follower:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
         look = self._observer.look(is_first=True)
+        if self.query.start is Edge.LATEST:
+            look = look.without(self._observer.losses_beside(look.ends.values()))
         self._report([loss for topic in look.topics.values() for loss in topic.losses.values()])
         if self.query.start is Edge.LATEST:
             # With the logs, an election that replaces records below the end is noticed, also after a restart.
@@ -105,8 +108,9 @@ class Follower:
             return replace(ends, logs=logs_of(StreamOffset(), ends, look))
         topics = find_topics(self._store, self.query) if look.topics else ()
         check_named_partitions(self.query, topics)
-        catalogs = [catalog for topic in topics for catalog in topic.partitions if catalog.commit is not None]
-        views = in_threads(self._observer.open, catalogs)
+        opened = in_threads(self._observer.open, [catalog for topic in topics for catalog in topic.partitions])
+        self._report([loss for view in opened if (loss := loss_of(view)) is not None])
+        views = [view for view in opened if view.state is CommitState.COMMITTED]
         if self.query.read_committed:
             views = [replace(view, end=stable_end(self._store, view)) for view in views]
         bounds = in_threads(lambda view: find_bounds(self._store, view, self.query), views)
@@ -132,7 +136,12 @@ class Follower:
             DataLoss: partitions, topics or offsets are lost, and the query fails on data loss.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the view of a new partition.
         """
-        furthest, losses = advance(position, look, lambda end: self._observer.view(end.keys).start)
+        furthest, losses = self._advanced(position, look)
+        stood, ends = begins(position, furthest), look.ends
+        moved = [ends[each] for each, at in furthest.positions.items() if each in ends and at != stood[each]]
+        if lost := self._observer.losses_beside(moved):
+            look = look.without(lost)
+            furthest, losses = self._advanced(position, look)
         self._report([*losses, *losses_between(position, furthest)])
         for waits in waiting(furthest, look):
             self.warn(waits)
@@ -183,6 +192,9 @@ class Follower:
         if warning not in self._warned:
             self._warned.add(warning)
             self._log_warning(warning)
+
+    def _advanced(self, position: StreamOffset, look: CommitSnapshot) -> tuple[StreamOffset, list[str]]:
+        return advance(position, look, lambda end: self._observer.view(end.keys).start)
 
     def _ranges(self, start: StreamOffset, end: StreamOffset) -> tuple[list[_Range], list[str]]:
         """Return the range of each partition with new offsets, and the losses between the two offsets."""

@@ -50,9 +50,12 @@ def advance(
             end = topic.ends.get(partition)
             positions[partition] = at if end is None else _next(at, position.logs.get(partition), end)
             if end is None:
+                loss = topic.losses.get(partition)
                 losses.append(
                     f"{partition}: the stream is at offset {at}, and its commit is missing from the store, or the "
                     "subscription no longer names it"
+                    if loss is None
+                    else f"{loss}; the stream is at offset {at}"
                 )
         for partition in sorted(topic.ends.keys() - stood.keys()):
             began[partition] = earliest(topic.ends[partition])

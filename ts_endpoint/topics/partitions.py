@@ -39,6 +39,7 @@ _OLD: Final = 2  # refresh intervals: a partition that clients fetch is renewed 
 # A client that fetches beyond the end has seen a later commit, or is hostile: each such request reads the commit.
 _READS_AT_ONCE: Final = 10
 _READS_PER_SECOND: Final = 5
+# A partition that readers lose is listed again after this time: each request for it finds the same.
 
 log = structlog.get_logger()
 _pause = asyncio.sleep
@@ -182,6 +183,7 @@ class Partition:
         self._renewed = 0.0
         self._listed = 0.0
         self._etag: str | None = None  # of the commit of the snapshot
+        # What readers lose of the partition, with the listing's monotonic time and the ETag of the commit.
         self._known: dict[StoredSegment, SegmentCopy] = {}
         self._opening: asyncio.Task[Snapshot] | None = None
         self._reads_left = float(_READS_AT_ONCE)

@@ -8,6 +8,7 @@ from ts_common.archive.plan import Hole
 from ts_common.following.commit_snapshot import Observer
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
+from ts_common.query.losses import loss_of
 from ts_common.query.plan_query import splits_of
 from ts_common.query.query import Query
 from ts_common.query.splitting import PartitionRanges
@@ -85,6 +86,9 @@ def _claimed(
         skip(known.start, known.end, "were not compared: the commit of the partition is missing")
         return [], skipped, notes
     view = observer.view(keys)
+    if (loss := loss_of(view)) is not None:
+        skip(known.start, known.end, f"were not compared: {loss}")
+        return [], skipped, notes
     parted = parting(known, end.next_offset, end.log)
     last = min(parted, max(view.end, known.start))
     skip(known.start, min(view.start, last), "are below the start of the log")

@@ -14,6 +14,7 @@ from ts_common.errors import DataLoss, OperatorError
 from ts_common.following.commit_snapshot import Observer
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
+from ts_common.query.losses import Loss, loss_of
 from ts_common.query.plan_query import splits_of
 from ts_common.query.query import Query
 from ts_common.query.split import bytes_of
@@ -178,8 +179,17 @@ class Planner:
         lost: list[str] = []
         notes: list[str] = []
         sights = self._sights.find(state, look, problems, lost, notes)
+        stepped: list[_Planned] = []
+        for sight, found in zip(
+            sights, in_threads(lambda each: self._step(each, known_of(state, each)), sights), strict=True
+        ):
+            if isinstance(found, _Planned):
+                stepped.append(found)
+            elif (known := known_of(state, sight)) is not None:
+                problems.append(f"{found}; claims end at {known.end}")
+            else:
+                lost.append(str(found))
         problems += [f"{each}. on_lost: pass reads the others" for each in lost if self._policy.on_lost is OnLost.FAIL]
-        stepped = in_threads(lambda sight: self._step(sight, known_of(state, sight)), sights)
         problems += [
             f"{each.sight.partition}: offsets {problem.start} to {problem.end - 1} {problem.reason}"
             for each in stepped
@@ -244,12 +254,14 @@ class Planner:
         self._check(state)
         return claimed_of(self.store, self._query, self._observer, state)
 
-    def _step(self, sight: Sight, known: PartitionState | None) -> _Planned:
-        """Return the step of a partition; open its view only if its commit has news."""
+    def _step(self, sight: Sight, known: PartitionState | None) -> _Planned | Loss:
+        """Return the step of a partition, or its loss; open its view only if its commit has news."""
         end = sight.end
         if known is not None and not needs_view(known, end.next_offset, end.shown, end.log):
             return _Planned(sight, Step(known))
         view = self._observer.view(end.keys)
+        if (loss := loss_of(view)) is not None:
+            return loss
         if known is None:
             first = self._begins(view.partition) if sight.is_first else None
             known = begin(Seen(view.start, end.next_offset, end.shown, end.log), first)

@@ -107,12 +107,12 @@ class Sights:
             if each.partition in ends:
                 known_id = topic_id if claimed is None else claimed.topic_id
                 yield Sight(known_id, directory, ends[each.partition], is_first)
-            elif claimed is not None and number in claimed.partitions:
-                problems.append(
-                    f"{each.partition}: its commit {each.commit} is missing; claims end at "
-                    f"{claimed.partitions[number].end}"
-                )
-            elif (loss := self._observer.loss_at(each)) is not None:
+                continue
+            loss = self._observer.loss_at(each)
+            if claimed is not None and number in claimed.partitions:
+                why = f"{each.partition}: its commit {each.commit} is missing" if loss is None else str(loss)
+                problems.append(f"{why}; claims end at {claimed.partitions[number].end}")
+            elif loss is not None:
                 lost.append(str(loss))
             elif (sentence := self._observer.beginning(each)) is not None:
                 begin.append(sentence)

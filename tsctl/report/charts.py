@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from ts_common.printable import printable
 from tsctl.output import iso
 from tsctl.verify.coverage import Coverage, Ranges
-from tsctl.verify.findings import Severity
+from tsctl.verify.findings import COMMIT_DAMAGED, NO_COMMIT, Severity
 
 RANGES_DRAWN: Final = 400  # of one kind in one partition; more cannot be distinguished
 _ROW_PIXELS: Final = 26
@@ -135,7 +135,7 @@ def _damages(row: Coverage) -> list[tuple[int, str]]:
     return [
         (row.start if finding.start is None else finding.start, finding.kind.code)
         for finding in row.findings
-        if finding.severity is Severity.DAMAGED
+        if finding.severity is Severity.DAMAGED or finding.kind in {NO_COMMIT, COMMIT_DAMAGED}
     ]
 
 

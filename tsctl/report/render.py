@@ -125,7 +125,7 @@ def _verdict(findings: Sequence[Finding], coverages: Sequence[Coverage]) -> Mapp
         if recorded
         else "No record is missing, but some findings need attention.",
         Severity.DAMAGED: "Objects are damaged.",
-        Severity.DATA_LOSS: "Records are missing.",
+        Severity.DATA_LOSS: "Readers cannot return all records.",
     }[worst]
     if missing or recorded:
         text += f" {counted(missing, 'offset')} in holes, {recorded:,} in recorded gaps."

@@ -26,7 +26,7 @@ class Severity(IntEnum):
 
 
 SEVERITY_MEANINGS = {
-    Severity.DATA_LOSS: "no object contains the records",
+    Severity.DATA_LOSS: "readers cannot return the records: no object contains them, or no commit covers them",
     Severity.DAMAGED: "an object is missing, malformed or not as it was shipped; another copy may have the records",
     Severity.SUSPICIOUS: "no record is missing or damaged, but the cause needs attention",
     Severity.INFORMATION: "the protocol allows it; nothing to do",
@@ -167,7 +167,7 @@ BEGINNING = Kind(
 )
 NO_COMMIT = Kind(
     CommitState.MISSING.value,
-    _DAMAGED,
+    _LOSS,
     "A partition has segments, none of the last 15 minutes, and no offset.wm. Each reader fails with data loss, or "
     "returns none of its records where losses are allowed.",
     "Find what removed offset.wm and stop that. If the topic has a leader, restart its agent: it reads the segments "
@@ -184,7 +184,7 @@ COMMIT_STUCK = Kind(
 )
 COMMIT_DAMAGED = Kind(
     CommitState.DAMAGED.value,
-    _DAMAGED,
+    _LOSS,
     "offset.wm or log.start is malformed. Agents reject the partition. Each reader fails with data loss, or returns "
     "none of its records where losses are allowed.",
     "Restore the newest version of the object that is not damaged. See 'Putting an object back' in docs/repair.md.",

@@ -1,5 +1,7 @@
 """A stream's decisions on a made archive: where it begins, where a step ends, and what a step reads."""
 
+from contextlib import AbstractContextManager
+
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
@@ -10,6 +12,8 @@ from ts_common.following.follower import Follower, StepPlan
 from ts_common.following.offset import StreamOffset
 from ts_common.model import TopicPartition
 from ts_common.query.query import Bound, Edge, Offsets, Query, Subscription, Timestamp
+from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
 
 ZERO = TopicPartition("t", 0)
 FIRST = ReadLog(EpochHistory(((0, 0),)))
@@ -22,6 +26,18 @@ def two(archive: MadeArchive) -> MadeArchive:
         archive.put_segment("t", base, batches(*steps(base, base + 100)))
     archive.commit("t", 100)
     return archive
+
+
+class Opened(WrappedStore):
+    """A store that notes the objects that are read."""
+
+    def __init__(self, inner: ObjectStore, threads: int) -> None:
+        super().__init__(inner, threads=threads)
+        self.keys: list[str] = []
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        self.keys.append(key)
+        return super().open(key, byte_range)
 
 
 def follower(archive: MadeArchive, start: Bound = Edge.EARLIEST, *, fails: bool = True) -> tuple[Follower, list[str]]:
@@ -123,3 +139,47 @@ def test_a_partition_whose_commit_is_missing_or_damaged_is_a_loss(two: MadeArchi
     two.store.put(two.partition("t", 1).commit, b"what")
     with pytest.raises(DataLoss, match="t-1: offsets 0 and later are not shown: commit-damaged"):
         step(follower(two)[0], begun)
+
+
+def damage_log_start(archive: MadeArchive) -> None:
+    archive.store.put(archive.partition("t").log_start, b"what is this")
+
+
+@pytest.mark.parametrize("start", [Edge.EARLIEST, Edge.LATEST, Offsets({"t": {0: 42}})])
+def test_r12d_a_damaged_log_start_is_a_loss_at_the_start(two: MadeArchive, start: Bound) -> None:
+    """The commit is good, and readers return no record; a tolerant stream reads from the start when it is mended."""
+    damage_log_start(two)
+    with pytest.raises(DataLoss, match="t-0: offsets 0 to 100 and later are not shown: commit-damaged"):
+        follower(two, start)[0].beginning()
+    following, warnings = follower(two, start, fails=False)
+    begun = following.beginning()
+    assert step(following, begun).positions == begun.positions == {}
+    assert len(warnings) == 1
+    two.commit("t", 100)
+    assert offsets(following.plan(begun, step(following, begun))) == [(0, 100)]
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["same commit", "new commit"])
+def test_a_log_start_that_is_damaged_later_keeps_the_position(two: MadeArchive, is_new: bool) -> None:
+    """Also between two steps up to one commit; what it hid is read when it is mended."""
+    following, warnings = follower(two, fails=False)
+    first = step(following, following.beginning(), most=40)
+    if is_new:
+        two.commit("t", 200, highest_base=100)
+    damage_log_start(two)
+    with pytest.raises(DataLoss, match="not shown: commit-damaged"):
+        step(follower(two)[0], first)
+    assert step(following, first).positions == {ZERO: 40}
+    assert ["commit-damaged" in each and "the stream is at offset 40" in each for each in warnings] == [True]
+    two.commit("t", 200, highest_base=100)
+    assert offsets(following.plan(first, step(following, first))) == [(40, 100), (100, 200)]
+
+
+def test_an_idle_stream_costs_one_request_a_partition(two: MadeArchive) -> None:
+    """Its commit; the state of `log.start` matters where the stream moves."""
+    two.store = opened = Opened(two.store, threads=1)
+    following, _ = follower(two)
+    stands = step(following, following.beginning())
+    opened.keys.clear()
+    assert step(following, stands).equals_in_position(stands)
+    assert [key for key in opened.keys if key.startswith(two.partition("t").prefix)] == [two.partition("t").commit]

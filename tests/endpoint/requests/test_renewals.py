@@ -1,11 +1,16 @@
 """Requests that make the endpoint read a commit again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.endpoint.clients import fetch, run, serving
 from tests.made_archive import MadeArchive, batches, steps
+from ts_common.archive.catalog import PartitionCatalog, read_catalog
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics import partitions
 
 
@@ -36,3 +41,34 @@ def test_clients_that_fetch_beyond_the_end_read_a_commit_a_few_times_a_second(
 
     run(read)
     assert sum(waits) == pytest.approx(20, abs=1)  # 109 reads at 5 a second, after 10 at once
+
+
+def test_a_partition_that_readers_lose_is_not_listed_for_each_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one fails; the partition is listed again after some seconds, and at once for another commit."""
+    archive = MadeArchive(tmp_path)
+    archive.put_segment("t", 0, batches(*steps(0, 50)))
+    archive.commit("t", 50)
+    archive.store.put(archive.partition("t").log_start, b"what is this")
+    now, listed = [1000.0], list[str]()
+
+    def noted(store: ObjectStore, keys: PartitionKeys, found: Any) -> PartitionCatalog:
+        listed.append(keys.prefix)
+        return read_catalog(store, keys, found)
+
+    monkeypatch.setattr(partitions, "monotonic", lambda: now[0])
+    monkeypatch.setattr(partitions, "read_catalog", noted)
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys) as served:
+            for _ in range(3):
+                assert (await fetch(served, "t", 0)).error is not ErrorCode.none
+            assert len(listed) == 1
+            now[0] += 6
+            assert (await fetch(served, "t", 0)).error is not ErrorCode.none
+            assert len(listed) == 2
+            archive.commit("t", 50, epoch=1)
+            assert (await fetch(served, "t", 0)).error is ErrorCode.none
+
+    run(read)

@@ -57,6 +57,7 @@ def test_each_command_names_it_by_one_code(
     ended = run("verify", *named, "--json")
     assert (ended.code, code in {each["code"] for each in ended.document["findings"]}) == (1, True)
     assert [each["partition"] for each in ended.document["partitions"]] == ["t-0", "t-1"]
+    assert run("verify", *named, "--fail-on", "data-loss").code == 1
     ended = run("repair", *named, "--json", "--dry-run")
     assert code in {each["code"] for each in ended.document["by_hand"]}
     way_out = {"no-commit": "restart its agent", "commit-damaged": "Putting an object back"}[code]

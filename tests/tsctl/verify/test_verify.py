@@ -200,6 +200,7 @@ def test_a_partition_without_a_commit_is_named(archive: Archive, depth: Depth) -
     remove(archive, "offset.wm")
     missing = only(verify(archive, depth))
     assert (missing.kind.code, missing.key) == ("no-commit", archive.partition("t").commit)
+    assert missing.severity is Severity.DATA_LOSS
 
 
 @ALL_DEPTHS
@@ -212,6 +213,7 @@ def test_an_invalid_commit_or_log_start_is_named(archive: Archive, depth: Depth)
     found = verify(archive, depth)
     damaged = only(found)
     assert (damaged.kind.code, damaged.key) == ("commit-damaged", keys.commit)
+    assert damaged.severity is Severity.DATA_LOSS
     assert [coverage.where for coverage in found.coverages] == ["t-0", "u-0"]
 
 
