@@ -13,7 +13,9 @@ from ts_common.schemas.limits import MAX_JSON_BYTES, MAX_JSON_VALUE_DEPTH
 
 # A float has each number of 15 digits, down to 1e-308. More digits in a row, or a smaller exponent, are enough of a
 # reason to read a text once more.
-_INEXACT: Final = re.compile(rb"(?:[0-9]\.?){16}|[eE]-[0-9]{3}")
+_INEXACT: Final = r"(?:[0-9]\.?){16}|[0-9][eE]-[0-9]{3}"
+_ANY_INEXACT: Final = re.compile(_INEXACT.encode())
+_IS_INEXACT: Final = re.compile(_INEXACT)
 _SHOWN: Final = 40  # digits of a message
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
@@ -23,7 +25,8 @@ def json_value(data: bytes, *, exactly: bool) -> Any:
 
     Args:
         data: UTF-8, as RFC 8259 has it: no NaN, no byte order mark.
-        exactly: whether a number with more digits than a float has is a `Decimal`.
+        exactly: whether a number with more digits than a float has is a `Decimal`; a float then has all the digits
+            that `repr` shows.
 
     Raises:
         ValueError: it is no JSON, or is larger or deeper than is accepted.
@@ -31,10 +34,10 @@ def json_value(data: bytes, *, exactly: bool) -> Any:
     if len(data) > MAX_JSON_BYTES:
         raise ValueError(f"{len(data)} bytes; at most {MAX_JSON_BYTES} are parsed")
     value = orjson.loads(data)
-    if not exactly or _INEXACT.search(data) is None:
-        return value
     check_depth(data, MAX_JSON_VALUE_DEPTH)
-    return json.loads(data, parse_float=_decimal, parse_int=_integer)
+    if not exactly or _ANY_INEXACT.search(data) is None:
+        return value
+    return json.loads(data, parse_float=_fraction, parse_int=_integer)
 
 
 def json_text(value: Any) -> str:
@@ -62,7 +65,10 @@ def double_of(value: float | Decimal) -> float:
     return found
 
 
-def _decimal(digits: str) -> Decimal:
+def _fraction(digits: str) -> float | Decimal:
+    """Return the number as if the text had no other one."""
+    if _IS_INEXACT.search(digits) is None:
+        return float(digits)
     try:
         return Decimal(digits)
     except InvalidOperation:  # an exponent beyond those of Python

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ts_common.errors import BatchTooLarge
 from ts_common.schemas.json_values import double_of, json_text, json_value
-from ts_common.schemas.limits import MAX_JSON_BYTES
+from ts_common.schemas.limits import MAX_JSON_VALUE_DEPTH
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of, shown
@@ -23,7 +23,12 @@ from ts_tables.parsers.table_types import nested_types
 MOST_ROWS: Final = 100_000  # of one record
 _LONGEST_NAME: Final = 1000  # characters of a member that gets a column
 _AT_ONCE: Final = 64  # objects whose members are collected together; one that lacks a member slows those down
-_LONG_OR_SMALL: Final = "[0-9]{20}|[eE]-[0-9]{3}"
+# Numbers that `orjson` can change beyond the nearest double: integers of more than 64 bits, and fractions near 0.
+_CHANGED: Final = "[0-9]{20}|[0-9][eE]-[0-9]{3}"
+# Also fractions, and numbers with an exponent, of 16 digits or more: their double can be an integer.
+_ROUNDED: Final = "|".join(rf"[0-9]{{{count}}}\.[0-9]{{{16 - count}}}" for count in range(1, 16))
+_CHANGED_OR_ROUNDED: Final = rf"{_CHANGED}|[0-9]{{16}}[.eE]|{_ROUNDED}"
+_MOST_FLAT: Final = 2 * MAX_JSON_VALUE_DEPTH  # bytes of a text that cannot be nested deeper
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -57,9 +62,12 @@ class JsonParser(Parser):
         found: Sequence[FoundColumn] = (),
     ) -> None:
         self._columns = tuple(columns)
-        self._exactly = infers or any(column.is_json or "decimal" in str(column.type) for column in columns)
         kinds = [kind for column in columns for kind in nested_types(column.type)]
-        self._has_numbers = any(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+        has_digits = any(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in kinds)
+        if infers or has_digits or any(column.is_json or column.microseconds for column in columns):
+            self._inexact = _CHANGED_OR_ROUNDED
+        else:
+            self._inexact = _CHANGED if any(map(pa.types.is_floating, kinds)) else ""
         self._infers = infers
         self._on_type = on_type
         self._found = tuple(found)
@@ -95,14 +103,15 @@ class JsonParser(Parser):
         of_row: list[int] = []
         refused: dict[int, str] = {}
         members, added = _Members([column.path for column in self._columns]), 0
-        exactly = self._exactly or (self._has_numbers and _are_inexact(records["value"]))
-        is_checked = exactly or (pc.max(pc.binary_length(records["value"])).as_py() or 0) > MAX_JSON_BYTES
-        for number, data in enumerate(records["value"].to_pylist()):
+        texts = records["value"]
+        exactly = _rows(pc.match_substring_regex(texts, self._inexact)) if self._inexact else frozenset()
+        checked = exactly | _rows(pc.greater(pc.binary_length(texts), _MOST_FLAT))
+        for number, data in enumerate(texts.to_pylist()):
             try:
                 if data is None:
                     value = _NOTHING
                 else:  # without a call of a function where nothing else is checked
-                    value = json_value(data, exactly=exactly) if is_checked else orjson.loads(data)
+                    value = json_value(data, exactly=number in exactly) if number in checked else orjson.loads(data)
                 some = [value] if type(value) is dict else _objects(value)
             except ValueError as error:
                 refused[number] = str(error)
@@ -168,9 +177,9 @@ class JsonParser(Parser):
         )
 
 
-def _are_inexact(texts: pa.Array) -> bool:
-    """Return whether one of some texts can have a number that orjson changes: it makes doubles of the longest ones."""
-    return bool(pc.any(pc.match_substring_regex(texts, _LONG_OR_SMALL)).as_py())
+def _rows(are: pa.BooleanArray) -> frozenset[int]:
+    """Return the rows that are true."""
+    return frozenset(pc.indices_nonzero(are).to_pylist())
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

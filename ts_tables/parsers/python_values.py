@@ -25,9 +25,9 @@ _NONE: Final = type(None)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LONG_FRACTION: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]", re.ASCII)
+_NUMBER: Final = re.compile(r"\A[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _ALL_DIGITS: Final = Context(prec=999_999)
 _GREATEST_FLOAT: Final = 3.4028234663852886e38
-_EXACT_BELOW: Final = float(1 << 53)
 # Values of these types only are what `pyarrow.array` makes of them.
 _AT_ONCE: Final[dict[pa.DataType, frozenset[type]]] = {
     pa.string(): frozenset({str, _NONE}),
@@ -154,9 +154,9 @@ def _boolean(value: Any) -> bool:
 def _integer(value: Any) -> int:
     if type(value) is int:
         return value
+    if type(value) is float:
+        value = Decimal(repr(value))  # all its digits, as `json_value` returns it
     if isinstance(value, Decimal) and value == value.to_integral_value():
-        return int(value)
-    if type(value) is float and value.is_integer() and abs(value) <= _EXACT_BELOW:
         return int(value)
     raise TypeError(value)
 
@@ -180,6 +180,8 @@ def _float(value: Any) -> float:
 def _decimal(value: Any) -> Decimal:
     if type(value) is bool or not isinstance(value, int | float | Decimal | str):
         raise TypeError(value)
+    if isinstance(value, str) and _NUMBER.search(value) is None:  # Python accepts 1_000 and digits of other scripts
+        raise ValueError(value)
     try:
         found = Decimal(repr(value) if type(value) is float else value)
     except ArithmeticError as error:

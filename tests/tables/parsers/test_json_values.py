@@ -29,6 +29,10 @@ FITS: list[tuple[str, str, Any]] = [
     ("int", "-2147483648", -(1 << 31)),
     ("long", "9223372036854775807", (1 << 63) - 1),
     ("long", "1.0", 1),
+    ("long", "9007199254740993.0", 9007199254740993),
+    ("long", "9007199254740993e0", 9007199254740993),
+    ("long", "1e18", 10**18),
+    ("long", "999999999999999E3", 999999999999999000),
     ("double", "1", 1.0),
     ("double", "9007199254740992", 9007199254740992.0),
     ("double", "1e-7", 1e-7),
@@ -64,6 +68,12 @@ MISFITS = [
     ("boolean", "1"),
     ("int", "2147483648"),
     ("long", "1.5"),
+    ("long", "4503599627370496.3"),
+    ("long", "123456789.00000000049"),
+    ("int", "0.99999999999999999"),
+    ("int", "9999999999999999e-16"),
+    ("list<long>", "[4503599627370496.3]"),
+    ("struct<a: long>", '{"a": 1.00000000000000001}'),
     ("long", "true"),
     ("long", "9223372036854775808"),
     ("long", "12345678901234567890123"),
@@ -82,6 +92,9 @@ MISFITS = [
     ("decimal(5,2)", "1.234"),
     ("decimal(5,2)", "12345"),
     ("decimal(5,2)", '"NaN"'),
+    ("decimal(5,2)", '"1_0"'),
+    ("decimal(5,2)", '" 1"'),
+    ("decimal(5,2)", '"\u0661"'),
     ("binary", '"AP8"'),
     ("date", '"2026-11-31"'),
     ("timestamp", '"noon"'),
@@ -108,9 +121,10 @@ def test_times_of_numbers_have_a_unit() -> None:
     """Milliseconds here; text is refused then."""
     parser = JsonParser([make_column("at", "timestamp", unit="ms")])
     values = [b'{"at": 1500}', b'{"at": 1.5}', b'{"at": "2026-11-25T12:00:00Z"}', b'{"at": 1e18}']
+    values += [b'{"at": 0.99999999999999999}']
     rows, refused = parsed(parser, values)
     assert rows == [(0, {"at": datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)})]
-    assert sorted(refused) == [1, 2, 3]
+    assert sorted(refused) == [1, 2, 3, 4]
 
 
 def test_a_path_leads_into_objects() -> None:
@@ -167,12 +181,23 @@ def test_what_is_no_json_is_refused(value: bytes) -> None:
     assert all("\n" not in reason and len(reason) <= 300 for reason in refused.values())
 
 
-def test_a_value_with_many_digits_is_read_up_to_a_depth() -> None:
-    """That is parsed once more, by Python's `json`, whose own bound depends on the version."""
+def test_a_value_is_read_up_to_a_depth_whatever_its_columns() -> None:
+    """Python's `json` reads some texts once more; its own bound depends on the version."""
     deep = [b'{"b": 1.5, "a": ' + b"[" * n + b"1234567890123456.7" + b"]" * n + b"}" for n in (511, 512)]
-    rows, refused = parsed(parser_of(b="decimal(3,1)"), deep)
-    assert [number for number, _ in rows] == [0]
-    assert refused == {1: "it is nested more than 512 levels deep"}
+    for kind in ("decimal(3,1)", "double", "json"):
+        rows, refused = parsed(parser_of(b=kind), deep)
+        assert [number for number, _ in rows] == [0]
+        assert refused == {1: "it is nested more than 512 levels deep"}
+
+
+def test_a_row_depends_on_no_other_number_of_its_record_or_batch() -> None:
+    """A long number makes Python's `json` read its record once more."""
+    texts = ["0.99999999999999999", "1e18", "1.0", "4503599627370496.3", "1.50"]
+    alone = [parsed(parser_of(a="long", b="json"), [f'{{"a":{text},"b":{text}}}'.encode()]) for text in texts]
+    others = [f'{{"a":{text},"b":{text},"c":12345678901234567890.1}}'.encode() for text in texts]
+    rows, refused = parsed(parser_of(a="long", b="json"), others)
+    assert [row for _, row in rows] == [row for some, _ in alone for _, row in some]
+    assert [*refused.values()] == [reason for _, some in alone for reason in some.values()]
 
 
 JSON = st.recursive(
