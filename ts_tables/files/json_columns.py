@@ -12,6 +12,7 @@ list, map, struct              an array; an object by keys or fields. A key that
 
 import base64
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any, Final
@@ -22,6 +23,7 @@ import pyarrow as pa
 from ts_tables.parsers.python_values import Convert, converter_of, nullable
 from ts_tables.parsers.table_types import cast_nested
 
+_FAR: Final = re.compile("-?[0-9]+")  # a time as a number; one of ISO 8601 has other characters
 _NOT_FINITE: Final = ("nan", "inf", "-inf")
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -109,6 +111,8 @@ def _key_value(kind: pa.DataType) -> Convert:
     if pa.types.is_string(kind):
         return lambda name: name
     decode = _decoder(kind)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return lambda name: decode(int(name) if _FAR.fullmatch(name) else name)
     is_number = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)
     return lambda name: decode(orjson.loads(name) if is_number and name not in _NOT_FINITE else name)
 

@@ -197,13 +197,13 @@ def groups(rows: pa.RecordBatch, terms: Sequence[Term]) -> Iterator[tuple[Key, p
     if not rows.num_rows:
         return
     columns = [term.values(rows[term.column]).dictionary_encode("encode") for term in terms]
-    numbers = np.zeros(rows.num_rows, np.int64)
-    for column in columns:
-        numbers = numbers * len(column.dictionary) + column.indices.to_numpy()
-    found, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    firsts, inverse = np.zeros(1, np.int64), np.zeros(rows.num_rows, np.int64)
+    for column in columns:  # new numbers each time, which are less than the rows: a product of all could exceed 64 bits
+        numbers = inverse * len(column.dictionary) + column.indices.to_numpy()
+        _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     for group in np.argsort(firsts):
         key = tuple(column[int(firsts[group])].as_py() for column in columns)
-        if len(found) == 1:
+        if len(firsts) == 1:
             yield key, rows
         else:
             yield key, rows.take(pa.array(np.flatnonzero(inverse == group)))

@@ -1,5 +1,6 @@
 """Texts, as a file of delimited values has them, to a column: each fits exactly, or is refused with a reason."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
@@ -108,10 +109,16 @@ def _by_value(texts: pa.Array, column: Column) -> Converted:
 
 def _reader(column: Column) -> Callable[[str], Any]:
     if column.microseconds:
-        return int
+        return _whole
     if column.is_json or pa.types.is_nested(column.type):
         return lambda text: json_value(text.encode(), exactly=True)
     return str
+
+
+def _whole(text: str) -> int:
+    if re.search(_INTEGER.replace(r"\z", r"\Z"), text) is None:  # Python accepts 1_000 and digits of other scripts
+        raise ValueError(text)
+    return int(text)
 
 
 def _required(array: pa.Array, column: Column, reasons: dict[int, str]) -> Converted:

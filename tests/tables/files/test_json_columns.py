@@ -13,6 +13,7 @@ from ts_tables.files.json_columns import column_of, json_values
 
 MOMENT = pa.timestamp("us", tz="UTC")
 NOON = datetime(2026, 11, 25, 12, 0, 0, 1, tzinfo=UTC)
+FAR_DAY = pa.scalar(3_000_000, pa.int32()).cast(pa.date32())
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False]),
     (pa.int64(), [-(1 << 63), (1 << 63) - 1]),
@@ -31,6 +32,8 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.map_(pa.bool_(), pa.int64()), [[(True, 1), (False, 2)]]),
     (pa.map_(pa.float64(), pa.int64()), [[(0.5, 1), (math.inf, 2)]]),
     (pa.map_(pa.date32(), pa.int64()), [[(date(2026, 11, 25), 1)]]),
+    (pa.map_(FAR_DAY.type, pa.int64()), [[(FAR_DAY, 1), (date(2026, 11, 25), 2)]]),
+    (pa.map_(MOMENT, pa.int64()), [[(NOON, 1), (-(1 << 62), 2)]]),
     (pa.map_(pa.binary(), pa.int64()), [[(b"\xff", 1)]]),
     (pa.struct([("a", pa.list_(pa.float64())), ("b", pa.decimal128(3, 1))]), [{"a": [1.5], "b": None}]),
 ]

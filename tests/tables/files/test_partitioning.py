@@ -90,3 +90,13 @@ def test_rows_are_grouped_by_their_key() -> None:
     assert list(groups(rows.slice(0, 0), terms)) == []
     ((key, same),) = groups(rows.slice(0, 1), terms)
     assert (key, same.num_rows) == (("a", 0), 1)
+
+
+def test_keys_of_many_columns_stay_apart() -> None:
+    """Nine columns of 256 values each have more combinations than 64 bits."""
+    names = "abcdefghi"
+    values = {name: [*range(256), 0, 0] for name in names} | {"a": [*range(256), 5, 9]}
+    rows = pa.RecordBatch.from_pydict(values)
+    found = list(groups(rows, [Term(Transform.IDENTITY, name) for name in names]))
+    assert len(found) == 258
+    assert all(some.to_pylist() == [dict(zip(names, key, strict=True))] for key, some in found)

@@ -64,6 +64,15 @@ def test_a_text_that_does_not_fit_refuses_its_record_alone(kind: str, text: str)
     assert " is no " in refused[1]
 
 
+@pytest.mark.parametrize("text", ["1_000", " 5", "\u0663", "+5"])
+def test_a_time_that_is_a_number_has_ascii_digits_alone(text: str) -> None:
+    """Python accepts more; the other columns of numbers do not."""
+    parser = DelimitedParser([make_column("a", "timestamp", unit="s"), make_column("b", "string")], "|")
+    rows, refused = parsed(parser, [f"{text}|".encode(), b"-5|"])
+    assert [row["a"] for _, row in rows] == [datetime(1969, 12, 31, 23, 59, 55, tzinfo=UTC)]
+    assert list(refused) == [0]
+
+
 def test_lines_have_all_fields_or_are_refused() -> None:
     """One line end does not count; a tombstone is a row of nulls, unless a column is required."""
     values = [b"x\t1\t2.5\r\n", b"x\t1", b"x\t1\t2\t3", b"", None, b"\xff\t1\t1", b"y\t\t"]
