@@ -6,12 +6,17 @@ databases and extensions, unless the session allows it.
 
 For a name with an ending such as `.csv`, DuckDB does not look for a table that it lacks: it opens a file. So a topic
 with a dot in its name becomes a table before each statement that contains the name. DuckDB prefers a table to a file of
-its name, also in `FROM 'orders.csv'`; `read_csv('orders.csv')` and `FROM './orders.csv'` name the file.
+its name, also in `FROM 'orders.csv'`; `read_csv('orders.csv')` and `FROM './orders.csv'` name the file. Without
+quotation marks, `FROM orders.csv` is a table of the schema `orders` or a file, so a statement with it is refused.
+
+A topic can have the name of a view of DuckDB's, such as `pg_class`. It becomes a table before the statement too.
+Qualified, as in `pg_catalog.pg_class`, the name is the view's.
 """
 
+import json
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +37,10 @@ _CONFINED: Final = ("temp_directory = ''", "enable_external_access = false", "lo
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
 _SYNTAX: Final = re.compile(r'syntax error at or near "(from|offset|-|,)"')
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
+_PART: Final = re.compile(r'"(?:[^"]|"")*"|\w+')
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*")
+_LITERAL: Final = re.compile(r"'((?:[^']|'')*)'")
+_KEPT: Final = re.compile(r"\b(view|macro|function|prepare)\b", re.IGNORECASE)  # DuckDB keeps what names tables
 _PLACE: Final = re.compile(r"LINE (\d+):")
 _BATCH_ROWS: Final = 32_768
 
@@ -88,11 +97,18 @@ class Session:
         self._yields_rows = yields_rows
         self._topics = archive.topics()
         self._registered: dict[str, str] = {}  # by the name that DuckDB compares
+        self._kept: dict[str, str] = {}  # the same, of those that a view names
+        by_name: dict[str, list[str]] = {}
+        for topic in self._topics:
+            by_name.setdefault(topic.lower(), []).append(topic)
+        self._alike = {name: topics for name, topics in by_name.items() if len(topics) > 1}
         self._reads: list[Read] = []
         self._failures: list[TieredStorageError] = []
         self._connection = duckdb.connect()
         for setting in (*_SETTINGS, *(() if files else _CONFINED)):
             self._connection.execute(f"SET {setting}")
+        views = self._connection.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
+        self._like_views = [by_name[name][0] for (name,) in views if name in by_name]
 
     @property
     def topics(self) -> list[str]:
@@ -124,8 +140,11 @@ class Session:
             made = {name for (name,) in self._connection.execute("SHOW TABLES").fetchall()}
             rows = pa.record_batch([pa.array(sorted({*self._topics, *made}), pa.string())], names=["name"])
             return rows.schema, (each for each in (rows,))
+        names = self._names(statement.text)
+        self._check_quoted(names)
         self._before_files(statement.text)
-        self._choose_capitals(statement.text)
+        self._before_views(names)
+        self._choose_capitals(statement.text, names)
         while True:
             try:
                 with self._translated():
@@ -170,12 +189,59 @@ class Session:
             if "." in topic and topic.lower() in text and topic.lower() not in self._registered:
                 self._register(topic)
 
-    def _choose_capitals(self, statement: str) -> None:
-        """Make tables of topics that differ from another table in capitals only: SQL does not distinguish them."""
+    def _names(self, statement: str) -> set[tuple[str, ...]]:
+        """Return the names of a statement's tables, by their parts; all words of one that is no query."""
+        with suppress(duckdb.Error, ValueError):
+            ((parsed,),) = self._connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
+            tree = json.loads(parsed)
+            if not tree.get("error", True):
+                return set(_tables(tree))
+        found = {tuple(map(_unquoted, _PART.findall(name))) for name in _NAME.findall(_LITERAL.sub(" ", statement))}
+        return found | {(text,) for text in _LITERAL.findall(statement)}
+
+    def _check_quoted(self, names: set[tuple[str, ...]]) -> None:
+        """Check that a name with dots is in quotation marks if it is a topic's.
+
+        Raises:
+            QueryError: DuckDB would look for a schema or a file.
+        """
+        written = {".".join(parts).lower(): parts for parts in names if len(parts) > 1}
         for topic in self._topics:
-            known = self._registered.get(topic.lower())
-            if known not in {None, topic} and re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", statement):
-                self._register(topic)
+            if (parts := written.get(topic.lower())) is not None:
+                name = ".".join(parts)
+                raise QueryError(f'table {name}: write "{topic}" with its quotation marks to read the topic')
+
+    def _before_views(self, names: set[tuple[str, ...]]) -> None:
+        """Make tables of the topics in a statement whose names are those of DuckDB's views."""
+        for topic in self._like_views:
+            if any(parts == (parts[0],) and parts[0].lower() == topic.lower() for parts in names):
+                self._choose(topic)
+
+    def _choose_capitals(self, statement: str, names: set[tuple[str, ...]]) -> None:
+        """Choose among topics that differ in capitals only: DuckDB does not distinguish them.
+
+        Raises:
+            QueryError: a statement, or a view and a statement, name several of them, or none exactly.
+        """
+        for name, topics in self._alike.items():
+            used = {parts[-1] for parts in names if parts[-1].lower() == name}
+            if not used:
+                continue
+            if name in self._kept:
+                used.add(self._kept[name])
+            if len(used) > 1 or not used <= {*topics}:
+                raise QueryError(
+                    f"table {', '.join(sorted(used))}: topics {', '.join(topics)} differ in capitals only, and SQL "
+                    "does not distinguish them; name one of them, in its capitals, in a statement and its views"
+                )
+            self._choose(*used)
+            if _KEPT.search(statement):
+                self._kept[name] = self._registered[name]
+
+    def _choose(self, topic: str) -> None:
+        """Make a topic the table of its name."""
+        if self._registered.get(topic.lower()) != topic:
+            self._register(topic)
 
     def _register(self, topic: str) -> None:
         dataset = self._scan(topic).dataset(self._observer(topic), yields_rows=self._yields_rows)
@@ -230,6 +296,23 @@ class Session:
         if "disabled by configuration" in text or "disabled through configuration" in text:
             lines.append("--files allows it")
         return printable("; ".join(line for line in lines if line))
+
+
+def _tables(tree: object) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the tables in DuckDB's tree of a query, by their parts."""
+    if isinstance(tree, dict):
+        if name := tree.get("table_name"):
+            yield tuple(part for part in (tree.get("catalog_name"), tree.get("schema_name"), name) if part)
+        for each in tree.values():
+            yield from _tables(each)
+    elif isinstance(tree, list):
+        for each in tree:
+            yield from _tables(each)
+
+
+def _unquoted(part: str) -> str:
+    """Return a part of a name without its quotation marks."""
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
 def _words(text: str) -> set[str]:

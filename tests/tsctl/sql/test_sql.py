@@ -204,6 +204,45 @@ def test_a_topic_that_is_named_like_a_file_is_read_before_the_file(sql: Run, arc
     for place in ("read_csv('orders.csv')", "'./orders.csv'"):
         assert sql("--files", f"select number from {place}").out.split()[-1] == "5"
         assert "--files allows it" in sql(f"select number from {place}").err
+    for options in ((), ("--files",)):  # without quotation marks, DuckDB would read the file
+        for statement in ("select * from orders.csv", "create view v as from Orders.csv; from v"):
+            ended = sql(*options, statement)
+            assert ended.code == 2
+            assert 'rders.csv: write "orders.csv" with its quotation marks' in ended.err
+
+
+def test_topics_that_differ_in_capitals_only_are_never_mixed_up(sql: Run, archive: MadeArchive) -> None:
+    """Each is read in its capitals; a statement that names both is refused, also by way of a view."""
+    for name, end in (("Orders", 3), ("orders", 5)):
+        archive.put_segment(name, 0, batches((0, end)))
+        archive.commit(name, end)
+    both = 'select count(*) from orders; select count(*) as n from "Orders"; select count(*) as "Orders" from orders'
+    assert sql("--format", "json", both).lines == [{"count_star()": 5}, {"n": 3}, {"Orders": 5}]
+    for statement in (
+        'select (select count(*) from "Orders"), (select count(*) from orders)',
+        'create view v as from "Orders"; select (select count(*) from v), (select count(*) from orders)',
+        "create table t as from orders, Orders",
+        "select count(*) from ORDERS",
+    ):
+        ended = sql(statement)
+        assert (ended.code, ended.out) == (2, "")
+        assert "topics Orders, orders differ in capitals only" in ended.err
+    assert sql("create table t as from Orders; select count(*) from orders").out.split()[-1] == "5"
+
+
+def test_a_topic_with_the_name_of_a_view_of_duckdbs_is_read(sql: Run, archive: MadeArchive) -> None:
+    """Qualified, the name is the view's; `show tables` works with each of them."""
+    names = ["sqlite_master", "pg_class", "duckdb_tables", "duckdb_views"]
+    for name in names:
+        archive.put_segment(name, 0, batches((0, 7)))
+        archive.commit(name, 7)
+    counts = ", ".join(f'(select count("offset") from {name})' for name in names)
+    assert sql(f"select {counts}").out.split()[-len(names) :] == ["7"] * len(names)
+    assert (
+        sql("--format", "csv", 'create view v as from PG_CLASS; select count("offset") from v').out.split()[-1] == "7"
+    )
+    assert sql("select count(relname) from pg_catalog.pg_class").code == 0
+    assert {*names} <= {*sql("--format", "csv", "from pg_class limit 0; show tables").out.split()}
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES)
