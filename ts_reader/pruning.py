@@ -180,6 +180,8 @@ def _certain(split: Split, part: ReadRange, schema: pa.Schema, claims: Mapping[s
 
 def _are_known(split: Split, part: ReadRange) -> bool:
     """Return whether the agent's metadata of all copies has the timestamps of every record that is read."""
+    if part.before is not None:
+        return False
     metadata = [copy.metadata for copy in part.copies]
     tolerant = split.tolerance.mode is not Mode.FAILFAST
     if tolerant or split.view is View.LATEST or any(each.records is None or each.corruptions for each in metadata):

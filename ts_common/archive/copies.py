@@ -18,9 +18,10 @@ from ts_common.archive.fetch import translate_not_found
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment
-from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.segment_metadata import SegmentMetadata, known_crc32c
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
+from ts_common.log_format.framing import NO_EPOCH
 from ts_common.store.contract import ObjectStore
 
 log = structlog.get_logger()
@@ -61,6 +62,23 @@ class SegmentCopy:
     def dense(self) -> bool:
         """Whether each offset of the coverage has a record, so that no other copy has one that this copy lacks."""
         return self.metadata.records == self.end - self.base and not self.metadata.corruptions
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether records can have other offsets than their headers: a producer's mistake, or old compressed messages.
+
+        The agent counts no records of such a segment.
+        """
+        return self.metadata.records is None and known_crc32c(self.metadata) is not None
+
+    @property
+    def may_overrun(self) -> bool:
+        """Whether a record can be at or above the end, by what the agent saw; messages of magic 0 and 1 alone are not.
+
+        Their compressed sets do not show it, and have no epoch.
+        """
+        epochs = self.metadata.epochs
+        return self.contradicted and (epochs is None or any(epoch != NO_EPOCH for epoch, _ in epochs))
 
     @property
     def key(self) -> str:

@@ -33,12 +33,15 @@ class ReadRange:
         end: the offset after the last.
         copies: the copies to read.
         spares: parts of the range in other live copies, one copy each; read if `copies` are damaged.
+        before: the copy in front of `copies`, if its records can reach into the range (`SegmentCopy.may_overrun`):
+            they are rows of the range, and hide its records with lower offsets; None for nearly every range.
     """
 
     start: int
     end: int
     copies: tuple[SegmentCopy, ...]
     spares: tuple["ReadRange", ...] = ()
+    before: SegmentCopy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ def unite(
     plan: list[ReadRange | Hole] = []
     alive = _Alive(copies, epochs, replaced)
     work = _Work(copies)
+    overrunning = alive.overrunning()
     position = start
     while position < end:
         active = alive.at(position)
@@ -98,9 +102,17 @@ def unite(
             chosen = tuple(entry.copy for entry in active)
         stop = min(stop, end)
         work.add(len(chosen))
-        plan.append(ReadRange(position, stop, chosen))
+        before = _before(position, chosen, overrunning) if overrunning else None
+        plan.append(ReadRange(position, stop, chosen, before=before))
         position = stop
     return plan
+
+
+def _before(position: int, chosen: Sequence[SegmentCopy], overrunning: Iterable[SegmentCopy]) -> SegmentCopy | None:
+    """Return the overrunning copy that ends last between the first base of the chosen copies and a position."""
+    base = min(copy.base for copy in chosen)
+    near = [copy for copy in overrunning if base <= copy.end <= position and copy.base < base]
+    return max(near, key=lambda copy: (copy.end, copy.segment.name.rank), default=None)
 
 
 def with_spares(
@@ -172,6 +184,14 @@ class _Alive:
         )
         self._active: list[_Entry] = []
         self._ahead = 0  # index of the first entry that begins after the position
+
+    def overrunning(self) -> list[SegmentCopy]:
+        """Return the copies whose records can be above their end, except replaced ones and those with a dead tail."""
+        return [
+            entry.copy
+            for entry in self._entries
+            if entry.copy.may_overrun and entry.end == entry.copy.end and not entry.replaced
+        ]
 
     def following(self, end: int) -> int:
         """Return the first offset of the next copy after the position; at most `end`."""

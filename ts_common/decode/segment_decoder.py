@@ -24,7 +24,7 @@ import numpy as np
 from awscrt.checksums import crc32, crc32c
 
 from ts_common.decode.batch_index import index_batches
-from ts_common.decode.batch_summary import BatchObserver
+from ts_common.decode.batch_summary import BatchObserver, BatchSummary
 from ts_common.decode.codecs import Scratch, check_begin
 from ts_common.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_common.decode.compiled import Bytes, Int64Rows, given
@@ -54,6 +54,7 @@ MAX_OFFSET: Final = (1 << 63) - 1
 GROUP_BATCHES: Final = 64  # a call of a kernel costs microseconds, so it gets many batches ...
 GROUP_BYTES: Final = 1 << 18  # ... but no more than stay in the cache between decompression and copy
 _UNBOUNDED: Final = 1 << 62
+_LOWEST: Final = -(1 << 63)
 _DATA_START, _DATA_END, _RECORD_COUNT = (int(c) for c in (Column.DATA_START, Column.DATA_END, Column.RECORD_COUNT))
 
 _NEEDS: Final = (State.NEED_KEY_BYTES, State.NEED_VALUE_BYTES, State.NEED_HEADER_BYTES)
@@ -100,6 +101,7 @@ class SegmentDecoder:
         pool: BufferPool | None = None,
         aborted: Iterable[AbortedTransaction] = (),
         summary: BatchObserver | None = None,
+        contradicted: bool = False,
     ) -> None:
         """Create a decoder for a range of offsets.
 
@@ -115,6 +117,8 @@ class SegmentDecoder:
             pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
             aborted: transactions whose records are left out.
             summary: receives the batches that headers describe; their records are not yielded.
+            contradicted: whether records can have other offsets than their headers. Then no header lets a batch
+                be skipped or describes it, and batches of magic 2 are read to the last.
         """
         self.position = start_offset
         self.trailing: Trailing | None = None
@@ -124,7 +128,9 @@ class SegmentDecoder:
         self._end_of_stream = _UNBOUNDED if size is None else first_position + size
         rows = sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted)
         self._aborted: Int64Rows = given(np.array(rows, np.int64).reshape(-1, 3))
-        self._summary = summary
+        self._summary = None if contradicted and isinstance(summary, BatchSummary) else summary
+        self._wanted_from = _LOWEST if contradicted else start_offset
+        self._wanted_until = MAX_OFFSET if contradicted else end_offset
         self._limit = limit
         self._scratch = Scratch(limit)
         self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
@@ -224,12 +230,14 @@ class SegmentDecoder:
 
     def _index(self, data: Bytes, view: memoryview, position: int) -> tuple[int, int, bool]:
         """List batches from `position` on, or messages of magic 0 and 1, depending on the first one."""
-        end, bounds = len(view), (self._start_offset, self._end_offset, self._last_offset)
+        end, start, last = len(view), self._wanted_from, self._last_offset
         found: tuple[int, int, bool]
         if position + MAGIC_POSITION < end and view[position + MAGIC_POSITION] < 2:
-            found = index_messages(data, position, end, *bounds, self._given_table)
+            found = index_messages(data, position, end, start, self._end_offset, last, self._given_table)
         else:
-            found = index_batches(data, position, end, *bounds, self._aborted, self._given_table)
+            found = index_batches(
+                data, position, end, start, self._wanted_until, last, self._aborted, self._given_table
+            )
         return found
 
     def _missing(self, carry: bytearray) -> int:

@@ -53,8 +53,8 @@ class SegmentScan:
             before it. The epoch of magic 0 and 1 is -1.
         epoch_lasts: for each of `epochs`, the base offset of the last batch with that epoch before the next pair.
         record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1, or
-            if a producer's mistake is seen: a header that counts more records than it has offsets, or records with one
-            offset (of the first two, in a batch that is not compressed). Consumers show only some of these.
+            if a producer's mistake is seen: a header that counts more records than it has offsets, or other offsets of
+            the first two records of a batch that is not compressed. Consumers show only some of these.
         control_count: number of control records.
         max_timestamp: ms, the highest of the headers; None if it is -1 in every batch.
         min_timestamp: ms, the smallest of all records, -1 included, if each batch has one record or LogAppendTime.
@@ -159,13 +159,15 @@ def _check(window: "_Window", header: BatchHeader) -> bytes:
     return records
 
 
-def _repeats_offset(records: bytes) -> bool:
-    """Return whether the second record has no higher offset than the first one.
+def _contradicts(header: BatchHeader, records: bytes) -> bool:
+    """Return whether the offsets of the first two records of a batch are not those of its header.
 
     A producer that gives each record the delta 0 is stored as it is by every broker, unless it compresses: brokers
     compare the offsets of compressed records only (`LogValidator`). Kafka's consumer shows the first of such records.
+    Compaction removes records, and then the header has more offsets than records.
 
     Args:
+        header: of the batch.
         records: the first bytes of the records; empty for none. What is no record is not compared.
     """
     try:
@@ -179,7 +181,10 @@ def _repeats_offset(records: bytes) -> bool:
         )
     except IndexError:
         return False
-    return second_delta <= first_delta
+    last_delta = header.last_offset - header.base_offset
+    if header.record_count == last_delta + 1:
+        return (first_delta, second_delta) != (0, 1)
+    return not 0 <= first_delta < second_delta <= last_delta
 
 
 class _Facts:
@@ -237,7 +242,7 @@ class _Facts:
             self._compare(header)
         count = header.record_count
         is_wrong = header.contradicts_itself or first > header.base_offset
-        if count is None or is_wrong or (not header.is_control and _repeats_offset(records)):
+        if count is None or is_wrong or (not header.is_control and _contradicts(header, records)):
             self._count_known = False
         else:
             self._count += count

@@ -46,7 +46,7 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
     reader = _reader(store, split, summary)
     for part in split.ranges:
         if len(part.copies) == 1:
-            for columns in reader.read(part.copies[0], part.start, part.end):
+            for columns in reader.read(part.copies[0], part.start, part.end, before=part.before):
                 summary.add(columns.offsets, columns.timestamps)
         else:
             for rows in read_ranges(

@@ -38,6 +38,9 @@ def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: 
     begins = bool(milliseconds) and milliseconds[0][0] > NO_TIMESTAMP
     may_begin = begins
     for part in parts:
+        if part.before is not None:  # its records can have any time
+            yield part
+            continue
         copies = tuple(copy for copy in part.copies if _may_hold(copy, milliseconds))
         if not copies:
             may_begin = begins

@@ -139,7 +139,7 @@ def _as_one(
 
 def _by_metadata(part: ReadRange, aborted: Iterable[AbortedTransaction], detail: Detail) -> Totals | None:
     """Return the totals of a range by the metadata of its copy; None if that does not suffice."""
-    if len(part.copies) > 1:
+    if len(part.copies) > 1 or part.before is not None:
         return None
     (copy,) = part.copies
     metadata = copy.metadata

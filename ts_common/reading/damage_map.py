@@ -141,10 +141,10 @@ class DamageMap:
     def _step(self, part: ReadRange, copies: Sequence[ReadRange], start: int, end: int) -> ReadRange | Corruption:
         """Return what to read of a range where each copy is either all intact or all damaged."""
         if not any(self._damages(copy, start, end) for copy in part.copies):
-            return ReadRange(start, end, part.copies)
+            return ReadRange(start, end, part.copies, before=part.before)
         covering = [one.copies[0] for one in copies if one.start <= start and end <= one.end]
         intact = tuple(copy for copy in covering if not self._damages(copy, start, end))
-        return ReadRange(start, end, intact) if intact else self._corruption(part, start, end)
+        return ReadRange(start, end, intact, before=part.before) if intact else self._corruption(part, start, end)
 
     def _corruption(self, part: ReadRange, start: int, end: int) -> Corruption:
         """Return the damage of the first of a range's copies that is damaged there."""

@@ -110,12 +110,15 @@ def search_for(
         found: int | None = None
         first: int | None = None
         for copy in part.copies:
-            reaches = _may_reach(copy, milliseconds)
+            reaches = part.before is not None or _may_reach(copy, milliseconds)
             if not reaches and not first_too:
                 continue
-            start = part.start if first_too else max(part.start, first_that_may_reach(store, copy, milliseconds))
+            is_near = first_too or part.before is not None
+            start = part.start if is_near else max(part.start, first_that_may_reach(store, copy, milliseconds))
             chunk_bytes = _NEAR_BYTES if start > part.start else None
-            for columns in reader.read(copy, start, part.end, chunk_bytes=chunk_bytes) if start < part.end else ():
+            if start >= part.end:
+                continue
+            for columns in reader.read(copy, start, part.end, chunk_bytes=chunk_bytes, before=part.before):
                 begin = int(columns.offsets[0])
                 first = begin if first is None else min(first, begin)
                 if not reaches or (found is not None and begin >= found):

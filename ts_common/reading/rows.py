@@ -151,7 +151,7 @@ def _rows_of_copy(
     reader: SegmentReader, part: ReadRange, copy: SegmentCopy, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     partition = copy.keys.partition
-    for columns in reader.read(copy, part.start, part.end):
+    for columns in reader.read(copy, part.start, part.end, before=part.before):
         yield to_arrow(columns, partition.topic, partition.partition, names)
 
 

@@ -1,10 +1,11 @@
 """The one reader of segments: records of a copy in a range of offsets, as columns.
 
 If a range begins inside a segment, reading begins at a position from the `.index`. A wrong index costs time, never
-rows. Fetching ends with the range. The reader checks the CRC of each batch, and the object's CRC if it reads the whole
-object, because a batch's CRC does not cover base offset, length and leader epoch. At the end the decoder must have
-reached the offset that the plan promised. Coverage may end after the last batch, if compaction removed the tail. A
-truncated object looks the same, and only the object's CRC distinguishes the two.
+rows. A segment whose records can have other offsets than their headers (`SegmentCopy.contradicted`) is decoded from its
+first batch on, as a consumer reads it. Fetching ends with the range. The reader checks the CRC of each batch, and the
+object's CRC if it reads the whole object, because a batch's CRC does not cover base offset, length and leader epoch. At
+the end the decoder must have reached the offset that the plan promised. Coverage may end after the last batch, if
+compaction removed the tail. A truncated object looks the same, and only the object's CRC distinguishes the two.
 
 Damage ends the read, unless the reader has a `DamageMap`: then it reads the intact stretches of a copy.
 """
@@ -84,9 +85,16 @@ class SegmentReader:
         self._way_out = way_out
         self._damage_map = damage_map
         self._pool = BufferPool(projection, max_rows, MAX_BYTES, memory)
+        self._within: set[str] = set()  # keys of copies that proved to have no record at or above their end
 
     def read(
-        self, copy: SegmentCopy, start: int, end: int, *, chunk_bytes: int | None = None
+        self,
+        copy: SegmentCopy,
+        start: int,
+        end: int,
+        *,
+        chunk_bytes: int | None = None,
+        before: SegmentCopy | None = None,
     ) -> Iterator[RecordColumns]:
         """Yield the records of a copy in `[start, end)`; with a damage map, those of its intact stretches.
 
@@ -95,6 +103,7 @@ class SegmentReader:
             start: first offset.
             end: the offset after the last.
             chunk_bytes: of one fetch, for a caller that may stop early; None for the size that suits a scan.
+            before: the copy in front of it, if its records can be in `[start, end)` (`ReadRange.before`).
 
         Raises:
             CorruptData: naming the object and the place; with a damage map only if the object was replaced meanwhile.
@@ -103,13 +112,27 @@ class SegmentReader:
             ObjectNotFound: retention deleted the object since the query was planned.
             StoreUnavailable, AccessDenied: from the store.
         """
+        if before is not None and before.key not in self._within:
+            following = yield from self._read_copy(before, start, end, None)
+            if following == start:
+                self._within.add(before.key)
+            start = following
+        if start < end:
+            following = yield from self._read_copy(copy, start, end, chunk_bytes)
+            if copy.may_overrun and end >= copy.end >= following:
+                self._within.add(copy.key)
+
+    def _read_copy(
+        self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None
+    ) -> Generator[RecordColumns, None, int]:
+        """Yield the records of one copy; return the least offset that a record after them is shown with."""
         try:
             with translate_not_found(self._store, copy.key):
                 if self._damage_map is None:
-                    yield from self._read(copy, start, end, chunk_bytes)
-                else:
-                    for stretch in self._damage_map.stretches(copy, start, end):
-                        start = yield from self._read_stretch(self._damage_map, copy, stretch, start, end)
+                    return (yield from self._read(copy, start, end, chunk_bytes))
+                for stretch in self._damage_map.stretches(copy, copy.base if copy.contradicted else start, end):
+                    start = yield from self._read_stretch(self._damage_map, copy, stretch, start, end)
+                return start
         except CorruptData as error:
             if self._damage_map is not None:
                 raise
@@ -122,8 +145,8 @@ class SegmentReader:
         self, damage_map: DamageMap, copy: SegmentCopy, stretch: Stretch, start: int, end: int
     ) -> Generator[RecordColumns, None, int]:
         """Yield the records of a stretch; return the least offset that a record after it is shown with."""
-        position = stretch.start if _is_distrusted(copy) else stretch.position_of(start)
-        decoder = self._decoder(start, end, stretch.end - position, position)
+        position = stretch.start if copy.contradicted else stretch.position_of(start)
+        decoder = self._decoder(copy, start, end, stretch.end - position, position)
         with ObjectSource(self._store, copy.key, stretch.end) as source:
             try:
                 with closing(source.chunks(position)) as chunks:
@@ -142,7 +165,7 @@ class SegmentReader:
         self._report(copy, decoder)
         return decoder.next_offset
 
-    def _decoder(self, start: int, end: int, size: int, first_position: int) -> SegmentDecoder:
+    def _decoder(self, copy: SegmentCopy, start: int, end: int, size: int, first_position: int) -> SegmentDecoder:
         return SegmentDecoder(
             self._projection,
             start,
@@ -154,12 +177,15 @@ class SegmentReader:
             aborted=self._aborted,
             limit=self._limit,
             summary=self._summary,
+            contradicted=copy.contradicted,
         )
 
-    def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
+    def _read(
+        self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None
+    ) -> Generator[RecordColumns, None, int]:
         size = copy.segment.size
         position = self._position(copy, start)
-        decoder = self._decoder(start, end, size - position, position)
+        decoder = self._decoder(copy, start, end, size - position, position)
         usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
         body = _Body(self._store, copy, position, chunk_bytes or usual)
         chunks_of = one_ahead(body.chunks()) if chunk_bytes is None and _is_long(copy, start, end) else body.chunks()
@@ -175,18 +201,19 @@ class SegmentReader:
                     )
                 if decoder.position < min(end, copy.end):
                     self._confirm_end(copy, decoder.valid_bytes)
-                return  # the end was reached, and the rest of the object is not wanted
+                return decoder.next_offset  # the end was reached, and the rest of the object is not wanted
             for _ in chunks:  # the object's CRC covers the bytes after the last batch too
                 pass
         if body.position != size:
             raise CorruptData(f"the object ends at byte {body.position}; its listed size is {size}")
-        if decoder.trailing is Trailing.TORN and decoder.position < end:
+        if decoder.trailing is Trailing.TORN and decoder.position < min(end, copy.end):
             raise CorruptData(f"torn batch at position {decoder.valid_bytes}, offset {decoder.position}")
         expected = known_crc32c(copy.metadata)
         if expected is not None and position == 0 and body.crc32c != expected:
             raise CorruptData(f"CRC-32C {body.crc32c:08x}; its metadata has {expected:08x}")
         if decoder.position < min(end, copy.end):
             self._explain_shortfall(copy, decoder, position)
+        return decoder.next_offset
 
     def _confirm_end(self, copy: SegmentCopy, position: int) -> None:
         """Check the base offset of the batch that ended a range.
@@ -229,7 +256,7 @@ class SegmentReader:
 
     def _position(self, copy: SegmentCopy, start: int) -> int:
         """Return the position of a batch at or before `start`, from the index if its entry is valid; else 0."""
-        if start <= copy.base or ".index" not in copy.segment.suffixes or _is_distrusted(copy):
+        if start <= copy.base or ".index" not in copy.segment.suffixes or copy.contradicted:
             return 0
         data = read_index(self._store, copy.keys, copy.segment.name, ".index")
         if data is None:
@@ -261,14 +288,6 @@ class SegmentReader:
                 key=copy.key,
                 location=self._store.location,
             )
-
-
-def _is_distrusted(copy: SegmentCopy) -> bool:
-    """Return whether a segment may have batches whose records are above their headers' offsets, by its metadata.
-
-    The agent counts no records of such a segment. Then it is read from its first batch on, as a consumer reads it.
-    """
-    return copy.metadata.records is None and known_crc32c(copy.metadata) is not None
 
 
 def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:

@@ -24,8 +24,10 @@ def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
     markers = MarkerTimes()
     reader = SegmentReader(store, _TIMES_ALONE, max_rows=1, summary=markers)
     for step in view.plan(offset, offset + 1):
-        for copy in step.copies if isinstance(step, ReadRange) else ():
-            for columns in reader.read(copy, offset, offset + 1, chunk_bytes=_NEAR_BYTES):
+        if not isinstance(step, ReadRange):
+            continue
+        for copy in step.copies:
+            for columns in reader.read(copy, offset, offset + 1, chunk_bytes=_NEAR_BYTES, before=step.before):
                 if len(columns.offsets) and int(columns.offsets[0]) == offset:
                     return int(columns.timestamps[0])
     return markers.time_of(offset)
@@ -75,7 +77,7 @@ def _greatest_of(store: ObjectStore, step: ReadRange, bound: float) -> tuple[int
     reader = SegmentReader(store, _TIMES_ALONE)
     best: tuple[int, int] | None = None
     for copy in step.copies:
-        for columns in reader.read(copy, step.start, step.end):
+        for columns in reader.read(copy, step.start, step.end, before=step.before):
             at = int(columns.timestamps.argmax())
             found = int(columns.timestamps[at]), int(columns.offsets[at])
             if found[0] != NO_TIMESTAMP and (best is None or (found[0], -found[1]) > (best[0], -best[1])):

@@ -287,8 +287,8 @@ WRONG_PRODUCER = Kind(
     _INFORMATION,
     "A segment is intact, and records of some batches have other offsets than their headers: a producer wrote them so. "
     "Readers return what Kafka's Java consumer returns: of records with one offset the first. Found with --depth full.",
-    "Nothing. Upgrade the producer, if it still runs. A count of rows that reads only metadata can be higher, if the "
-    "metadata does not show the mistake.",
+    "Nothing. Upgrade the producer, if it still runs. If the metadata has a number of records, it does not show the "
+    "mistake: counts by metadata or headers, and rows from an offset inside the segment, can differ from all its rows.",
 )
 SHIPPED_CORRUPT = Kind(
     "shipped-corrupt",

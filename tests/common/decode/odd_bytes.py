@@ -117,6 +117,8 @@ OFFSETS = {
     "hidden-by-the-one-before": with_deltas(1, [0, 1], 0) + with_deltas(2, [0], 0) + with_deltas(4, [0, 1], 0),
     "last-delta-9": with_deltas(-7, [0, 1, 2], 9) + with_deltas(3, [0], 0) + with_deltas(-3, [0, 1, 2], 9),
     "last-delta-minus-1": with_deltas(4, [0, 1], -1) + with_deltas(6, [0], 0),
+    "first-two-above": with_deltas(0, [0, 5], 1) + with_deltas(2, [0, 1], 1) + with_deltas(4, range(4), 3),
+    "below-its-base": with_deltas(0, [0, 1], 1) + with_deltas(2, [-1, 0, 1], 2) + with_deltas(5, range(3), 2),
     "descending": with_deltas(0, [2, 1, 0], 2) + with_deltas(3, [0, -1, -2], 2),
 }
 MESSAGES = {
