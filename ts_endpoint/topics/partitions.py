@@ -39,7 +39,6 @@ _OLD: Final = 2  # refresh intervals: a partition that clients fetch is renewed 
 # A client that fetches beyond the end has seen a later commit, or is hostile: each such request reads the commit.
 _READS_AT_ONCE: Final = 10
 _READS_PER_SECOND: Final = 5
-# A partition that readers lose is listed again after this time: each request for it finds the same.
 
 log = structlog.get_logger()
 _pause = asyncio.sleep
