@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.errors import ConfigurationError
+from ts_common.json_objects import MAX_DEPTH, MAX_INT32, MAX_INT64, check_depth
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.query.query import Edge, Offsets, Timestamp, Timestamps
 from ts_common.store.factory import parse_location
@@ -70,7 +71,7 @@ def assignment(text: str) -> dict[str, tuple[int, ...]]:
     for topic, partitions in _json_object(text, shape).items():
         _check_topic(topic)
         numbers = partitions if isinstance(partitions, list) else []
-        if not numbers or not all(_is_number(number) and number >= 0 for number in numbers):
+        if not numbers or not all(_is_number(number) and 0 <= number <= MAX_INT32 for number in numbers):
             raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")
         assigned[topic] = tuple(sorted(set(numbers)))
     if not assigned:
@@ -107,7 +108,7 @@ def _offsets(text: str, accepted: Sequence[Edge], *, refused: str = "") -> Edge 
         if not isinstance(partitions, dict):
             raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
         for partition, offset in partitions.items():
-            if not partition.isdecimal() or not _is_number(offset) or offset < min(_EDGES):
+            if not _is_partition(partition) or not _is_number(offset) or not min(_EDGES) <= offset <= MAX_INT64:
                 raise ValueError(f"{shape}; {topic} has {json.dumps({partition: offset})}")
             if offset < 0 and offset not in numbers:
                 ((number, edge),) = numbers.items()
@@ -132,7 +133,7 @@ def timestamps(text: str) -> Timestamps:
         if not isinstance(partitions, dict):
             raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
         for partition, milliseconds in partitions.items():
-            if not partition.isdecimal() or not _is_number(milliseconds) or milliseconds < 0:
+            if not _is_partition(partition) or not _is_number(milliseconds) or not 0 <= milliseconds <= MAX_INT64:
                 raise ValueError(f"{shape}; {topic} has {json.dumps({partition: milliseconds})}")
         by_topic[topic] = {int(partition): milliseconds for partition, milliseconds in partitions.items()}
     return Timestamps(by_topic)
@@ -180,12 +181,25 @@ def isolation(text: str) -> str:
 
 def _json_object(text: str, shape: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        check_depth(text.encode(), MAX_DEPTH)
+        value = json.loads(text, object_pairs_hook=_members)
     except ValueError as error:
         raise ValueError(f"{shape}; {error}") from error
     if not isinstance(value, dict):
         raise ValueError(shape)  # noqa: TRY004  (a wrong value of an option, whatever its type)
     return value
+
+
+def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return found
+
+
+def _is_partition(name: str) -> bool:
+    """Return whether a name is a partition in its one form: 00 would be another name of 0."""
+    return len(name) <= 10 and name.isdecimal() and int(name) <= MAX_INT32 and str(int(name)) == name
 
 
 def _is_number(value: object) -> bool:
