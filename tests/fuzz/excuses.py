@@ -203,6 +203,14 @@ def _is_marker_below_its_transaction(found: Difference) -> bool:
     return found.is_committed and is_same_end and bool(more) and all(row[0] > last for row in more)
 
 
+def _is_damage_of_an_aborted_batch(found: Difference) -> bool:
+    """Java's committed reading skips an aborted batch by its header; its uncommitted one refuses the same batch."""
+    at, uncommitted = found.ours.position, found.consumed.uncommitted
+    is_refused = bool(found.ours.error) and bool(uncommitted.refusal) and uncommitted.position == at
+    is_skipped = found.is_committed and bool(found.consumed.aborted) and at < found.java.position
+    return is_refused and is_skipped and found.ours.rows == found.rows[: len(found.ours.rows)]
+
+
 def _is_batch_below_the_first_offset(found: Difference) -> bool:
     """The project opens no batch that ends below the first wanted offset, which is 0 here."""
     at = found.java.position
@@ -274,6 +282,11 @@ EXCUSES: Final = (
         "an aborted transaction whose marker has a lower offset than its records, in a log whose offsets go back",
         "org.apache.kafka.clients.consumer.internals.CompletedFetch",
         _is_marker_below_its_transaction,
+    ),
+    Excuse(
+        "an aborted batch with damage below a right CRC, which Java's committed reading skips",
+        "org.apache.kafka.clients.consumer.internals.CompletedFetch",
+        _is_damage_of_an_aborted_batch,
     ),
     Excuse(
         "a batch that ends below the first wanted offset, which Java opens and refuses",
