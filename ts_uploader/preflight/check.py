@@ -6,6 +6,7 @@ cluster's file the stores; everything else is still checked.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import ClusterConfig, load_config
@@ -98,6 +99,9 @@ def _leadership(environment: Environment, config: ClusterConfig) -> list[Finding
         return [error("leadership", str(refused))]
 
 
+_CONTROLLERS: Final = "__cluster_metadata"
+
+
 def _topics(environment: Environment, config: ClusterConfig) -> frozenset[str]:
     """Return the topics that have a directory here and are shipped."""
     found = set()
@@ -106,4 +110,5 @@ def _topics(environment: Environment, config: ClusterConfig) -> frozenset[str]:
             found |= {partition.topic for partition, _ in partition_directories(log_dir)}
         except OSError:
             continue  # `host_findings` reports it
-    return frozenset(topic for topic in found if config.ships(topic))
+    # The log of the KRaft controllers is no topic that a broker leads: no agent ships it.
+    return frozenset(topic for topic in found - {_CONTROLLERS} if config.ships(topic))
