@@ -38,10 +38,10 @@ def record(path: Path, table: str, done: RunSummary, error: ValueError | None = 
 
 def test_counters_continue_and_gauges_are_of_the_last_run(path: Path) -> None:
     """Each run is a process of its own; a topic that the table has no more loses its series."""
-    first = RunSummary(2, 100, 3, 5000, 0, ("a hole", "another"), {"t": 7, "u": 0}, 1, 1_500)
+    first = RunSummary(2, 100, 3, 5000, 0, ("a hole", "another"), (), {"t": 7, "u": 0}, 1, 1_500)
     assert record(path, "a", first) == []
     at_first = series(path)
-    assert record(path, "a", RunSummary(1, 10, 1, 200, 0, (), {"t": 0}, 0, None)) == []
+    assert record(path, "a", RunSummary(1, 10, 1, 200, 0, (), (), {"t": 0}, 0, None)) == []
     found = series(path)
     assert found.pop(("last_success_timestamp_seconds", "a")) >= at_first["last_success_timestamp_seconds", "a"] > 1e9
     assert (at_first["waiting_holes", "a"], at_first["lag_offsets", "a", "t"]) == (2, 7)
