@@ -7,7 +7,7 @@ LIST, and a policy can deny one topic. A precondition that fails and a missing o
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from ts_common.errors import (
@@ -173,6 +173,10 @@ class WatchedCounts(StoreCounts):
     def request(self, operation: str) -> None:
         """Count a request."""
         self._total.request(operation)
+
+    def watched(self, operation: str) -> AbstractContextManager[None]:
+        """Note whether the store answers a request that is not counted."""
+        return self._health.request(self._location, operation, "")
 
     def arrived(self) -> None:
         """Note that a request made progress."""

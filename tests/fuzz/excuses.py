@@ -174,8 +174,10 @@ def _is_beyond_the_last_offset(found: Difference) -> bool:
     at, log = 0, found.log + bytes(HEADER_SIZE)
     while at < len(found.log) and at <= found.ours.position:
         delta = _LENGTH.unpack_from(log, at + _DELTA_AT)[0] if log[at + MAGIC_POSITION] == 2 else 0
-        if _OFFSET.unpack_from(log, at)[0] + delta >= MAX_OFFSET - 1:
-            return found.shares_rows
+        base = _OFFSET.unpack_from(log, at)[0]
+        if base + delta >= MAX_OFFSET - 1:
+            below = [[row for row in rows if row[0] < base] for rows in (found.rows, found.ours.rows)]
+            return found.shares_rows or below[0] == below[1]
         size = LENGTH_END + _LENGTH.unpack_from(log, at + LENGTH_POSITION)[0]
         if size < LENGTH_END:
             break

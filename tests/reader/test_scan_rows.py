@@ -80,7 +80,7 @@ def test_r03_a_hole_is_an_error_or_a_warning(three: ScannedArchive, recorded: bo
     three.store.delete([three.partition("t").segment(SegmentName(100))])
     if recorded:
         three.store.put(three.partition("t").gap(100, 200), Gap(100, 200, "retention", 0, 1).encode())
-    why = "a gap is recorded there" if recorded else "no object in the store contains them"
+    why = "a gap record has the reason" if recorded else "no object in the store contains them"
     with pytest.raises(DataLoss, match=f"t-0: offsets 100 to 199 are lost: {why}.*pass fail_on_data_loss=False$"):
         three.scan().estimate()
     scan = three.scan(fail_on_data_loss=False)

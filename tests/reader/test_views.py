@@ -138,7 +138,7 @@ def removed(archive: MadeArchive) -> None:
     archive.commit("t", 50)
 
 
-HOLES: Final = "t-0: offsets 20 to 29 are lost: a gap is recorded there"
+HOLES: Final = "t-0: offsets 20 to 29 are lost: a gap record has the reason"
 CASES: Final[dict[str, Case]] = {
     "u04 two leaders": Case(of_two_leaders, each(range(250))),
     "u04 two leaders, a part": Case(

@@ -35,7 +35,7 @@ def test_u38_an_agent_that_is_denied_access_at_its_start_waits_visibly_and_conti
     (error,) = agent.status()["last_errors"]
     assert error["operation"] == "CheckStores"
     assert "allow this identity s3:ListBucket" in error["message"]
-    assert "The store denies access to this identity: HeadBucket" in agent.page("/")
+    assert "The store denies access to this identity: ListObjectsV2" in agent.page("/")
     assert agent.log.read_text().count("store_access_denied") >= 2
 
     proxy.clear()

@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from ts_common.errors import AccessDenied, StoreUnavailable
 from ts_common.store.contract import (
@@ -66,6 +66,11 @@ class StoreCounts:
                 self.failures[operation] += 1
             raise
 
+    def watched(self, operation: str) -> AbstractContextManager[None]:
+        """Watch a request that is not counted; a subclass uses it."""
+        del operation
+        return nullcontext()
+
     def arrived(self) -> None:
         """Note that a request made progress; a subclass uses it."""
 
@@ -87,6 +92,11 @@ class CountedStore(WrappedStore):
     def __init__(self, inner: ObjectStore, counts: StoreCounts, *, threads: int = 1) -> None:
         super().__init__(inner, threads=threads)
         self._counts = counts
+
+    def check(self) -> None:
+        """Call the inner store: no metric counts it, because only starts check a store."""
+        with self._counts.watched("check"):
+            super().check()
 
     def put(
         self,
