@@ -10,8 +10,8 @@ import pytest
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import (
     AccessDenied,
-    OperatorError,
     OutcomeUnknown,
+    StoreFull,
     StoreUnavailable,
     TieredStorageError,
 )
@@ -33,7 +33,7 @@ def remote(status: str, exception: str) -> bytes:
         (remote("403 Forbidden", "SafeModeException"), StoreUnavailable),
         (remote("500 Error", "IOException"), StoreUnavailable),
         (remote("403 Forbidden", "IOException"), StoreUnavailable),
-        (remote("403 Forbidden", "DSQuotaExceededException"), OperatorError),
+        (remote("403 Forbidden", "DSQuotaExceededException"), StoreFull),
         (answer("200 OK", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
         (answer("404 Not Found", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
         (b"", StoreUnavailable),
