@@ -16,7 +16,13 @@ SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # The one parser of JSON from programs; and one for operators' input: Spark's options.
 # Values of records are parsed by orjson first; then some once more, with all digits of their numbers.
-PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/options/option_values.py", "ts_common/schemas/json_values.py"}
+# `tsctl sql` parses what DuckDB serialised.
+PARSES_JSON = {
+    "ts_common/json_objects.py",
+    "ts_spark/options/option_values.py",
+    "ts_common/schemas/json_values.py",
+    "tsctl/sql/session.py",
+}
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
 LOADS_CLASSES = {"ts_common/config/plugins.py"}
 # The module of the command that runs, by a table of its own.

@@ -108,7 +108,7 @@ def test_the_alert_fires_while_the_store_is_cut_off_and_clears_when_it_is_back(s
     wait_for(lambda: ALERT not in stage.firing(), "the alert to clear", SECONDS, state=state)
     assert stage.value("ts_uploader_urgent_retention_left_seconds") == float("inf")
     gaps = stage.prometheus.query("ts_uploader_gaps_total")
-    assert [series["value"][1] for series in gaps] == ["0"] * 3
+    assert {series["value"][1] for series in gaps} == {"0"}
 
 
 def test_the_pages_commands_find_everything(stage: Stage, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_pages_commands_find_everything(stage: Stage, tmp_path: Path) -> Non
     assert "<html" in (stage.host.shell.directory / "archive.html").read_text()[:200]
     row = stage.host.run(path, status).splitlines()[1].split()
     assert row[:2] == [stage.agent.address, "1"]
-    assert row[4:6] == ["yes", "yes"]
+    assert row[4:7] == ["well", "yes", "yes"]
 
 
 def test_status_distinguishes_healthy_starting_and_silent_agents(stage: Stage, tmp_path: Path, tsctl: Run) -> None:
@@ -140,10 +140,10 @@ def test_status_distinguishes_healthy_starting_and_silent_agents(stage: Stage, t
     with starting_agent(stage, tmp_path) as starting:
         ended = tsctl("status", stage.agent.address, starting)
         assert ended.code == 1
-        assert [line.split()[4:6] for line in ended.out.splitlines()[1:]] == [["yes", "yes"], ["yes", "no"]]
+        assert [line.split()[5:7] for line in ended.out.splitlines()[1:]] == [["yes", "yes"], ["yes", "no"]]
         ended = tsctl("status", stage.agent.address, starting, nobody)
     assert ended.code == 75
-    assert ended.err.startswith(f"tsctl: {nobody}: no answer: ")
+    assert f"tsctl: {nobody}: no answer: " in ended.err
     assert "refused" in ended.err
     assert len(ended.out.splitlines()) == 4
 
