@@ -23,9 +23,9 @@ from ts_tables.parsers.table_types import nested_types
 MOST_ROWS: Final = 100_000  # of one record
 _LONGEST_NAME: Final = 1000  # characters of a member that gets a column
 _AT_ONCE: Final = 64  # objects whose members are collected together; one that lacks a member slows those down
-# Numbers that `orjson` can change beyond the nearest double: integers of more than 64 bits, a negative one from 19
+# Numbers that `orjson` can change beyond the nearest double: integers beyond 64 bits, with an exponent too, from 19
 # digits on, and fractions near 0.
-_CHANGED: Final = "[0-9]{19}|[0-9][eE]-[0-9]{3}"
+_CHANGED: Final = r"(?:[0-9]\.?){19}|[0-9][eE]-[0-9]{3}"
 # Also fractions, and numbers with an exponent, of 16 digits or more: their double can be an integer.
 _ROUNDED: Final = "|".join(rf"[0-9]{{{count}}}\.[0-9]{{{16 - count}}}" for count in range(1, 16))
 _CHANGED_OR_ROUNDED: Final = rf"{_CHANGED}|[0-9]{{16}}[.eE]|{_ROUNDED}"
