@@ -1,12 +1,11 @@
 """Requests of administrators: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from ts_common.archive.group_offsets import is_partition
 from ts_common.model import TopicPartition
 from ts_endpoint.contract import Handlers, Session, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
@@ -123,9 +122,12 @@ class AdminHandlers:
         body = request.body
         name = body.group_id
         error = self._gate.error_of(session, name)
+        named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+        refused: Mapping[TopicPartition, ErrorCode] = {}
         exists = False
         if error is None:
             # Awaited first: a member can join meanwhile.
+            refused = await self._gate.refused(session, named)
             error, exists = await self._has_offsets(name, self._loop.time() + self._limits.load)
         group = self._coordinator.get(name)
         if error is None and group is None and not exists:
@@ -134,27 +136,14 @@ class AdminHandlers:
             error = ErrorCode.non_empty_group
         if error is not None:
             return {"error_code": error, "topics": ()}
-        named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
-        errors = {each: self._error_of_offset(each, group, session) for each in named}
+        errors = {each: refused.get(each) or _error_of_offset(each, group) for each in named}
         self._keeper.remove(name, [each for each, error in errors.items() if error is ErrorCode.none])
         self._flush()
-        decided = {ErrorCode.none, ErrorCode.group_subscribed_to_topic}  # by the coordinator, after all others
+        # The coordinator decides after all others.
         return {
             "error_code": ErrorCode.none,
-            "topics": by_topic(sorted(errors, key=lambda each: errors[each] in decided), errors),
+            "topics": by_topic(sorted(errors, key=lambda each: each not in refused), errors),
         }
-
-    def _error_of_offset(self, partition: TopicPartition, group: Group | None, session: Session) -> ErrorCode:
-        """Return why the offset of a partition may not be deleted."""
-        if not self._gate.may_read(session, partition.topic):
-            return ErrorCode.topic_authorization_failed
-        if not is_partition(partition.topic, partition.partition):
-            return ErrorCode.unknown_topic_or_partition
-        if group is None or (group.state is State.EMPTY and not group.is_of_consumers):
-            return ErrorCode.none
-        topics = group.topics
-        is_subscribed = topics is None or partition.topic in topics
-        return ErrorCode.group_subscribed_to_topic if is_subscribed else ErrorCode.none
 
     async def _has_offsets(self, name: str, deadline: float) -> tuple[ErrorCode | None, bool]:
         try:
@@ -180,6 +169,15 @@ class AdminHandlers:
             if offsets is not None and not offsets.offsets and (offsets.is_loaded or offsets.deleted_at)
         }
         return error, (self._listed - deleted) | empty
+
+
+def _error_of_offset(partition: TopicPartition, group: Group | None) -> ErrorCode:
+    """Return why the offset of a partition may not be deleted."""
+    if group is None or (group.state is State.EMPTY and not group.is_of_consumers):
+        return ErrorCode.none
+    topics = group.topics
+    is_subscribed = topics is None or partition.topic in topics
+    return ErrorCode.group_subscribed_to_topic if is_subscribed else ErrorCode.none
 
 
 def _error(name: str, error: ErrorCode) -> Values:

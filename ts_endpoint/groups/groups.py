@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from ts_endpoint.contract import Handlers, Permissions
 from ts_endpoint.groups.admin_handlers import AdminHandlers
 from ts_endpoint.groups.coordinator import Coordinator
-from ts_endpoint.groups.gate import Gate
+from ts_endpoint.groups.gate import Gate, Lacking, lacking_none
 from ts_endpoint.groups.group import State
 from ts_endpoint.groups.keeper import Keeper, NotReadable
 from ts_endpoint.groups.limits import Limits
@@ -65,6 +65,7 @@ class Groups:
         permissions: of users.
         owns: returns whether this process is the coordinator of a group. Call `ownership_changed` when its answers
             change.
+        lacking: returns the partitions that the archive does not have.
         limits: bounds of groups.
         clock: returns milliseconds since the epoch.
     """
@@ -75,6 +76,7 @@ class Groups:
         permissions: Permissions,
         owns: Callable[[str], bool] = lambda _: True,
         *,
+        lacking: Lacking = lacking_none,
         limits: Limits = _STANDARD,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -82,7 +84,7 @@ class Groups:
         self._owns = owns
         self._limits = limits
         self._clock = clock
-        self._gate = Gate(permissions, owns, self._lose)
+        self._gate = Gate(permissions, owns, lacking, self._lose)
         self._coordinator = Coordinator(self._loop, limits)
         self._keeper = Keeper(self._loop, offsets, limits, clock)
         self._flush_now: asyncio.Task[None] | None = None

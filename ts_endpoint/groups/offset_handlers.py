@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from ts_common.archive.group_offsets import Committed, Offsets, is_partition
+from ts_common.archive.group_offsets import Committed, Offsets
 from ts_common.model import TopicPartition
 from ts_endpoint.contract import Handlers, Session, in_lots, permitted_first
 from ts_endpoint.groups.coordinator import Coordinator
@@ -50,28 +50,33 @@ class OffsetHandlers:
 
     async def _commit(self, request: Request, session: Session) -> Values:
         body = request.body
-        error = self._gate.error_of(session, body.group_id, may_be_empty=True)
+        named = [
+            (TopicPartition(topic.name, each.partition_index), each)
+            for topic in body.topics
+            for each in topic.partitions
+        ]
+        partitions = [partition for partition, _ in named]
         errors: dict[TopicPartition, ErrorCode] = {}
-        commits: dict[TopicPartition, tuple[int, int, str]] = {}
-        for topic in body.topics:
-            is_readable = self._gate.may_read(session, topic.name)
-            for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition_index)
-                if error is not None:
-                    errors[partition] = error
-                elif not is_readable:
-                    errors[partition] = ErrorCode.topic_authorization_failed
-                elif not is_partition(*_of(partition)):
-                    errors[partition] = ErrorCode.unknown_topic_or_partition
-                else:
-                    epoch = max(getattr(each, "committed_leader_epoch", _NO_EPOCH), _NO_EPOCH)
-                    commits[partition] = each.committed_offset, epoch, each.committed_metadata or ""
-        for some in in_lots(commits.items()):
-            errors |= self._commit_to(request, dict(some))
-            await asyncio.sleep(0)
-        named = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+        if self._gate.may_use(session, body.group_id):
+            errors |= await self._gate.refused(session, partitions)
+        commits = {
+            partition: (
+                each.committed_offset,
+                max(getattr(each, "committed_leader_epoch", _NO_EPOCH), _NO_EPOCH),
+                each.committed_metadata or "",
+            )
+            for partition, each in named
+            if partition not in errors
+        }
+        error = self._gate.error_of(session, body.group_id, may_be_empty=True)
+        if error is not None:
+            errors |= dict.fromkeys(commits, error)
+        else:
+            for some in in_lots(commits.items()):
+                errors |= self._commit_to(request, dict(some))
+                await asyncio.sleep(0)
         # A broker answers what it refuses before the coordinator answers the rest.
-        return {"topics": by_topic(sorted(named, key=lambda each: each in commits), errors)}
+        return {"topics": by_topic(sorted(partitions, key=lambda each: each in commits), errors)}
 
     def _commit_to(
         self, request: Request, commits: Mapping[TopicPartition, tuple[int, int, str]]
@@ -150,10 +155,6 @@ def by_topic(partitions: Iterable[TopicPartition], errors: Mapping[TopicPartitio
     for each in partitions:
         topics.setdefault(each.topic, []).append({"partition_index": each.partition, "error_code": errors[each]})
     return [{"name": topic, "partitions": results} for topic, results in topics.items()]
-
-
-def _of(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition
 
 
 def _partition_of(item: tuple[TopicPartition, Committed]) -> TopicPartition:

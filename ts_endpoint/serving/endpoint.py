@@ -92,7 +92,9 @@ class Endpoint:
         self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.SKIP)
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
-        self._groups = Groups(self._offsets, security.permissions, self._peers.owns_group)
+        self._groups = Groups(
+            self._offsets, security.permissions, self._peers.owns_group, lacking=self._archive.lacking
+        )
         self._group_numbers = self._groups.numbers()
         self._pulse = Pulse(on_beat=self._count_groups)
         self._requests = RequestCounts()

@@ -1,13 +1,14 @@
 """The archive as the handlers of requests use it: topics, and one `Partition` for each that a client has used."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import PartitionKeys
+from ts_common.model import TopicPartition
 from ts_endpoint.topics.catalog import Catalog, ListedTopic, Location, UsedTopic
 from ts_endpoint.topics.partitions import Partition
 
@@ -40,6 +41,10 @@ class ServedArchive:
     async def topic(self, name: str) -> UsedTopic | None:
         """Return a topic; raise as `Catalog.use`."""
         return await self._catalog.use(name)
+
+    async def lacking(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that the archive does not have; raise as `Catalog.lacking`."""
+        return await self._catalog.lacking(partitions)
 
     async def name_of(self, topic_id: UUID, is_permitted: Callable[[str], bool]) -> str | None:
         """Return the name of a topic; raise as `Catalog.name_of`."""

@@ -6,9 +6,10 @@ lists of incarnations: those of all topics are read when a client uses an id tha
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from math import inf
 from time import monotonic
 from typing import Final
@@ -156,6 +157,22 @@ class Catalog:
         self._built[name] = listed, incarnations, used
         return used
 
+    async def lacking(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that the archive does not have, by the list of topics alone.
+
+        They are looked for once more, because another process can have a newer list. A name `topic~id` whose list of
+        incarnations cannot be read counts as present.
+
+        Raises:
+            TieredStorageError: as `topics`.
+        """
+        await self.topics()
+        missing = await self._not_listed(partitions)
+        if missing and self._age() > _LEAST_SECONDS:
+            await asyncio.shield(self._refreshing())
+            missing = await self._not_listed(missing)
+        return missing
+
     async def name_of(self, topic_id: UUID, is_permitted: Callable[[str], bool]) -> str | None:
         """Return the name of a topic; None if the archive has no topic of this id that the user may see.
 
@@ -207,6 +224,26 @@ class Catalog:
             for entry in each.entries
             if entry.directory != each.newest_directory
         ]
+
+    async def _not_listed(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        missing = set[TopicPartition]()
+        for name, some in groupby(partitions, key=lambda each: each.topic):
+            topic, mark, topic_id = name.partition(INCARNATION_MARK)
+            listed = self._listed.get(topic)
+            if listed is not None and mark and not await self._has_incarnation(listed, topic_id):
+                listed = None
+            missing.update(
+                each for each in some if listed is None or each.partition not in listed.directories.partitions
+            )
+        return frozenset(missing)
+
+    async def _has_incarnation(self, topic: ListedTopic, topic_id: str) -> bool:
+        if not self._with_incarnations:
+            return False
+        try:
+            return (await self._incarnations(topic)).find(topic_id) is not None
+        except TieredStorageError:
+            return True
 
     async def _incarnations(self, topic: ListedTopic) -> Incarnations:
         known = self._used.get(topic.name)

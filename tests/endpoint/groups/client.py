@@ -20,6 +20,7 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_endpoint.contract import EveryonePermitted, Permissions, Session
+from ts_endpoint.groups.gate import Lacking, lacking_none
 from ts_endpoint.groups.groups import Groups
 from ts_endpoint.groups.limits import Limits
 from ts_endpoint.groups.offsets_store import OffsetsStore
@@ -50,10 +51,13 @@ async def room(
     permissions: Permissions | None = None,
     owns: Callable[[str], bool] = lambda _: True,
     limits: Limits | None = None,
+    lacking: Lacking = lacking_none,
 ) -> AsyncIterator["Client"]:
     """Return a client of the groups of a process; the process ends in order afterwards."""
     offsets = None if store is None else offsets_store(store)
-    groups = Groups(offsets, permissions or EveryonePermitted(), owns, limits=limits or Limits(), clock=clock)
+    groups = Groups(
+        offsets, permissions or EveryonePermitted(), owns, lacking=lacking, limits=limits or Limits(), clock=clock
+    )
     try:
         yield Client(groups)
     finally:
@@ -237,6 +241,20 @@ class Client:
 
 def _request(api: Api, version: int, client_id: str, values: Mapping[str, Any]) -> Request:
     """Return a request that was bytes."""
+    parsed = parse_request(frame_of(api, version, client_id, values))
+    assert isinstance(parsed, Request)
+    return parsed
+
+
+def frame_of(api: Api, version: int, client_id: str, values: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a request without its length.
+
+    Args:
+        api: its kind.
+        version: of the kind.
+        client_id: in its header.
+        values: of its fields; those that the version does not have are left out.
+    """
     schema = load_request_schema(int(api), version)
     header = schema.__header_schema__
     sink = io.BytesIO()
@@ -248,9 +266,7 @@ def _request(api: Api, version: int, client_id: str, values: Mapping[str, Any]) 
     }
     entity_writer(header)(sink, header(**named))
     entity_writer(schema)(sink, _entity(schema, values))
-    parsed = parse_request(sink.getvalue())
-    assert isinstance(parsed, Request)
-    return parsed
+    return sink.getvalue()
 
 
 def _entity(schema: Any, values: Mapping[str, Any]) -> Any:

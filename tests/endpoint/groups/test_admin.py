@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.endpoint.groups.client import Client, directory_store, room
 from tests.endpoint.groups.virtual_time import in_virtual_time
+from ts_common.model import TopicPartition
 from ts_endpoint.protocol.versions import SERVED, Api
 
 
@@ -189,6 +191,25 @@ async def test_offsets_of_topics_that_a_group_does_not_read_are_deleted(tmp_path
             assert await deleted(client, "orders-0", "old-1") == (none, {"orders-0": none, "old-1": none})
             assert await client.fetched() == {}
         assert list(store.list()) == []
+
+
+@in_virtual_time
+async def test_the_offset_of_a_topic_that_the_archive_lacks_is_not_deleted() -> None:
+    """As by a broker, whose metadata decides first; an error of the whole group counts before."""
+    gone = set[str]()
+
+    async def lacking(partitions: Sequence[TopicPartition]) -> Collection[TopicPartition]:
+        return {each for each in partitions if each.topic in gone}
+
+    async with room(lacking=lacking) as client:
+        await client.commit({"gone-0": 1, "orders-0": 2})
+        gone.add("gone")
+        assert await deleted(client, "orders-0", "gone-0") == (
+            ErrorCode.none,
+            {"gone-0": ErrorCode.unknown_topic_or_partition, "orders-0": ErrorCode.none},
+        )
+        assert await client.fetched() == {"gone-0": 1}
+        assert await deleted(client, "gone-0", group="unknown") == (ErrorCode.group_id_not_found, {})
 
 
 @in_virtual_time

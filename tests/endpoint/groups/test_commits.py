@@ -1,6 +1,7 @@
 """Offsets are committed and fetched, by members and without them."""
 
 import asyncio
+from collections.abc import Collection, Sequence
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -8,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from tests.endpoint.groups.client import room
 from tests.endpoint.groups.test_admin import OnlyTheirs
 from tests.endpoint.groups.virtual_time import in_virtual_time
+from ts_common.model import TopicPartition
 from ts_endpoint.contract import EveryonePermitted
 from ts_endpoint.protocol.versions import SERVED, Api
 
@@ -26,6 +28,33 @@ async def test_a_consumer_without_a_group_commits_in_every_version(version: int)
         )
         assert (found.committed_offset, found.metadata, found.error_code) == (5, "m", ErrorCode.none)
         assert found.committed_leader_epoch == (3 if version >= 6 else -1)
+
+
+async def lacking_gone(partitions: Sequence[TopicPartition]) -> Collection[TopicPartition]:
+    """Return the partitions of the topic `gone`."""
+    return {each for each in partitions if each.topic == "gone"}
+
+
+@pytest.mark.parametrize("version", COMMITS)
+@in_virtual_time
+async def test_a_commit_of_what_the_archive_lacks_is_refused_before_the_coordinator(version: int) -> None:
+    """As by a broker: also from an unknown member, or if another process has the group; permission counts first."""
+    none, unknown = ErrorCode.none, ErrorCode.unknown_topic_or_partition
+    committed = {"gone-0": 1, "orders-0": 5}
+    owned = [True]
+    async with room(owns=lambda _: owned[0], lacking=lacking_gone) as client:
+        assert await client.commit(committed, version=version, generation_id=-1) == [unknown, none]
+        assert await client.fetched() == {"orders-0": 5}
+        stale = {"member_id": "gone", "generation_id": 3, "generation_id_or_member_epoch": 3}
+        assert await client.commit(committed, version=version, **stale) == [unknown, ErrorCode.illegal_generation]
+        owned[0] = False
+        found = await client.commit(committed, version=version, generation_id=-1)
+        assert found == [unknown, ErrorCode.not_coordinator]
+    async with room(permissions=OnlyTheirs(), lacking=lacking_gone) as anonymous:
+        refused = await anonymous.as_user("go").commit(committed, group="bob", version=version, generation_id=-1)
+        assert set(refused) == {ErrorCode.group_authorization_failed}
+        refused = await anonymous.as_user("or").commit(committed, group="or", version=version, generation_id=-1)
+        assert refused == [ErrorCode.topic_authorization_failed, none]
 
 
 @pytest.mark.parametrize("version", FETCHES)

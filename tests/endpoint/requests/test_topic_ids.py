@@ -10,10 +10,12 @@ from kio.schema.errors import ErrorCode
 from tests.endpoint.clients import Served, call, fetch_body, module_of, run, serving
 from tests.endpoint.groups.test_admin import OnlyTheirs
 from tests.made_archive import MadeArchive, batches, steps
+from ts_common.model import TopicPartition
 from ts_endpoint.contract import Session
 from ts_endpoint.protocol.replies import encode_reply
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import SERVED, Api
+from ts_endpoint.topics import catalog
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
 FIRST, SECOND = UUID(int=1), UUID(int=2)
@@ -162,12 +164,33 @@ def test_a_topic_that_was_created_again_is_not_read_by_its_former_id(archive: Ma
     assert topics == [("t", SECOND, ErrorCode.none)]
 
 
+def test_partitions_that_the_archive_lacks_are_looked_for_once_more(
+    archive: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process can have served a new partition before this one lists it."""
+    now = [100.0]
+    monkeypatch.setattr(catalog, "monotonic", lambda: now[0])
+    wanted = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("x", 0), TopicPartition("t~id", 0)]
+
+    async def read() -> None:
+        with serving(archive.store, archive.keys, refresh_seconds=3600) as served:
+            assert await served.archive.lacking(wanted) == {*wanted[1:]}
+            archive.put_segment("t", 0, batches((0, 5)), partition=1)
+            assert await served.archive.lacking(wanted) == {*wanted[1:]}  # at most one list a second
+            now[0] += 2
+            assert await served.archive.lacking(wanted) == {*wanted[2:]}
+
+    run(read)
+
+
 def test_each_incarnation_has_an_id_of_its_own(archive: MadeArchive) -> None:
     """By option. The newest one has two names, and a client can use both: each has another id."""
     archive.put_incarnations("t", *IDS)
 
     async def read() -> list[UUID]:
         with serving(archive.store, archive.keys, with_incarnations=True) as served:
+            partitions = [TopicPartition(f"t~{each}", 0) for each in (*IDS, "unknown")]
+            assert await served.archive.lacking(partitions) == {partitions[2]}
             return [each for _, each, _ in await described(served, "t", *(f"t~{each}" for each in IDS))]
 
     newest, first, second = run(read)
