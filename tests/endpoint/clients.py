@@ -132,13 +132,18 @@ def fetch_body(
     committed: bool = False,
     most_bytes: int = 1 << 20,
     epoch: int = -1,
+    fetched: int = -1,
     max_wait: float = 5.0,
     min_bytes: int = 1,
 ) -> Any:
     """Return the body of a Fetch."""
     partitions = tuple(
         FETCH.FetchPartition(
-            partition=number, fetch_offset=offset, partition_max_bytes=most_bytes, current_leader_epoch=epoch
+            partition=number,
+            fetch_offset=offset,
+            partition_max_bytes=most_bytes,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=fetched,
         )
         for number, offset in offsets.items()
     )

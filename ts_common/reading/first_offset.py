@@ -80,6 +80,12 @@ class MarkerTimes:
         noted = is_marker & (offsets >= start) & (offsets < end) & (times >= self._least)
         self._found.update(zip(offsets[noted].tolist(), times[noted].tolist(), strict=True))
 
+    @property
+    def greatest(self) -> tuple[int, int] | None:
+        """The greatest timestamp so far in ms, and the least offset that has it; None without a marker."""
+        found = max(((time, -offset) for offset, time in self._found.items()), default=None)
+        return None if found is None else (found[0], -found[1])
+
     def time_of(self, offset: int) -> int | None:
         """Return the timestamp of a marker, in ms; None if it was not passed."""
         return self._found.get(offset)

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectFrozen, TieredStorageError
 from ts_endpoint.contract import Permissions, Session
 from ts_endpoint.topics.archive import ServedArchive
@@ -52,18 +51,6 @@ class Context:
     def owns(self, topic: str, partition: int) -> bool:
         """Return whether this process serves a partition."""
         return self.nodes.leader_of(topic, partition) == self.nodes.self_id
-
-
-def epoch_error(requested: int, epoch: int) -> ErrorCode:
-    """Return the error of a request with a leader epoch of its metadata, as a leader with `epoch` answers (KIP-320).
-
-    Args:
-        requested: the client's; -1 if it has none.
-        epoch: of the last commit; -1 if it is not known.
-    """
-    if NO_EPOCH in {requested, epoch} or requested == epoch:
-        return ErrorCode.none
-    return ErrorCode.fenced_leader_epoch if requested < epoch else ErrorCode.unknown_leader_epoch
 
 
 def error_of(error: TieredStorageError) -> ErrorCode:

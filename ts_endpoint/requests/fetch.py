@@ -31,7 +31,8 @@ from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
 from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
-from ts_endpoint.requests.context import Context, epoch_error, error_of
+from ts_endpoint.requests.context import Context, error_of
+from ts_endpoint.requests.epochs import divergence, epoch_error
 from ts_endpoint.topics.partitions import Partition, PartitionLost, Snapshot
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
@@ -94,6 +95,7 @@ class _Part:
     """One partition of a request.
 
     Attributes:
+        diverging: an epoch and its end, where the client's log parts from the archive's (KIP-595).
         refused: the place among the parts that a broker answers without a read, after all others; 0 if it reads.
     """
 
@@ -106,10 +108,16 @@ class _Part:
     end: int = 0  # the offset after the last one that the client may see
     stable: int | None = None
     error: ErrorCode = ErrorCode.none
+    diverging: tuple[int, int] | None = None
     refused: int = 0
     found: Found | None = None
     loading: "asyncio.Task[None] | None" = None
     again: bool = field(default=False)  # whether the snapshot was renewed after an object had disappeared
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the reply is known without a read."""
+        return self.error is not ErrorCode.none or self.diverging is not None
 
 
 class FetchHandler:
@@ -155,9 +163,9 @@ class FetchHandler:
             most = max(1, min(body.max_bytes, _MOST_BYTES, self._room.room(session)))
             size = self._fill(parts, most, committed=committed)
             read = [part for part in parts if not part.refused]
-            has_error = not read or any(part.error is not ErrorCode.none for part in read)
+            is_answered = not read or any(part.is_answered for part in read)
             loading = {part.loading for part in parts if part.loading is not None}
-            if has_error or (size >= min(body.min_bytes, most) and (size or not loading)):
+            if is_answered or (size >= min(body.min_bytes, most) and (size or not loading)):
                 break
             if any(part.found is not None and part.found.next_offset < part.end for part in parts):
                 break  # the rest is of a later segment; a broker does not wait for more bytes either
@@ -231,23 +239,26 @@ class FetchHandler:
         """Set the snapshot of a part, and check the client's offset and epoch against it."""
         assert part.partition is not None  # noqa: S101  (set by `_open`)
         offset, epoch = part.wanted.fetch_offset, getattr(part.wanted, "current_leader_epoch", NO_EPOCH)
+        fetched = getattr(part.wanted, "last_fetched_epoch", NO_EPOCH)
         for _ in range(_LOOKS):  # another process may be ahead of this one
-            if offset <= snapshot.end and not epoch > snapshot.epoch > NO_EPOCH:
+            if offset <= snapshot.end and not max(epoch, fetched) > snapshot.epoch > NO_EPOCH:
                 break
             snapshot = await part.partition.renewed()
         part.snapshot, part.end, part.stable = snapshot, snapshot.end, snapshot.stable_at_once
         if committed:
             part.end = await snapshot.stable(part.partition.store)
             part.stable = part.end
-        part.error = epoch_error(epoch, snapshot.epoch)
-        if part.error is ErrorCode.none and not snapshot.start <= offset <= snapshot.end:
+        part.error, part.diverging = epoch_error(epoch, snapshot.epoch), None
+        if part.error is ErrorCode.none:
+            part.error, part.diverging = divergence(snapshot, offset, fetched)
+        if not part.is_answered and not snapshot.start <= offset <= snapshot.end:
             part.error = ErrorCode.offset_out_of_range
 
     def _fill(self, parts: Sequence[_Part], most: int, *, committed: bool) -> int:
         """Read what is in memory, begin to load the rest, and return the bytes of the reply so far."""
         size = sum(part.found.nbytes for part in parts if part.found is not None)
         for part in parts:
-            if part.found is not None or part.error is not ErrorCode.none:
+            if part.found is not None or part.is_answered:
                 continue
             if part.loading is not None and not self._has_loaded(part):
                 continue
@@ -297,7 +308,7 @@ class FetchHandler:
         part.loading = None
         error = loading.exception()
         if error is None:
-            return part.error is ErrorCode.none
+            return not part.is_answered
         if not isinstance(error, TieredStorageError):
             raise error
         self._fail(part, error)
@@ -361,7 +372,10 @@ class FetchHandler:
             self._noted.read(
                 session, part.topic, part.number, part.wanted.fetch_offset, found.next_offset, found.nbytes
             )
-        if committed:
+        if part.diverging is not None:
+            epoch, end = part.diverging
+            values["diverging_epoch"] = {"epoch": epoch, "end_offset": end}
+        elif committed:
             aborted = () if found is None else found.aborted
             values["aborted_transactions"] = [
                 {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in aborted

@@ -14,7 +14,8 @@ from ts_common.reading.first_offset import first_offset_at, search_for
 from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
-from ts_endpoint.requests.context import Context, epoch_error, error_of
+from ts_endpoint.requests.context import Context, error_of
+from ts_endpoint.requests.epochs import end_of, epoch_error
 from ts_endpoint.requests.times import greatest_time, time_at
 from ts_endpoint.topics.partitions import Partition, PartitionLost, Snapshot
 
@@ -141,12 +142,13 @@ def _place(snapshot: Snapshot, offset: int) -> Values:
 def _search(partition: Partition, snapshot: Snapshot, end: int, timestamp: int) -> tuple[int, int] | None:
     """Return offset and timestamp of the first record at or after a time, or with the greatest; None without one.
 
-    Transaction markers count for a time, as for a broker. The greatest timestamp is that of a record that clients read.
+    Transaction markers count, as for a broker. It looks for the greatest timestamp of the whole log, and returns none
+    if a record at or above the client's end has it (`Partition.fetchOffsetForTimestamp`).
     """
-    view = replace(snapshot.view, end=end)
     if timestamp == Special.MAX_TIMESTAMP:
-        greatest = greatest_time(partition.store, view)
-        return None if greatest is None else (greatest[1], greatest[0])
+        greatest = greatest_time(partition.store, snapshot.view)
+        return None if greatest is None or greatest[1] >= end else (greatest[1], greatest[0])
+    view = replace(snapshot.view, end=end)
     offset = first_offset_at(view, search_for(partition.store, timestamp, counts_markers=True), after_hole=False)
     if offset is None:
         return None
@@ -193,21 +195,5 @@ class OffsetForLeaderEpochHandler:
         error_code = epoch_error(wanted.current_leader_epoch, snapshot.epoch)
         if error_code is not ErrorCode.none:
             return {**found, "error_code": error_code}
-        ended = _end_of(snapshot, wanted.leader_epoch)
+        ended = end_of(snapshot, wanted.leader_epoch)
         return found if ended is None else {**found, "leader_epoch": ended[0], "end_offset": ended[1]}
-
-
-def _end_of(snapshot: Snapshot, epoch: int) -> tuple[int, int] | None:
-    """Return an epoch and its end, as a leader does (Kafka's `LeaderEpochFileCache.endOffsetFor`).
-
-    The leader of the last commit has its own epoch in its list, also if no record of that epoch is committed yet.
-
-    Returns:
-        None if the epoch is -1, or later than all.
-    """
-    pairs, end = snapshot.epochs.pairs, snapshot.end
-    if epoch == NO_EPOCH or not pairs or epoch > max(pairs[-1][0], snapshot.epoch):
-        return None
-    if epoch == snapshot.epoch:
-        return epoch, end
-    return (pairs[-1][0], end) if epoch > pairs[-1][0] else snapshot.epochs.end_of(epoch, end)

@@ -1,4 +1,4 @@
-"""Timestamps of the records of a view: that of one record, and the greatest of all."""
+"""Timestamps of a view, of records and of transaction markers: the one at an offset, and the greatest of all."""
 
 from math import inf
 
@@ -36,8 +36,9 @@ def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
 def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | None:
     """Return the greatest timestamp of a view in ms, and the first offset that has it; None without a timestamp.
 
-    The metadata of a segment has the greatest timestamp of all its batches. That one can be of a marker, of a dead
-    tail, or outside of the view. So it is an upper bound, and segments are read until no bound is above what was found.
+    Transaction markers count: a broker returns the greatest timestamp of all batches. The metadata of a segment has that
+    one too, but it can be of a dead tail, or outside of the view. So it is an upper bound, and segments are read until
+    no bound is above what was found.
 
     Returns:
         timestamp and offset.
@@ -51,13 +52,12 @@ def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | 
         if best is not None and (bound < best[0] or (bound == best[0] and step.start > best[1])):
             continue
         found = _greatest_of(store, step, bound)
-        if found is not None and (best is None or (found[0], -found[1]) > (best[0], -best[1])):
-            best = found
+        best = best if found is None else _greater(best, found)
     return best
 
 
 def _bound(step: ReadRange) -> float:
-    """Return a timestamp that no record of a range exceeds."""
+    """Return a timestamp that no record or marker of a range exceeds."""
     found = -inf
     for copy in step.copies:
         latest, is_unread = copy.metadata.time_max, known_crc32c(copy.metadata) is None
@@ -70,16 +70,21 @@ def _bound(step: ReadRange) -> float:
 def _greatest_of(store: ObjectStore, step: ReadRange, bound: float) -> tuple[int, int] | None:
     if bound == -inf:
         return None
-    if bound < inf:  # nearly always a record has it, and the `.timeindex` leads to the record
-        _, offset = search_for(store, int(bound))(step, False)
+    if bound < inf:  # nearly always the range has it, and the `.timeindex` leads to it
+        _, offset = search_for(store, int(bound), counts_markers=True)(step, False)
         if offset is not None:
             return int(bound), offset
-    reader = SegmentReader(store, _TIMES_ALONE)
+    markers = MarkerTimes()
+    reader = SegmentReader(store, _TIMES_ALONE, summary=markers)
     best: tuple[int, int] | None = None
     for copy in step.copies:
         for columns in reader.read(copy, step.start, step.end, before=step.before):
             at = int(columns.timestamps.argmax())
-            found = int(columns.timestamps[at]), int(columns.offsets[at])
-            if found[0] != NO_TIMESTAMP and (best is None or (found[0], -found[1]) > (best[0], -best[1])):
-                best = found
-    return best
+            if columns.timestamps[at] != NO_TIMESTAMP:
+                best = _greater(best, (int(columns.timestamps[at]), int(columns.offsets[at])))
+    return best if markers.greatest is None else _greater(best, markers.greatest)
+
+
+def _greater(one: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int]:
+    """Return the pair of timestamp and offset with the greater timestamp; of two equal ones, with the lower offset."""
+    return other if one is None or (other[0], -other[1]) > (one[0], -one[1]) else one

@@ -1,6 +1,5 @@
 """A broker and an endpoint over an archive of the broker's own bytes, and their replies to recorded requests."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +10,16 @@ from uuid import UUID
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.endpoint.recorded.comparison import Difference, Names, differences, plain
-from tests.endpoint.recorded.explained import Markers
 from tests.endpoint.recorded.frames import Frame, Recording
 from tests.endpoint.recorded.replay import Replay, parsed
-from tests.endpoint.recorded.topics import PARTITIONS, PREFIX, TOPICS, TX, ship, topic_id
+from tests.endpoint.recorded.topics import PREFIX, TOPICS, TX, ship, topic_id
 from tests.endpoint.running import running
 from tests.made_archive import CLUSTER, MadeArchive
-from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_endpoint.protocol.versions import Api
 from ts_local.kafka.cluster import LocalCluster
+from ts_local.waiting import wait_for
 
-_MOST_FETCHES: Final = 50  # an endpoint replies with what is in memory; clients repeat the request
+_SECONDS: Final = 60.0  # until the endpoint has loaded the records of a request
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,11 @@ class Beside:
         broker: with the topics.
         endpoint: with the same topics.
         topic_ids: of the topics, the same in both.
-        markers: offsets of the markers.
     """
 
     broker: Server
     endpoint: Server
     topic_ids: dict[str, UUID]
-    markers: Markers
 
 
 @contextmanager
@@ -72,28 +68,12 @@ def beside_of(cluster: LocalCluster, directory: Path) -> Iterator[Beside]:
             _server(cluster.bootstrap, 1, cluster.cluster_id),
             _server(endpoint.address, 0, CLUSTER),
             {topic: topic_id(cluster, topic) for topic in TOPICS},
-            {
-                (topic, number): _markers(cluster, topic, number)
-                for topic, count in PARTITIONS.items()
-                for number in range(count)
-            },
         )
 
 
 def _server(address: str, node_id: int, cluster_id: str) -> Server:
     host, _, port = address.rpartition(":")
     return Server(address, Names(node_id, (host, int(port)), cluster_id))
-
-
-def _markers(cluster: LocalCluster, topic: str, partition: int) -> frozenset[int]:
-    found = set()
-    for path in cluster.brokers[1].partition_directory(topic, partition).glob("*.log"):
-        log, at = path.read_bytes(), 0
-        while isinstance(header := parse_header(log, at, len(log) - at), BatchHeader):
-            if header.is_control:
-                found.add(header.base_offset)
-            at += header.size_in_bytes
-    return frozenset(found)
 
 
 def compared(beside: Beside, recording: Recording) -> Iterator[Difference]:
@@ -104,17 +84,25 @@ def compared(beside: Beside, recording: Recording) -> Iterator[Difference]:
             for replay, _ in ends:
                 replay.send(frame, recording)
             broker, endpoint = (plain(replay.receive(frame), names) for replay, names in ends)
-            for _ in range(_MOST_FETCHES):
-                if not _lacks_records(frame, broker, endpoint):
-                    break
-                time.sleep(0.01)
-                replay, names = ends[1]
-                replay.send(frame, recording)
-                endpoint = plain(replay.receive(frame), names)
+            if _lacks_records(frame, broker, endpoint):
+                endpoint = _with_records(frame, recording, broker, *ends[1])
             yield from differences(parsed(frame), broker, endpoint)
     finally:
         for replay, _ in ends:
             replay.close()
+
+
+def _with_records(frame: Frame, recording: Recording, broker: Any, replay: Replay, names: Names) -> Any:
+    """Return the endpoint's reply with all records: it has what is in memory, so clients repeat the request."""
+    replies: list[Any] = []
+
+    def has_all() -> bool:
+        replay.send(frame, recording)  # the endpoint awaits what it loads
+        replies[:] = [plain(replay.receive(frame), names)]
+        return not _lacks_records(frame, broker, replies[0])
+
+    wait_for(has_all, f"the records of {frame.api.name} {frame.version}", _SECONDS, every=0)
+    return replies[0]
 
 
 def _lacks_records(frame: Frame, *replies: Any) -> bool:

@@ -3,16 +3,13 @@
 A difference that none of these explains is a fault. So is an explanation that no reply needs any more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tests.endpoint.recorded.comparison import ORDER, Difference
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_endpoint.protocol.versions import Api
-from ts_endpoint.requests.offsets import Special
-
-Markers = Mapping[tuple[str, int], frozenset[int]]  # offsets of markers, by topic and partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +20,23 @@ class Explanation:
         apis: kinds of the requests.
         paths: of the fields, as in `Difference`.
         reason: why the endpoint's value is right.
-        holds: whether a difference is this one, from the values and the offsets of markers.
+        holds: whether a difference is this one, from the values.
     """
 
     apis: tuple[Api, ...]
     paths: tuple[str, ...]
     reason: str
-    holds: Callable[[Difference, Markers], bool]
+    holds: Callable[[Difference], bool]
 
 
-def unexplained(found: Iterable[Difference], markers: Markers) -> tuple[list[Difference], list[Explanation]]:
+def unexplained(found: Iterable[Difference]) -> tuple[list[Difference], list[Explanation]]:
     """Return the differences that no entry explains, and the entries that explain none."""
     left, used = [], set[int]()
     for difference in found:
         numbers = [
             number
             for number, each in enumerate(EXPLAINED)
-            if difference.request.api in each.apis and difference.path in each.paths and each.holds(difference, markers)
+            if difference.request.api in each.apis and difference.path in each.paths and each.holds(difference)
         ]
         used.update(numbers)
         if not numbers:
@@ -47,11 +44,11 @@ def unexplained(found: Iterable[Difference], markers: Markers) -> tuple[list[Dif
     return left, [each for number, each in enumerate(EXPLAINED) if number not in used]
 
 
-def _has_the_same_elements(difference: Difference, _: Markers) -> bool:
+def _has_the_same_elements(difference: Difference) -> bool:
     return sorted(difference.broker) == sorted(difference.endpoint)
 
 
-def _is_narrower(difference: Difference, _: Markers) -> bool:
+def _is_narrower(difference: Difference) -> bool:
     offered = {each["api_key"]: range(each["min_version"], each["max_version"] + 1) for each in difference.broker}
     return all(
         {each["min_version"], each["max_version"]} <= set(offered.get(each["api_key"], ()))
@@ -59,25 +56,17 @@ def _is_narrower(difference: Difference, _: Markers) -> bool:
     )
 
 
-def _has_nothing(difference: Difference, _: Markers) -> bool:
+def _has_nothing(difference: Difference) -> bool:
     return difference.endpoint in ([], -1, 0, None)
 
 
-def _has_fewer(difference: Difference, _: Markers) -> bool:
+def _has_fewer(difference: Difference) -> bool:
     return {each["name"] for each in difference.endpoint} <= {each["name"] for each in difference.broker}
 
 
-def _names_all(difference: Difference, _: Markers) -> bool:
+def _names_all(difference: Difference) -> bool:
     topics = difference.request.body.topics
     return difference.endpoint == NO_EPOCH and (topics is None or (not topics and difference.request.version == 0))
-
-
-def _is_a_marker(difference: Difference, markers: Markers) -> bool:
-    """Return whether the broker found a marker with the greatest timestamp."""
-    wanted = {each.timestamp for topic in difference.request.body.topics for each in topic.partitions}
-    topic, partition = (pair[0] for pair in difference.around[-2:])
-    place: tuple[Any, Any] = topic["name"], partition["partition_index"]
-    return wanted == {Special.MAX_TIMESTAMP} and partition["offset"] in markers[place]
 
 
 EXPLAINED: Final = (
@@ -124,12 +113,6 @@ EXPLAINED: Final = (
         (Api.METADATA,),
         ("topics.topic_authorized_operations",),
         "an archive permits to read and to describe, and a broker without an authorizer everything",
-        lambda difference, _: difference.endpoint & ~difference.broker == 0,
-    ),
-    Explanation(
-        (Api.LIST_OFFSETS,),
-        ("topics.partitions.offset", "topics.partitions.timestamp", "topics.partitions.leader_epoch"),
-        "a broker counts markers for the greatest timestamp; the endpoint returns that of a record",
-        _is_a_marker,
+        lambda difference: difference.endpoint & ~difference.broker == 0,
     ),
 )

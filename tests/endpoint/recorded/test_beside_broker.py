@@ -9,6 +9,7 @@ from tests.endpoint.kafka_clients.interface import Client
 from tests.endpoint.kafka_clients.programs import by_node
 from tests.endpoint.recorded.__main__ import record
 from tests.endpoint.recorded.beside import Beside, beside_of, compared
+from tests.endpoint.recorded.built import built
 from tests.endpoint.recorded.comparison import Difference
 from tests.endpoint.recorded.explained import unexplained
 from tests.endpoint.recorded.frames import Recording, read_recording
@@ -37,8 +38,9 @@ def of(found: Sequence[Difference]) -> str:
 
 def test_replies_to_recorded_requests_are_those_of_the_broker(beside: Beside) -> None:
     """The same bytes where both define them; the list of explanations has each other difference, and nothing more."""
-    found = [each for client in SESSIONS for each in compared(beside, read_recording(client))]
-    left, needless = unexplained(found, beside.markers)
+    recordings = [*map(read_recording, SESSIONS), built()]
+    found = [each for recording in recordings for each in compared(beside, recording)]
+    left, needless = unexplained(found)
     assert not left, of(left)
     assert not needless, "\n".join(["explanations of no difference:", *map(repr, needless)])
 
@@ -81,5 +83,5 @@ def test_a_client_of_today_sends_what_was_recorded(recorded: tuple[Beside, dict[
     # A session of a few seconds has a heartbeat or not.
     kinds = found[client].kinds ^ read_recording(client).kinds
     assert {kind for kind in kinds if kind[0] is not Api.HEARTBEAT} == set()
-    left, _ = unexplained(compared(beside, found[client]), beside.markers)
+    left, _ = unexplained(compared(beside, found[client]))
     assert not left, of(left)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.endpoint.clients import Served, fetch, list_offset, run, serving
+from tests.common.log_format.build import marker
+from tests.endpoint.clients import Answer, Served, fetch, list_offset, run, serving
 from tests.endpoint.requests.test_changes import end_of_epoch
 from tests.made_archive import MadeArchive, batches
 from tests.reader.test_views import JAVA
-from tests.transactions import data, ended
+from tests.transactions import COMMIT, data, ended
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.factory import open_store
 
@@ -44,6 +45,13 @@ def of_a_marker(archive: MadeArchive) -> None:
     archive.commit("t", 31, last_stable_offset=31)
 
 
+def of_a_marker_in_a_dead_tail(archive: MadeArchive) -> None:
+    """An election removed the latest marker; the marker that replaced it counts."""
+    archive.put_segment("t", 0, batches((0, 28)) + data(28, 1001) + ended(29, 9000))
+    archive.put_segment("t", 0, batches((0, 28)) + data(28, 1001) + marker(29, 7, COMMIT, 2, time=1029), variant=True)
+    archive.commit("t", 30, epochs=((0, 0), (2, 29)), last_stable_offset=30)
+
+
 def of_two_segments(archive: MadeArchive) -> None:
     """Both have the greatest timestamp: the first record with it counts."""
     archive.put_segment("t", 0, batches((0, 30)))
@@ -51,11 +59,21 @@ def of_two_segments(archive: MadeArchive) -> None:
     archive.commit("t", 31, highest_base=30)
 
 
-@pytest.mark.parametrize("make", [in_a_dead_tail, below_the_start, above_the_end, of_a_marker, of_two_segments])
-def test_the_greatest_timestamp_is_that_of_a_record_that_clients_can_read(
-    tmp_path: Path, make: Callable[[MadeArchive], None]
+@pytest.mark.parametrize(
+    ("make", "greatest"),
+    [
+        (in_a_dead_tail, (29, 1029)),
+        (below_the_start, (29, 1029)),
+        (above_the_end, (29, 1029)),
+        (of_a_marker, (30, 9000)),
+        (of_a_marker_in_a_dead_tail, (29, 1029)),
+        (of_two_segments, (29, 1029)),
+    ],
+)
+def test_the_greatest_timestamp_is_of_a_record_or_a_marker_of_the_view(
+    tmp_path: Path, make: Callable[[MadeArchive], None], greatest: tuple[int, int]
 ) -> None:
-    """KIP-734, whatever else the segments have."""
+    """KIP-734, whatever else the segments have; a broker uses all batches, markers too."""
     archive = MadeArchive(tmp_path / "archive")
     make(archive)
 
@@ -64,7 +82,20 @@ def test_the_greatest_timestamp_is_that_of_a_record_that_clients_can_read(
             found = await list_offset(served, "t", GREATEST)
             return found["offset"], found["timestamp"]
 
-    assert run(read) == (29, 1029)
+    assert run(read) == greatest
+
+
+def test_committed_reads_have_no_greatest_timestamp_if_an_open_transaction_has_it(tmp_path: Path) -> None:
+    """As a broker, which does not look for the greatest one below the last stable offset."""
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 0, batches((0, 10)) + data(10, 9000))
+    archive.commit("t", 11, last_stable_offset=10)
+
+    async def read() -> list[int]:
+        with serving(archive.store, archive.keys) as served:
+            return [(await list_offset(served, "t", GREATEST, committed=each))["offset"] for each in (False, True)]
+
+    assert run(read) == [10, -1]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +187,36 @@ def test_the_end_of_an_epoch_is_that_of_a_leader(tmp_path: Path, epoch: int, end
             return found["leader_epoch"], found["end_offset"]
 
     assert run(read) == ended_at
+
+
+@pytest.mark.parametrize(
+    ("offset", "fetched", "error", "diverging"),
+    [
+        (5, 4, ErrorCode.none, None),
+        (15, 4, ErrorCode.none, (4, 10)),
+        (15, 5, ErrorCode.none, (4, 10)),
+        (15, 6, ErrorCode.none, None),
+        (25, 6, ErrorCode.none, (6, 20)),
+        (15, 9, ErrorCode.offset_out_of_range, None),
+        (15, -1, ErrorCode.none, None),
+    ],
+)
+def test_a_fetch_whose_last_epoch_ended_before_gets_the_place_where_the_logs_part(
+    tmp_path: Path, offset: int, fetched: int, error: ErrorCode, diverging: tuple[int, int] | None
+) -> None:
+    """As a leader answers (KIP-595), without records; an epoch that is later than all is out of range."""
+    archive = MadeArchive(tmp_path / "archive")
+    archive.put_segment("t", 0, batches((0, 10), epoch=4) + batches((10, 20), epoch=6))
+    archive.commit("t", 20, epochs=((4, 0), (6, 10)))
+
+    async def read() -> Answer:
+        with serving(archive.store, archive.keys) as served:
+            return await fetch(served, "t", offset, fetched=fetched, max_wait=30.0)
+
+    answer: Answer = run(read)
+    found = answer.values.get("diverging_epoch")
+    assert (answer.error, found and (found["epoch"], found["end_offset"])) == (error, diverging)
+    assert bool(answer.records) == (error is ErrorCode.none and diverging is None)
 
 
 def test_a_client_with_a_later_epoch_makes_this_process_look_again(tmp_path: Path) -> None:
