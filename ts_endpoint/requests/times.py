@@ -36,8 +36,8 @@ def time_at(store: ObjectStore, view: PartitionView, offset: int) -> int | None:
 def greatest_time(store: ObjectStore, view: PartitionView) -> tuple[int, int] | None:
     """Return the greatest timestamp of a view in ms, and the first offset that has it; None without a timestamp.
 
-    Transaction markers count: a broker returns the greatest timestamp of all batches. The metadata of a segment has that
-    one too, but it can be of a dead tail, or outside of the view. So it is an upper bound, and segments are read until
+    Transaction markers count: a broker returns the greatest timestamp of all batches. The metadata of a segment has it
+    too, but it can be of a dead tail, or outside of the view. So it is an upper bound, and segments are read until
     no bound is above what was found.
 
     Returns:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -45,7 +46,7 @@ async def test_a_commit_of_what_the_archive_lacks_is_refused_before_the_coordina
     async with room(owns=lambda _: owned[0], lacking=lacking_gone) as client:
         assert await client.commit(committed, version=version, generation_id=-1) == [unknown, none]
         assert await client.fetched() == {"orders-0": 5}
-        stale = {"member_id": "gone", "generation_id": 3, "generation_id_or_member_epoch": 3}
+        stale: dict[str, Any] = {"member_id": "gone", "generation_id": 3, "generation_id_or_member_epoch": 3}
         assert await client.commit(committed, version=version, **stale) == [unknown, ErrorCode.illegal_generation]
         owned[0] = False
         found = await client.commit(committed, version=version, generation_id=-1)
