@@ -10,8 +10,9 @@ import ctypes
 import gc
 import itertools
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import lz4.frame
@@ -31,6 +32,7 @@ from ts_common.decode.batch_summary import BatchSummary
 from ts_common.decode.columns import BinaryColumn, Projection, RecordColumns
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
+from ts_common.log_format.framing import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC_POSITION
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import BatchLimit
 from ts_local.consumed_logs import Consumed, consume
@@ -177,9 +179,19 @@ def _counted(log: bytes, ours: Ours) -> str | None:
         summary.add(found.offsets, found.timestamps)
     if summary.rows == len(ours.rows):
         return None
-    if not ours.contradicted:
+    if not ours.contradicted or not any(map(_is_compressed_and_contradicted, batches_of(log))):
         raise Mismatch(f"{summary.rows} rows by headers, {len(ours.rows)} records")
     return COUNT_BY_HEADER
+
+
+def _is_compressed_and_contradicted(batch: bytes) -> bool:
+    """Whether the records of one batch have other offsets than its header, and a header is used for their number."""
+    if len(batch) < HEADER_SIZE or batch[MAGIC_POSITION] < 2 or not batch[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
+        return False
+    decoder = SegmentDecoder(size=len(batch), limit=BatchLimit(_MOST))
+    with suppress(CorruptData, BatchTooLarge):
+        deque(decoder.decode([batch]), 0)
+    return bool(decoder.contradicted)
 
 
 def _check_arrow(found: RecordColumns) -> None:

@@ -20,7 +20,7 @@ from ts_common.log_format.framing import (
     Trailing,
     batch_field_position,
 )
-from ts_local.consumed_logs import Consumed, Header, Reading
+from ts_local.consumed_logs import Consumed, ConsumedRecord, Header, Reading
 
 _OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
@@ -29,6 +29,10 @@ _OFFSET_ERRORS: Final = ("the batches before it end at", "an offset of at least 
 _DELTA_AT: Final = batch_field_position("last_offset_delta")
 
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
+
+
+def _row_of(record: ConsumedRecord) -> Row:
+    return (*record[:3], *record[4:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,12 @@ class Difference:
     @property
     def rows(self) -> list[Row]:
         """The consumer's records, as rows."""
-        return [(*each[:3], *each[4:]) for each in self.java.records]
+        return [_row_of(each) for each in self.java.records]
+
+    @property
+    def ours_alone(self) -> Counter[Row]:
+        """The project's rows that the consumer does not show."""
+        return Counter(self.ours.rows) - Counter(self.rows)
 
     @property
     def is_none(self) -> bool:
@@ -191,24 +200,30 @@ def _is_out_of_memory(found: Difference) -> bool:
     return is_out and found.rows == found.ours.rows[: len(found.rows)]
 
 
+def _is_below_its_marker(found: Difference) -> bool:
+    """The rows that only the project shows are above the marker of an aborted transaction."""
+    last = min((each[2] for each in found.consumed.aborted), default=MAX_OFFSET)
+    return bool(found.ours_alone) and all(row[0] > last for row in found.ours_alone)
+
+
 def _is_position_that_goes_back(found: Difference) -> bool:
     """An aborted batch that ends below offsets shown before makes Java's position go back, in one poll alone."""
-    more = Counter(found.java.records) - Counter(found.consumed.uncommitted.records)
-    return found.is_committed and bool(more) and not Counter(found.ours.rows) - Counter(found.rows)
+    again = Counter(found.java.records) - Counter(found.consumed.uncommitted.records)
+    more = Counter(found.rows) - Counter(found.ours.rows)
+    is_again = bool(again) and not more - Counter(map(_row_of, again.elements()))
+    return found.is_committed and is_again and (not found.ours_alone or _is_below_its_marker(found))
 
 
 def _is_marker_below_its_transaction(found: Difference) -> bool:
     """Java leaves out a producer's batches up to its marker in the log; the project those of the index's offsets."""
-    more = Counter(found.ours.rows) - Counter(found.rows)
-    last = min((each[2] for each in found.consumed.aborted), default=MAX_OFFSET)
     is_same_end = found.ours.position == found.java.position and not Counter(found.rows) - Counter(found.ours.rows)
-    return found.is_committed and is_same_end and bool(more) and all(row[0] > last for row in more)
+    return found.is_committed and is_same_end and _is_below_its_marker(found)
 
 
-def _is_damage_of_an_aborted_batch(found: Difference) -> bool:
-    """Java's committed reading skips an aborted batch by its header; its uncommitted one refuses the same batch."""
+def _is_count_below_0_in_an_aborted_batch(found: Difference) -> bool:
+    """Java's committed reading skips an aborted batch before it reads the count; its uncommitted one refuses it."""
     at, uncommitted = found.ours.position, found.consumed.uncommitted
-    is_refused = bool(found.ours.error) and bool(uncommitted.refusal) and uncommitted.position == at
+    is_refused = "record count -" in str(found.ours.error) and bool(uncommitted.refusal) and uncommitted.position == at
     is_skipped = found.is_committed and bool(found.consumed.aborted) and at < found.java.position
     return is_refused and is_skipped and found.ours.rows == found.rows[: len(found.ours.rows)]
 
@@ -286,9 +301,9 @@ EXCUSES: Final = (
         _is_marker_below_its_transaction,
     ),
     Excuse(
-        "an aborted batch with damage below a right CRC, which Java's committed reading skips",
+        "a record count below 0, which Java's committed reading does not look at in an aborted batch",
         "org.apache.kafka.clients.consumer.internals.CompletedFetch",
-        _is_damage_of_an_aborted_batch,
+        _is_count_below_0_in_an_aborted_batch,
     ),
     Excuse(
         "a batch that ends below the first wanted offset, which Java opens and refuses",

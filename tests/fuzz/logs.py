@@ -324,9 +324,9 @@ def _real(chance: random.Random, base: int, batch: bytes) -> tuple[bytes, int]:
 
 
 def batches_of(segment: bytes) -> list[bytes]:
-    """The batches of a segment of magic 2."""
+    """The batches of a segment without damage."""
     found, at = [], 0
-    while at + _HEADER <= len(segment):
+    while at + _MAGIC_AT < len(segment):
         end = at + 12 + struct.unpack_from(">i", segment, at + _LENGTH_AT)[0]
         found.append(segment[at:end])
         at = end

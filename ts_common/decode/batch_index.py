@@ -6,7 +6,7 @@ Every length is compared with the remaining bytes before it is used.
 """
 
 from ts_common.decode.compiled import Bytes, Int64Rows, inlined, int32_at, int64_at, kernel
-from ts_common.decode.kernel_arrays import ABORTED as _ABORTED
+from ts_common.decode.kernel_arrays import PASSED as _PASSED
 from ts_common.decode.kernel_arrays import UNWANTED as _UNWANTED
 from ts_common.decode.kernel_arrays import Column
 from ts_common.log_format import framing
@@ -60,7 +60,7 @@ def index_batches(
 ) -> tuple[int, int, bool]:
     """List whole, valid v2 batches of `data[position:end]` that follow `last_offset`, until `table` is full.
 
-    A batch follows as `framing.follows` defines. Batches of transactions in `aborted` get no codec. Its rows are
+    A batch follows as `framing.follows` defines. Batches of transactions in `aborted` are passed. Its rows are
     (producer id, first offset, offset of the marker), in order. A batch below `start_offset` is wanted if it counts
     more records than its header has offsets: its records can be above its last offset.
 
@@ -96,7 +96,7 @@ def index_batches(
             and attributes & _TRANSACTIONAL_MASK
             and _is_aborted(aborted, int64_at(data, position + _AT_PRODUCER_ID), base_offset, last_offset)
         ):
-            codec = _ABORTED
+            codec = _PASSED
         if not records and not codec:
             codec = _UNWANTED
         row = table[count]

@@ -22,6 +22,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ts_common.decode.compiled import Int64Rows, Int64s, kernel
+from ts_common.decode.kernel_arrays import PASSED as _PASSED
 from ts_common.decode.kernel_arrays import Column
 
 _CODEC, _MAGIC, _COUNT = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORD_COUNT)
@@ -71,7 +72,7 @@ class BatchSummary:
         self._sums = np.array([0, _HIGHEST, -1, _HIGHEST, _LOWEST, 0, -1, 0], np.int64)
 
     def take(self, table: Int64Rows, start: int, end: int) -> None:
-        """Add the batches of a table that headers describe in `[start, end)`; they lose their codec in the table.
+        """Add the batches of a table that headers describe in `[start, end)`, and mark them as passed in the table.
 
         Args:
             table: rows as in `ts_common.decode.kernel_arrays`.
@@ -152,6 +153,6 @@ def _take(table: Int64Rows, start: int, end: int, want_offsets: bool, want_least
                 sums[_SPARSE] = base
             sums[_LEAST] = min(sums[_LEAST], row[_MAX_TIMESTAMP])
             sums[_GREATEST] = max(sums[_GREATEST], row[_MAX_TIMESTAMP])
-            row[_CODEC] = -1
+            row[_CODEC] = _PASSED
         if is_whole or is_full:
             sums[_BEGUN] = 1

@@ -13,7 +13,7 @@ class Column(IntEnum):
     POSITION = 0  # of the batch in the source
     END = 1
     CRC = 2
-    CODEC = 3  # `UNWANTED` or `ABORTED` if no record of it is wanted
+    CODEC = 3  # `UNWANTED` or `PASSED` if no record of it is wanted
     MAGIC = 4
     DATA_START = 5  # of the records, in the source or in the decompressed bytes
     DATA_END = 6
@@ -72,6 +72,6 @@ class Status(IntEnum):
 
 
 UNWANTED: Final = -1
-ABORTED: Final = -2  # a consumer moves its position behind such a batch
+PASSED: Final = -2  # aborted, or counted by its header: a consumer's position is behind such a batch
 TABLE_WIDTH: Final = len(Column)
 STATE_SIZE: Final = len(State)

@@ -37,7 +37,7 @@ from ts_common.decode.compiled import (
     kernel,
 )
 from ts_common.decode.crc32 import crc32_of
-from ts_common.decode.kernel_arrays import ABORTED as _ABORTED
+from ts_common.decode.kernel_arrays import PASSED as _PASSED
 from ts_common.decode.kernel_arrays import Column, State, Status
 from ts_common.log_format import framing
 
@@ -146,7 +146,7 @@ def decode_records(
         codec = table[batch, _CODEC]
         last_offset = table[batch, _LAST_OFFSET]
         if codec < 0:
-            if codec == _ABORTED:
+            if codec == _PASSED:
                 following = max(following, last_offset + 1)
             batch += 1
             continue

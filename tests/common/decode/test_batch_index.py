@@ -6,7 +6,7 @@ import pytest
 from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record
 from ts_common.decode.batch_index import index_batches
 from ts_common.decode.compiled import Int64s
-from ts_common.decode.kernel_arrays import ABORTED, TABLE_WIDTH, UNWANTED, Column
+from ts_common.decode.kernel_arrays import PASSED, TABLE_WIDTH, UNWANTED, Column
 
 NONE_ABORTED = np.zeros((0, 3), np.int64)
 EVERYTHING = (0, 1 << 62, -1)  # start offset, end offset, last offset
@@ -64,5 +64,5 @@ def test_batches_without_selected_records_have_no_codec() -> None:
     )
     aborted = np.array([[6, 0, 9], [7, 2, 4], [7, 9, 9]], np.int64)
     count, _, _, table = indexed(data, (1, 99, -1), aborted)
-    assert table[:count, Column.CODEC].tolist() == [UNWANTED, ABORTED, 0, ABORTED, 0]
+    assert table[:count, Column.CODEC].tolist() == [UNWANTED, PASSED, 0, PASSED, 0]
     assert table[:count, Column.HIDDEN].tolist() == [0, 0, 0, 1, 0]

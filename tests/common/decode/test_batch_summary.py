@@ -99,6 +99,19 @@ def test_records_are_counted_as_they_are_shown_where_a_header_can_be_wrong() -> 
     assert (offsets, summary.rows, summary.last) == ([0, 1, 2, 3], 4, 3)
 
 
+@pytest.mark.parametrize(
+    "behind",
+    [
+        batch(10, [record(-6), record(0)], last_offset_delta=1),
+        message(1, 11, gzip.compress(message(1, 0, b"hidden") + message(1, 6, b"v")), attributes=1),
+    ],
+)
+def test_a_batch_that_its_header_describes_hides_later_records_of_its_offsets(behind: bytes) -> None:
+    """A consumer's position is behind such a batch, so a record of the next one can be below it."""
+    summary, offsets = summarized(zipped(0, [record(n) for n in range(10)], attributes=LOG_APPEND_TIME) + behind)
+    assert (summary.rows, offsets) == (11, [10 if behind[16] == 2 else 11])
+
+
 def test_a_summary_without_a_record_has_none() -> None:
     """Also no offsets."""
     summary, _ = summarized(EMPTY)
