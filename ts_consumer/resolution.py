@@ -109,6 +109,8 @@ class Resolver:
         except DataLoss:  # its commit is missing or damaged: brokers may still have what is wanted
             if kafka is None or not (wanted == OFFSET_END or wanted >= kafka.start):
                 raise
+            if not self._continues(key, history):
+                raise
             archived = None
         except StoreUnavailable:  # brokers have the offset, and validate the epoch of the record before it
             if mode is not Mode.KAFKA_PREFERRED or kafka is None or not kafka.start <= wanted <= kafka.end:
@@ -181,6 +183,7 @@ class Resolver:
 
     def _archived_topic(self, key: Key, history: HistoryPlan | None) -> ArchivedPartition | None:
         """Return what the archive has of the topic of that name that brokers have."""
+        self._continues(key, history)  # the archive of a topic that was created again may have no commit yet
         topic, archived, brokers = key[0], self._archive.look(TopicPartition(*key)), self._brokers()
         if archived is None or archived.topic_id is None:
             return archived
