@@ -20,11 +20,13 @@ class Session:
     Attributes:
         host: address of the client, for logs and DescribeGroups.
         user: who authenticated; None if the listener needs no authentication.
+        software: the client library's name in its ApiVersions; empty without one.
         readers: where the connection reads in each partition; only `ts_endpoint.data` uses them.
     """
 
     host: str
     user: str | None = None
+    software: str = ""
     readers: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -96,6 +96,7 @@ def test_the_pages_of_a_process_report_what_it_serves(endpoint: Running) -> None
         "status": "ready",
         "listening": True,
         "partitions_in_memory": PARTITIONS,
+        "lost_partitions": 0,
         "peers": {},
     }
     text = endpoint.page("/metrics")[1]

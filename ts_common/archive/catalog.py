@@ -326,6 +326,17 @@ def lowest_base(store: ObjectStore, keys: PartitionKeys) -> int | None:
     return next((parsed[0].base for parsed in names if parsed is not None and parsed[1] == LOG_SUFFIX), None)
 
 
+def stored_bases(store: ObjectStore, keys: PartitionKeys) -> tuple[int, int] | None:
+    """Return the lowest and the highest base of the stored `.log` objects, by a listing alone; None without one.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    names = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
+    bases = [parsed[0].base for parsed in names if parsed is not None and parsed[1] == LOG_SUFFIX]
+    return (min(bases), max(bases)) if bases else None
+
+
 def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | ForeignCommit | None, str | None]:
     """Return the commit of a partition and its ETag; two times None if the object does not exist.
 

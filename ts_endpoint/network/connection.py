@@ -224,6 +224,7 @@ class Connection:
             return True
         self._shared.counters.requests[request.api] += 1
         if request.api is Api.API_VERSIONS:
+            self.session.software = getattr(request.body, "client_software_name", "")
             await self._send(encode_reply(request, api_versions()))
             return True
         if self._login is not None:

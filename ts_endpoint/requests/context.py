@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from ts_common.errors import BatchTooLarge, CorruptData, NewerFormat, ObjectFrozen, TieredStorageError
+from ts_common.errors import BatchTooLarge, TieredStorageError
 from ts_endpoint.contract import Permissions, Session
 from ts_endpoint.topics.archive import ServedArchive
+from ts_endpoint.topics.lost import LASTING
+
+_LAST_WITHOUT_STORAGE_ERROR: Final = 5  # version of Fetch
+_FRANZ_GO: Final = "kgo"  # it repeats a Fetch after CORRUPT_MESSAGE in silence, and reports INVALID_RECORD
 
 
 class Nodes(Protocol):
@@ -59,8 +63,23 @@ def error_of(error: TieredStorageError) -> ErrorCode:
     `KAFKA_STORAGE_ERROR` makes clients retry in silence, and `CORRUPT_MESSAGE` is an error of the partition for them.
     A thaw needs an operator and hours, so a frozen object has the second one.
     """
-    if isinstance(error, CorruptData | NewerFormat | ObjectFrozen):
+    if isinstance(error, LASTING):
         return ErrorCode.corrupt_message
     if isinstance(error, BatchTooLarge):
         return ErrorCode.message_too_large
     return ErrorCode.kafka_storage_error
+
+
+def code_for(error: ErrorCode, session: Session, version: int) -> ErrorCode:
+    """Return the code that makes a client do what an error of a Fetch means.
+
+    Args:
+        error: as `error_of` returns it.
+        session: of the client.
+        version: of the Fetch.
+    """
+    if error is ErrorCode.kafka_storage_error and version <= _LAST_WITHOUT_STORAGE_ERROR:
+        return ErrorCode.not_leader_or_follower  # clients read Metadata and repeat the request
+    if error is ErrorCode.corrupt_message and session.software == _FRANZ_GO:
+        return ErrorCode.invalid_record
+    return error

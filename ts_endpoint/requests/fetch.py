@@ -10,8 +10,9 @@ Without any record the loads are awaited for half a second at least, because a b
 that never waits would otherwise repeat its request in a loop, and never see an error of a load.
 
 A hole ends the partition for the client, unless it is passed over by option: `CORRUPT_MESSAGE`, which Java's consumer
-raises from `poll` and librdkafka reports as an error of the partition. Both stay at the offset. Most other errors are
-repeated in silence, and `OFFSET_OUT_OF_RANGE` would make a client with `auto.offset.reset=earliest` begin at the start.
+raises from `poll` and librdkafka reports as an error of the partition. Both stay at the offset. So does a partition
+that cannot be opened for a reason that lasts. Most other errors are repeated in silence, and `OFFSET_OUT_OF_RANGE`
+would make a client with `auto.offset.reset=earliest` begin at the start.
 """
 
 import asyncio
@@ -31,15 +32,15 @@ from ts_endpoint.contract import Session, in_lots
 from ts_endpoint.data.reads import Found, HoleReached, Load, Reads, Wanted
 from ts_endpoint.protocol.replies import Records, Values
 from ts_endpoint.protocol.requests import Request
-from ts_endpoint.requests.context import Context, error_of
+from ts_endpoint.requests.context import Context, code_for, error_of
 from ts_endpoint.requests.epochs import divergence, epoch_error
-from ts_endpoint.topics.partitions import Partition, PartitionLost, Snapshot
+from ts_endpoint.topics.lost import Lost
+from ts_endpoint.topics.partitions import Partition, Snapshot
 from ts_endpoint.topics.topic_ids import NO_TOPIC_ID
 
 _READ_COMMITTED: Final = 1
 _FIRST_BY_IDS: Final = 13  # the first version whose requests name topics by their ids
 _FIRST_WITH_LEADERS: Final = 16  # the first version whose replies name the leader of a partition (KIP-951)
-_LAST_WITHOUT_STORAGE_ERROR: Final = 5
 _MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 _MOST_BYTES: Final = 16 << 20  # of a reply, whatever the client wants
 # A client can be ahead of this process, and the first look may have begun before the commit that the client has seen.
@@ -316,7 +317,7 @@ class FetchHandler:
 
     def _fail(self, part: _Part, error: TieredStorageError) -> None:
         part.error = error_of(error)
-        if isinstance(error, PartitionLost):
+        if isinstance(error, Lost):
             return  # the log has it once
         reason = str(error)
         if isinstance(error, ObjectFrozen) and part.partition is not None and part.snapshot is not None:
@@ -352,13 +353,11 @@ class FetchHandler:
         snapshot, found = part.snapshot, part.found
         values: dict[str, Any] = {
             "partition_index": part.number,
-            "error_code": part.error,
+            "error_code": code_for(part.error, session, version),
             "high_watermark": -1,
             "aborted_transactions": None,
             "records": Records(),
         }
-        if part.error is ErrorCode.kafka_storage_error and version <= _LAST_WITHOUT_STORAGE_ERROR:
-            values["error_code"] = ErrorCode.not_leader_or_follower  # clients read Metadata and repeat the request
         if part.error in _MOVED and version >= _FIRST_WITH_LEADERS:
             epoch = NO_EPOCH if part.partition is None else part.partition.known_epoch
             values["current_leader"] = {"leader_id": self._leader_of(part), "leader_epoch": epoch}

@@ -22,6 +22,7 @@ from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
 from ts_endpoint.topics.catalog import UsedTopic
+from ts_endpoint.topics.lost import Lost
 from ts_endpoint.topics.topic_ids import INCARNATION_MARK, NO_TOPIC_ID
 
 _FIRST_WITH_IDS: Final = 10  # the first version whose replies have topic ids
@@ -135,6 +136,11 @@ class MetadataHandler:
             topic = await self._context.archive.topic(name)
             if topic is None:
                 return _failed(name, _missing(name))
+        except Lost:
+            # Every client repeats Metadata after an error. Without one it sends a Fetch, whose error it reports.
+            listed = (await self._context.archive.topics()).get(name.partition(INCARNATION_MARK)[0])
+            partitions = [] if listed is None else listed.partitions
+            return self._topic(name, NO_TOPIC_ID, partitions, lambda _: NO_EPOCH)
         except TieredStorageError as error:
             log.warning("topic_not_described", topic=name, reason=str(error))
             code = error_of(error)

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
+from ts_common.json_objects import MAX_INT64
 from ts_common.reading.first_offset import first_offset_at, search_for
 from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
@@ -17,7 +18,8 @@ from ts_endpoint.protocol.requests import Request
 from ts_endpoint.requests.context import Context, error_of
 from ts_endpoint.requests.epochs import end_of, epoch_error
 from ts_endpoint.requests.times import greatest_time, time_at
-from ts_endpoint.topics.partitions import Partition, PartitionLost, Snapshot
+from ts_endpoint.topics.lost import LASTING, Lost
+from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _READ_COMMITTED: Final = 1
 
@@ -76,11 +78,11 @@ class ListOffsetsHandler:
             if error is not ErrorCode.none:
                 return {**found, "error_code": error}
             return {**found, **await self._find(partition, snapshot, wanted.timestamp, committed=committed)}
-        except PartitionLost as lost:
-            return {**found, **_ends_of_lost(lost, wanted.timestamp)}
         except TieredStorageError as error:
-            log.warning("offsets_not_listed", topic=topic, partition=number, reason=str(error))
-            return {**found, "error_code": error_of(error)}
+            if not isinstance(error, Lost):  # the log has it once
+                log.warning("offsets_not_listed", topic=topic, partition=number, reason=str(error))
+            known = context.archive.known(topic, number)
+            return {**found, **_despite(error, wanted.timestamp, known)}
 
     async def _find(self, partition: Partition, snapshot: Snapshot, timestamp: int, *, committed: bool) -> Values:
         if timestamp in {Special.EARLIEST, Special.EARLIEST_LOCAL}:
@@ -107,14 +109,14 @@ async def current(partition: Partition, epoch: int = NO_EPOCH) -> Snapshot:
         epoch: the client's; a client with a later one has seen a later commit, so the snapshot is renewed.
 
     Raises:
-        PartitionLost: the commit is missing or damaged.
+        Lost: the partition cannot be opened for a reason that lasts.
         TieredStorageError: there is no snapshot yet, and it cannot be read.
     """
     if partition.known is None or not (partition.is_old or epoch > partition.known.epoch > NO_EPOCH):
         return await partition.snapshot()
     try:
         return await partition.renewed()
-    except PartitionLost:
+    except Lost:
         raise
     except TieredStorageError as error:
         if partition.known is None:  # it was lost meanwhile
@@ -123,15 +125,18 @@ async def current(partition: Partition, epoch: int = NO_EPOCH) -> Snapshot:
         return partition.known
 
 
-def _ends_of_lost(lost: PartitionLost, timestamp: int) -> Values:
-    """Return the first or the last known offset of a lost partition, so that the client's Fetch gets the error.
+def _despite(error: TieredStorageError, timestamp: int, known: Snapshot | None) -> Values:
+    """Return the first or the last known offset where an error lasts, so that the client's Fetch gets the error.
 
     Consumers of Java and librdkafka repeat ListOffsets after CORRUPT_MESSAGE in silence, and report that of Fetch. A
     search for a time has no place to fetch from: `offsetsForTimes` ends with the client's timeout.
     """
-    if timestamp in {Special.EARLIEST, Special.EARLIEST_LOCAL}:
-        return {"offset": lost.loss.start}
-    return {"offset": lost.loss.end} if timestamp == Special.LATEST else {"error_code": error_of(lost)}
+    if not isinstance(error, LASTING) or timestamp not in {Special.EARLIEST, Special.EARLIEST_LOCAL, Special.LATEST}:
+        return {"error_code": error_of(error)}
+    start, end = (0, 1) if known is None else (known.start, known.end)
+    if isinstance(error, Lost):
+        start, end = error.start, error.end
+    return {"offset": end if timestamp == Special.LATEST else start}
 
 
 def _place(snapshot: Snapshot, offset: int) -> Values:
@@ -190,6 +195,11 @@ class OffsetForLeaderEpochHandler:
             if not context.owns(topic, number):
                 return {**found, "error_code": ErrorCode.not_leader_or_follower}
             snapshot = await current(partition, wanted.current_leader_epoch)
+        except LASTING:
+            # Clients repeat this request in silence after an error that lasts. Their position is valid as far as is
+            # known, so they fetch and get the error.
+            is_known = wanted.leader_epoch == NO_EPOCH
+            return found if is_known else {**found, "leader_epoch": wanted.leader_epoch, "end_offset": MAX_INT64}
         except TieredStorageError as error:
             return {**found, "error_code": error_of(error)}
         error_code = epoch_error(wanted.current_leader_epoch, snapshot.epoch)

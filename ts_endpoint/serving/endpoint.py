@@ -96,7 +96,8 @@ class Endpoint:
             self._offsets, security.permissions, self._peers.owns_group, lacking=self._archive.lacking
         )
         self._group_numbers = self._groups.numbers()
-        self._pulse = Pulse(on_beat=self._count_groups)
+        self._lost = 0
+        self._pulse = Pulse(on_beat=self._note_numbers)
         self._requests = RequestCounts()
         self._server = Server(
             self._requests.around(self._handlers(security, in_flight)),
@@ -239,6 +240,7 @@ class Endpoint:
                 feeds=self._feeds,
                 reads=self._reads,
                 groups=lambda: self._group_numbers,
+                lost=lambda: self._lost,
                 stores=self._stores,
                 peers=self._peers,
                 pulse=self._pulse,
@@ -264,12 +266,15 @@ class Endpoint:
             **({} if self._waits_for is None else {"reason": self._waits_for}),
             "listening": self._is_serving,
             "partitions_in_memory": self._archive.used,
+            "lost_partitions": self._lost,
             "peers": {each.address: _described(each) for each in self._peers.others()},
         }
         return Verdict("ready" if is_ready else WAITING, is_ready, facts)
 
-    def _count_groups(self) -> None:
+    def _note_numbers(self) -> None:
+        """Note the numbers that the thread of the pages reads."""
         self._group_numbers = self._groups.numbers()
+        self._lost = self._archive.count_lost()
 
     def _peers_changed(self) -> None:
         self._groups.ownership_changed()

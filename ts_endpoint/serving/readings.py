@@ -27,6 +27,7 @@ def readings(
     feeds: Feeds,
     reads: Reads,
     groups: Callable[[], GroupNumbers],
+    lost: Callable[[], int],
     stores: Stores,
     peers: Peers,
     pulse: Pulse,
@@ -42,6 +43,7 @@ def readings(
         feeds: reads of segments.
         reads: of partitions.
         groups: returns the numbers of groups, on any thread.
+        lost: returns how many topics and partitions cannot be opened, on any thread.
         stores: of the archive.
         peers: the processes of the cluster.
         pulse: of the event loop.
@@ -72,6 +74,7 @@ def readings(
         "shared_segment_reads": lambda: feeds.shared,
         "rewritten_ranges": lambda: reads.rewritten,
         "used_partitions": lambda: archive.used,
+        "lost_partitions": lost,
         "holes_passed_over": lambda: reads.passed_over.holes,
         "hole_offsets_passed_over": lambda: reads.passed_over.offsets,
         "store_requests": lambda: _labelled(stores.counts.requests),

@@ -85,6 +85,11 @@ FAMILIES: Final = (
     Family("shared_segment_reads", "counter", "Readers that joined a read of a segment that another one had begun."),
     Family("rewritten_ranges", "counter", "Ranges whose batches were decoded and written again, of several copies."),
     Family("used_partitions", "gauge", "Partitions in memory, because clients used them."),
+    Family(
+        "lost_partitions",
+        "gauge",
+        "Used partitions and topics that cannot be opened for a reason that lasts; see partition_lost in the log.",
+    ),
     Family("holes_passed_over", "counter", "Holes that readers passed over, with --on-hole=skip."),
     Family("hole_offsets_passed_over", "counter", "Lost offsets in them, each time."),
     Family("store_requests", "counter", "Requests to stores.", ("operation",), _OPERATIONS),

@@ -10,7 +10,7 @@ from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.model import TopicPartition
 from ts_endpoint.topics.catalog import Catalog, ListedTopic, Location, UsedTopic
-from ts_endpoint.topics.partitions import Partition
+from ts_endpoint.topics.partitions import Partition, Snapshot
 
 _MOST_PARTITIONS: Final = 20_000  # in memory; the least recently used are evicted first
 
@@ -33,6 +33,10 @@ class ServedArchive:
     def used(self) -> int:
         """The number of partitions that are kept in memory."""
         return len(self._partitions)
+
+    def count_lost(self) -> int:
+        """Return how many of the topics and partitions that clients used cannot be opened."""
+        return len(self._catalog.lost) + sum(each.is_lost for each in self._partitions.values())
 
     async def topics(self) -> Mapping[str, ListedTopic]:
         """Return all topics; raise as `Catalog.topics`."""
@@ -76,6 +80,11 @@ class ServedArchive:
         """Return a partition of a topic."""
         found = self._named[topic.name, number] = self._kept(topic.location, topic.partitions[number])
         return found
+
+    def known(self, topic: str, number: int) -> Snapshot | None:
+        """Return the last snapshot of a partition that clients use, without a request; None if it is not in memory."""
+        partition = self._named.get((topic, number))
+        return None if partition is None else partition.known
 
     def known_epoch(self, topic: str, number: int) -> int:
         """Return the leader epoch of a partition that clients use, without a request; -1 if it is not in memory."""

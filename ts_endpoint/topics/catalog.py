@@ -25,6 +25,7 @@ from ts_common.model import TopicPartition
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import read_listed_incarnations
 from ts_common.store.contract import ObjectStore
+from ts_endpoint.topics.lost import LASTING, Lost, code_of
 from ts_endpoint.topics.topic_ids import INCARNATION_MARK, TopicIds
 
 _LEAST_SECONDS: Final = 1.0  # between two lists, however many unknown topics clients request
@@ -94,6 +95,9 @@ class Catalog:
         locate: returns the location of a topic; None if the cluster's file places it nowhere.
         refresh_seconds: a list that is older is read again.
         with_incarnations: whether the former incarnations of a topic are topics `topic~id`.
+
+    Attributes:
+        lost: topics whose list of incarnations cannot be used, as of the last attempt.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class Catalog:
         self._listed: dict[str, ListedTopic] = {}
         self._certain: set[str] = set()  # names that a listing of objects has confirmed
         self._used: dict[str, tuple[TopicDirectories, Incarnations]] = {}
+        self.lost: dict[str, Lost] = {}
         # A Fetch of a thousand partitions uses their topic a thousand times.
         self._built: dict[str, tuple[ListedTopic, Incarnations, UsedTopic]] = {}
         self._read_at: float | None = None
@@ -132,7 +137,7 @@ class Catalog:
         A topic that is not listed is looked for once more, because it may be new.
 
         Raises:
-            CorruptData, StoreUnavailable, AccessDenied: from its list of incarnations.
+            Lost, StoreUnavailable, AccessDenied: from its list of incarnations.
         """
         topic, mark, topic_id = name.partition(INCARNATION_MARK)
         listed = (await self.topics()).get(topic)
@@ -250,9 +255,18 @@ class Catalog:
         if known is not None and known[0] == topic.directories:
             return known[1]
         location = topic.location
-        found, _ = await asyncio.to_thread(
-            read_listed_incarnations, location.store, location.keys, topic.name, topic.directories
-        )
+        try:
+            found, _ = await asyncio.to_thread(
+                read_listed_incarnations, location.store, location.keys, topic.name, topic.directories
+            )
+        except LASTING as error:
+            lost = Lost(code_of(error, "incarnations-damaged"), str(error), 0, 1)
+            if topic.name not in self.lost:
+                log.warning("topic_lost", topic=topic.name, code=lost.code, reason=str(lost))
+            self.lost[topic.name] = lost
+            raise lost from error
+        if self.lost.pop(topic.name, None) is not None:
+            log.info("topic_readable_again", topic=topic.name)
         self._used[topic.name] = topic.directories, found
         self._ids.learn(found)
         return found
@@ -264,6 +278,8 @@ class Catalog:
             async with limit:
                 try:
                     await self._incarnations(topic)
+                except Lost:
+                    pass  # the log has it
                 except TieredStorageError as error:  # a request that names the topic gets the error
                     log.warning("topic_id_not_read", topic=topic.name, reason=str(error))
 

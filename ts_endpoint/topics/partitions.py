@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
+from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit, stored_bases
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
@@ -23,12 +23,13 @@ from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view, without_commit
-from ts_common.errors import CorruptData, TieredStorageError
+from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.query.frozen import explain, frozen_of
 from ts_common.query.losses import Loss, loss_of
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
+from ts_endpoint.topics.lost import LASTING, Lost, code_of
 
 # A listing also shows what retention removed, and holes that were filled; a commit shows new segments alone.
 LISTING_SECONDS: Final = 60.0
@@ -42,20 +43,6 @@ _READS_PER_SECOND: Final = 5
 
 log = structlog.get_logger()
 _pause = asyncio.sleep
-
-
-class PartitionLost(CorruptData):
-    """A partition with segments whose commit is missing or damaged; the log has it once.
-
-    Attributes:
-        state: of the commit.
-        loss: the offsets that are known to be lost.
-    """
-
-    def __init__(self, state: CommitState, loss: Loss) -> None:
-        super().__init__(str(loss))
-        self.state = state
-        self.loss = loss
 
 
 @dataclass(eq=False)
@@ -188,7 +175,7 @@ class Partition:
         self._reads_left = float(_READS_AT_ONCE)
         self._reads_counted = 0.0
         self._reading: asyncio.Task[int] | None = None
-        self._lost: PartitionLost | None = None
+        self._lost: Lost | None = None
         self._had_commit = False
         self._warning: str | None = None
         self._change: asyncio.Future[None] | None = None
@@ -197,6 +184,11 @@ class Partition:
     def known(self) -> Snapshot | None:
         """The last snapshot, however old; None before the first, and while the partition is lost."""
         return self._snapshot
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the last attempt to open it failed for a reason that lasts."""
+        return self._lost is not None
 
     @property
     def change(self) -> "asyncio.Future[None]":
@@ -227,7 +219,7 @@ class Partition:
         """Return a snapshot; one that is older than the refresh interval is renewed meanwhile.
 
         Raises:
-            PartitionLost: as `renewed`.
+            Lost: as `renewed`.
             TieredStorageError: the first snapshot cannot be read; later failures are logged.
         """
         if self._snapshot is None:
@@ -249,7 +241,7 @@ class Partition:
             lists: whether objects are listed, even if the commit is the same.
 
         Raises:
-            PartitionLost: the commit is missing or damaged, or was within the refresh interval.
+            Lost: it cannot be opened for a reason that lasts, or could not within the refresh interval.
             TieredStorageError: it cannot be read.
         """
         if self._lost is not None and not self.is_old:
@@ -284,7 +276,7 @@ class Partition:
             return self._snapshot
         try:
             snapshot, known = await asyncio.to_thread(self._open, found)
-        except PartitionLost as lost:
+        except Lost as lost:
             self._lose(lost)
             raise
         if self._lost is not None:
@@ -301,16 +293,16 @@ class Partition:
         return snapshot
 
     def _read_commit(self) -> tuple[Commit | ForeignCommit | None, str | None] | None:
-        """Return what `read_commit` returns; None if the commit is damaged, which the view then reports."""
+        """Return what `read_commit` returns; None if the commit cannot be used, which the view then reports."""
         try:
             return read_commit(self.store, self.keys)
-        except CorruptData:
+        except LASTING:
             return None
 
-    def _lose(self, lost: PartitionLost) -> None:
+    def _lose(self, lost: Lost) -> None:
         """Remove the snapshot: clients get the error at once, not the records of a former commit."""
-        if self._lost is None or self._lost.state is not lost.state:
-            log.warning("partition_lost", partition=str(self.keys.partition), code=str(lost.state), reason=str(lost))
+        if self._lost is None or self._lost.code != lost.code:
+            log.warning("partition_lost", partition=str(self.keys.partition), code=lost.code, reason=str(lost))
         self._lost, self._warning, self._etag = lost, None, None
         self._replace(None)
 
@@ -328,19 +320,24 @@ class Partition:
     def _open(
         self, found: tuple[Commit | ForeignCommit | None, str | None] | None
     ) -> tuple[Snapshot, dict[StoredSegment, SegmentCopy]]:
-        catalog = read_catalog(self.store, self.keys, found)
-        view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
+        try:
+            catalog = read_catalog(self.store, self.keys, found)
+            view = open_view(self.store, catalog, self._known or NOTHING_KNOWN)
+        except LASTING as error:
+            lowest, highest = stored_bases(self.store, self.keys) or (0, 0)
+            loss = Loss(self.keys.partition, lowest, highest + 1, f"are not shown: {error}", is_open=True)
+            raise Lost(code_of(error, "segment-damaged"), str(loss), loss.start, loss.end) from error
         if view.state is CommitState.BEGINNING and self._had_commit:
             missing = CommitState.MISSING  # the first upload ended before
             view = replace(view, state=missing, warning=without_commit(catalog, missing))
-        if (loss := loss_of(view)) is not None:
-            raise PartitionLost(view.state, loss)
+        if (unusable := loss_of(view)) is not None:
+            raise Lost(view.state, str(unusable), unusable.start, unusable.end)
         known = {copy.segment: copy for copy in (*view.copies, *view.retired)}
         return Snapshot(view, _epoch_of(catalog.commit), view.plan(view.start, view.end)), known
 
     def _log_failure(self, task: "asyncio.Task[Snapshot]") -> None:
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, TieredStorageError) and not isinstance(error, PartitionLost):
+        if isinstance(error, TieredStorageError) and not isinstance(error, Lost):
             self._renewed = monotonic()  # the next attempt follows after the interval
             log.warning("partition_not_refreshed", partition=str(self.keys.partition), reason=str(error))
 
