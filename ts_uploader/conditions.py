@@ -26,6 +26,7 @@ class Condition(StrEnum):
     STORE_MISSING = "store_missing"
     WRONG_CLOCK = "wrong_clock"
     STORE_FULL = "store_full"
+    STORE_REJECTS = "store_rejects"
     STORE_HANGS = "store_hangs"
     STORE_FAILS = "store_fails"
     BROKER_AWAY = "broker_away"
@@ -45,6 +46,7 @@ CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.STORE_MISSING: "the bucket, container or directory does not exist",
     Condition.WRONG_CLOCK: "the store rejects this host's time",
     Condition.STORE_FULL: "the store has no space left",
+    Condition.STORE_REJECTS: "the store rejects a request, and would reject it again",
     Condition.STORE_HANGS: "the store does not answer a request",
     Condition.STORE_FAILS: "the store fails: no connection, timeout, reset, 5xx",
     Condition.BROKER_AWAY: "the broker does not answer, or is not registered",
@@ -62,6 +64,7 @@ _BY_REASON: Final = {
     "bucket_missing": Condition.STORE_MISSING,
     "wrong_clock": Condition.WRONG_CLOCK,
     "full": Condition.STORE_FULL,
+    "rejected": Condition.STORE_REJECTS,
 }
 _CAUSES: Final = frozenset(
     {

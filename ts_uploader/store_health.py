@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from ts_common.errors import (
-    AccessDenied,
-    BucketMissing,
+    ObjectFrozen,
+    OperatorError,
     OutcomeUnknown,
     StoreThrottled,
     StoreUnavailable,
@@ -120,7 +120,10 @@ class StoreHealth:
             raise
         except StoreThrottled:  # an answer: the gate sends fewer requests
             raise
-        except (StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing) as error:
+        except ObjectFrozen:  # of one object, whose class a lifecycle rule changed
+            self._succeeded(place)
+            raise
+        except (StoreUnavailable, OutcomeUnknown, OperatorError) as error:  # also a key of KMS that is disabled
             self._failed(place, began, error)
             raise
         except TieredStorageError:

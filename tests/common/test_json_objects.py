@@ -153,6 +153,13 @@ def test_r15_levels_have_a_bound_that_no_parser_sets(begin: bytes, end: bytes) -
         parse_json(begin * 10_000 + b"0" + end * 10_000, KEY, 1 << 20)
 
 
+def test_r15_a_text_of_quotes_that_never_ends_is_read_once() -> None:
+    """A megabyte of escaped quotes with a lone backslash at its end: a search from each quote would need hours."""
+    text = b'{"version":1,"x":' + b"[" * 40 + b'"' + b'\\"' * (1 << 20) + b"\\"
+    with pytest.raises(CorruptData, match=KEY):
+        parse_json(text, KEY, len(text))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

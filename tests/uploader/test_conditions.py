@@ -8,7 +8,9 @@ import pytest
 
 from ts_common.errors import (
     AccessDenied,
+    ObjectFrozen,
     ObjectNotFound,
+    OperatorError,
     OutcomeUnknown,
     StoreFull,
     StoreThrottled,
@@ -44,6 +46,7 @@ CASES: list[tuple[dict[str, object], Condition, str]] = [
     ({"failing": fails("bucket_missing", 0)}, Condition.STORE_MISSING, "does not exist"),
     ({"failing": fails("wrong_clock", 0)}, Condition.WRONG_CLOCK, "this host's time"),
     ({"failing": fails("full", 0)}, Condition.STORE_FULL, "no space left"),
+    ({"failing": fails("rejected", 0)}, Condition.STORE_REJECTS, "The store rejects a request"),
     ({"failing": fails("unavailable", 31)}, Condition.STORE_FAILS, "s3://b/p fails each put for 31 s"),
     (
         {"silent": (31.0, "s3://b/p"), "failing": ()},
@@ -137,6 +140,7 @@ def test_a_request_fails_until_one_of_its_kind_succeeds() -> None:
         (OutcomeUnknown("no answer"), "no_answer"),
         (StoreFull("full"), "full"),
         (StoreUnavailable("reset"), "unavailable"),
+        (OperatorError("KMS.DisabledException"), "rejected"),
     ):
         request("put", error)
         request("put", error)
@@ -145,14 +149,16 @@ def test_a_request_fails_until_one_of_its_kind_succeeds() -> None:
         request("get", ObjectNotFound("absent"))
         assert [(each.operation, each.reason, each.since) for each in health.failing()] == [("put", reason, 0.0)]
     request("put", StoreThrottled("slow down"))
-    assert [each.times for each in health.failing()] == [8]
+    assert [each.times for each in health.failing()] == [10]
     request("put")
     assert health.failing() == []
     request("put", AccessDenied("no"))
     assert len(health.failing()) == 1
     clock[0] += 121  # nothing repeats it
     assert health.failing() == []
-    assert total.requests["put"] == 15
+    assert total.requests["put"] == 18
+    request("get", ObjectFrozen("GLACIER"))
+    assert health.failing() == []
     request("put", OutcomeUnknown("no answer"), key="moved-0/5.log")
     assert len(health.failing()) == 1
     request("put")  # the partition moved to another broker, and puts succeed

@@ -69,7 +69,7 @@ class StreamOffset:
         if self.topic_ids:
             encoded[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
         if self.logs:
-            encoded[_EPOCHS] = _by_topic({at: [list(each) for each in log.epochs] for at, log in self.logs.items()})
+            encoded[_EPOCHS] = _by_topic({at: _encoded_epochs(log) for at, log in self.logs.items()})
         if lineages := {at: log.lineage.encode() for at, log in self.logs.items() if log.lineage is not None}:
             encoded[_LINEAGES] = _by_topic(lineages)
         if self.began:
@@ -93,7 +93,7 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
             positions,
             {_topic(name): str(topic_id) for name, topic_id in encoded.get(_TOPIC_IDS, {}).items()},
             {
-                partition: ReadLog(_history(known, positions[partition]), lineages.get(partition))
+                partition: _log(known, positions[partition], lineages.get(partition))
                 for partition, known in epochs.items()
                 if known != NO_EPOCH and positions.get(partition)
             },
@@ -118,8 +118,17 @@ def _epochs(value: object) -> EpochHistory | int:
     return whole_number(value, NO_EPOCH, MAX_INT32)
 
 
-def _history(known: EpochHistory | int, position: int) -> EpochHistory:
-    return known if isinstance(known, EpochHistory) else EpochHistory(((known, position - 1),))
+def _log(known: EpochHistory | int, position: int, lineage: Lineage | None) -> ReadLog:
+    if isinstance(known, EpochHistory):
+        return ReadLog(known, lineage)
+    return ReadLog(EpochHistory(((known, position - 1),)), is_lineage_known=False)
+
+
+def _encoded_epochs(log: ReadLog) -> list[list[int]] | int:
+    """Return the list; of a position of an earlier release its one epoch, so that the lineage stays unknown."""
+    if log.is_lineage_known:
+        return [list(each) for each in log.epochs]
+    return log.epochs.pairs[-1][0] if log.epochs.pairs else NO_EPOCH
 
 
 def _partition(text: object) -> int:

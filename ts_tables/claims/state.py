@@ -10,8 +10,8 @@
 A topic has an entry for each incarnation, in their order. `directory` identifies it, as in the archive. `id` is the
 topic id when the table first claimed of it, and the `_topic_id` of its rows. `from` and `to` bound the claims of a
 partition. `epochs` are those of the archive's commit below `to`, and `lineage` is the commit's. By both the table finds
-what an election removed from the log (`ts_common.archive.read_log`). Null, no lineage, is written only where the record
-before `to` has no leader epoch: earlier releases wrote no lineage, so there it is unknown. The claims leave out:
+what an election removed from the log (`ts_common.archive.read_log`). Null is no lineage; without the field, which
+earlier releases did not write, the lineage is unknown. The claims leave out:
 
 - `holes`: offsets that the archive lacked. For each, the producers whose transactions were open at it, with their
   first offsets: `read_committed` withheld their records below the hole. A late claim adds both.
@@ -395,7 +395,7 @@ def _own(state: PartitionState, own: TableState, topic: str, directory: str, num
 def _fields(state: PartitionState) -> dict[str, Any]:
     log = state.log or ReadLog()
     fields: dict[str, Any] = {"from": state.start, "to": state.end, "epochs": [list(each) for each in log.epochs]}
-    if state.log and (log.lineage or not log.has_epoch_before(state.end)):
+    if state.log and log.is_lineage_known:  # also if it is null: without the field it is unknown
         fields["lineage"] = log.lineage and log.lineage.encode()
     if state.holes:
         fields["holes"] = [[hole.start, hole.end, [list(each) for each in hole.withheld]] for hole in state.holes]
@@ -435,8 +435,9 @@ def _partition(fields: Any) -> PartitionState:
     start = whole_number(fields["from"])
     end = whole_number(fields["to"], start)
     epochs = EpochHistory(tuple(epoch_pair(each) for each in rows(fields["epochs"])))
-    log = ReadLog(epochs, None if fields.get("lineage") is None else Lineage.decode(fields["lineage"]))
-    is_known = "lineage" in fields or log.has_epoch_before(end)
+    lineage = fields.get("lineage")
+    log = ReadLog(epochs, None if lineage is None else Lineage.decode(lineage), "lineage" in fields)
+    is_known = log.is_lineage_known or log.has_epoch_before(end)
     holes = []
     for low, high, withheld in (rows(each) for each in rows(fields.get("holes", []))):
         producers = [pair(each) for each in rows(withheld)]

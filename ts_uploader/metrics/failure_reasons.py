@@ -11,6 +11,7 @@ from ts_common.errors import (
     NewerFormat,
     ObjectFrozen,
     ObjectNotFound,
+    OperatorError,
     OutcomeUnknown,
     PreconditionFailed,
     SegmentChanged,
@@ -39,6 +40,11 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (NewerFormat, "newer_format", "an object was written by a later release"),
     (ObjectFrozen, "object_frozen", "an object is in an archive class of the store (`tsctl thaw`)"),
     (ConfigurationError, "configuration", "the configuration is wrong"),
+    (
+        OperatorError,
+        "rejected",
+        "the store rejects a request for another reason: a key of KMS, a storage class, a name",
+    ),
     (OSError, "disk", "a file of the broker cannot be read"),
 )
 _OTHER = "other"

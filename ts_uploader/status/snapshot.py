@@ -156,6 +156,7 @@ class Status:
     begun: bool = False
     store_answered: bool = False
     _leadership_answered: bool = False
+    _started_at: float = field(default_factory=time.monotonic)  # a clock that is set does not change it
     _round_at: float = field(default_factory=time.monotonic)
     _led: int = 0
     _connected_at: float = field(default_factory=time.monotonic)  # the source of leadership was connected
@@ -274,7 +275,7 @@ class Status:
         elif stuck:
             hangs = f"Thread {stuck[0].thread} makes no progress: restart the agent."
         return Facts(
-            running=time.time() - self.started,
+            running=now - self._started_at,
             hangs=hangs,
             failing=sources.health.failing(),
             now=now,

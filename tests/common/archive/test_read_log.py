@@ -114,6 +114,13 @@ def test_where_retention_removed_the_epochs_the_lineage_shows_the_parting() -> N
     assert kept_end(2, replace(read, lineage=back), ReadLog(EpochHistory(((1, 2),)), back), 4) == 2
 
 
+def test_a_lineage_that_was_not_read_removes_nothing() -> None:
+    """Earlier releases kept none with a position. The commit can have moved back long before."""
+    read, now = ReadLog(EpochHistory(((3, 0), (6, 20)))), ReadLog(EpochHistory(((7, 60),)), Lineage(6, 20, 31))
+    assert kept_end(60, replace(read, is_lineage_known=False), now, 100) == 60
+    assert kept_end(60, read, now, 100) == 20
+
+
 def test_two_elections_part_where_the_first_did() -> None:
     """Read to 29 over epochs 0, 1 and 3; now epoch 6 follows epoch 0 at 23, and the logs part at 9."""
     read = ReadLog(EpochHistory(((0, 0), (1, 9), (3, 23))))

@@ -42,7 +42,8 @@ def test_an_offset_survives_json() -> None:
 def test_the_one_epoch_of_an_earlier_release_is_read() -> None:
     """It is that of the offset before the position; -1, and a position without one, show no election."""
     read = decode_offset({"t": {"0": 5, "1": 7, "2": 0}, "~epochs": {"t": {"0": 3, "1": -1, "2": 3}}})
-    assert read.logs == {ZERO: ReadLog(EpochHistory(((3, 4),)))}
+    assert read.logs == {ZERO: ReadLog(EpochHistory(((3, 4),)), is_lineage_known=False)}
+    assert decode_offset(read.encode()) == read, "its lineage stays unknown"
 
 
 def test_logs_and_beginnings_are_no_part_of_the_position() -> None:

@@ -85,7 +85,8 @@ def test_a_commit_that_was_rebuilt_below_the_claims_removes_nothing() -> None:
     assert parting(KNOWN, 160, ReadLog(EpochHistory(((0, 0), (3, 120), (5, 160))))) == 160
     assert parting(KNOWN, 300, ReadLog(EpochHistory(((0, 0), (5, 90), (6, 260))))) == 90
 
-    """Magic 0 and 1: a new lineage names the offset; one from before the claims, or an unknown one, does not."""
+
+def test_records_without_an_epoch_part_by_a_lineage_that_is_new() -> None:
     """Magic 0 and 1: a lineage that is new names the offset; one from before the claims, or unknown, does not."""
     back = ReadLog(lineage=Lineage(4, 150, 200))
     claimed = PartitionState(0, 200, ReadLog())
@@ -97,6 +98,17 @@ def test_a_commit_that_was_rebuilt_below_the_claims_removes_nothing() -> None:
     assert decode_state(table.encode(), "t") == table
     decoded = decode_state(table.encode().replace(b',"lineage":null', b""), "t")
     assert decoded.topics["t"][0].partitions[0].log is None
+
+
+def test_claims_of_an_earlier_release_keep_their_rows() -> None:
+    """They have no lineage, also where the commit had one: the offset where it went back was below them already."""
+    claimed = PartitionState(0, 200, ReadLog(LINE))
+    table = TableState("prod", True, {"t": (IncarnationState("t", None, {0: claimed}),)})
+    assert decode_state(table.encode(), "t") == table
+    earlier = decode_state(table.encode().replace(b',"lineage":null', b""), "t").topics["t"][0].partitions[0]
+    now = ReadLog(EpochHistory(((9, 200),)), Lineage(3, 20, 31))
+    assert parting(earlier, 260, now) == 200
+    assert parting(claimed, 260, now) == 20
 
 
 def test_offsets_that_retention_removed_are_an_error_or_noted() -> None:

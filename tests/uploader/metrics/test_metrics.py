@@ -153,11 +153,12 @@ def test_every_error_that_a_task_may_end_with_has_a_reason_of_its_own() -> None:
     made = [found("c", ["p"]) if found is errors.ConfigurationError else found("x") for found in classes]
     reasons = {type(error).__name__: failure_reason(error) for error in (*made, OSError(5, "x"))}
     unnamed = {"AddressInUse", "BatchTooLarge", "QueryError", "LineageUnsettled"}  # of a start, and of readers
-    assert {name for name, reason in reasons.items() if reason == "other"} == unnamed
-    named = [reason for reason in reasons.values() if reason != "other"]
+    assert {name for name, reason in reasons.items() if reason in {"other", "rejected"}} == unnamed
+    named = [reason for name, reason in reasons.items() if name not in unnamed]
     assert len(set(named)) == len(named)
     assert failure_reason(errors.StoreUnavailable("x")) == "unavailable"
-    assert {*named, "other", "unavailable"} == set(FAILURE_REASONS)
+    assert failure_reason(errors.OperatorError("x")) == "rejected"
+    assert {*named, "other", "rejected", "unavailable"} == set(FAILURE_REASONS)
 
 
 def test_a_wait_is_logged_once_when_two_looks_show_it() -> None:
