@@ -182,7 +182,7 @@ class DeletedShipper:
             task.generation,
             task.leadership,
             listing,
-            first_base=bases[-1 if task.latest else 0],
+            first_base=bases[-1] if task.latest else _begin(task),
             known=None,
             attempt=task.attempt,
             latest=task.latest,
@@ -291,7 +291,7 @@ class DeletedShipper:
         if task.log is None or keys is None:
             return _lost(task, "its files vanished before the agent read them, and no agent opened its incarnation")
         end, local = task.log
-        position = _last_position(self._store_of(task.partition.topic), keys, task.listing)
+        position = _last_position(self._store_of(task.partition.topic), keys, _begin(task))
         commit = position.commit
         if isinstance(commit, Commit) and commit.epoch > task.leadership.epoch:
             raise FencedLeaderEpoch(f"{keys.commit} is of leader epoch {commit.epoch}")
@@ -361,8 +361,22 @@ def _is_there(listing: Listing) -> bool:
     return (status.st_dev, status.st_ino) == listing.identity
 
 
-def _last_position(store: ObjectStore, keys: PartitionKeys, listing: Listing) -> Position:
-    """Return where an archive ends, without a log to compare it with; an empty one begins with the log.
+def _begin(task: ShipDeleted) -> int:
+    """Return where an archive begins that does not exist yet.
+
+    The leader's log decides. Another replica's retention can have removed what the leader still has. So an agent that
+    did not lead begins at 0, and what is below its log is a gap, which the agent of the last leader fills.
+    """
+    return task.listing.bases[0] if task.led else 0
+
+
+def _last_position(store: ObjectStore, keys: PartitionKeys, begin: int) -> Position:
+    """Return where an archive ends, without a log to compare it with.
+
+    Args:
+        store: of the partition.
+        keys: of the partition.
+        begin: where it begins if it does not exist yet.
 
     Raises:
         SegmentChanged: segments exist without a commit, so the end is unknown.
@@ -384,7 +398,7 @@ def _last_position(store: ObjectStore, keys: PartitionKeys, listing: Listing) ->
         raise SegmentChanged(f"{keys.commit} is missing, or not an agent's, and segments exist")
     start = catalog.log_start
     if start is None:
-        start = write_log_start(store, keys, LogStart(listing.bases[0])).content.offset
+        start = write_log_start(store, keys, LogStart(begin)).content.offset
     return Position(keys, start, start, None, EpochHistory(), None, None)
 
 

@@ -286,6 +286,31 @@ def test_u45_the_leader_ships_into_the_gap_that_a_follower_recorded(
     assert doomed.read() == ([*range(30)], [])
 
 
+@pytest.mark.parametrize("is_removed", [False, True], ids=["", "its directory is removed first"])
+@pytest.mark.parametrize("known", [None, 30])
+def test_u45_a_follower_whose_log_begins_later_hides_nothing_of_the_leaders(
+    doomed: Doomed, known: int | None, *, is_removed: bool
+) -> None:
+    """Its retention removed what the leader has, and its agent begins the archive: below its log is a gap to fill."""
+    follower = Doomed(doomed.local.log_dir.parent / "follower", doomed.store)
+    follower.local.unlink(0)
+    waiting = follower.ship(follower.task(20, led=False), broker=2)
+    assert isinstance(waiting, DeletedPending)
+    if is_removed:
+        shutil.rmtree(waiting.task.listing.directory)
+        opened = CommitLog(CLUSTER, 1, lambda _: doomed.store)
+        opened.read(ReadPosition(TP, 0, Leadership(EPOCH, ID, 0), doomed.local.listing(), 0, None, 0))
+        doomed.store.delete([KEYS.log_start])  # as if it was killed before it
+    follower.ship(waiting.task, broker=2)
+    doomed.ship(doomed.task(known))
+    offsets, holes = doomed.read()
+    if known is None:
+        assert offsets == ([] if is_removed else [*range(10, 20)])
+        assert doomed.archived()[2] == (((0, 30),) if is_removed else ((0, 10), (20, 30)))
+    else:
+        assert (offsets, holes) == ([*range(30)], [])
+
+
 def test_u45_no_upload_waits_for_the_answer_whether_a_topic_was_deleted(doomed: Doomed) -> None:
     """The question is a lookup, repeated until it is answered; the task is an upload from then on."""
     queues = TaskQueues(lambda _: None)
