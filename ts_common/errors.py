@@ -33,6 +33,7 @@ from collections.abc import Sequence
 
 from ts_common.printable import printable, printable_lines
 from ts_common.redaction import redacted
+from ts_common.wording import counted
 
 
 class TieredStorageError(Exception):
@@ -127,7 +128,7 @@ class ConfigurationError(OperatorError):
     def __init__(self, source: str, problems: Sequence[str]) -> None:
         self.source = printable(redacted(source))
         self.problems = tuple(printable(redacted(problem)) for problem in problems)
-        count = f"{len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"
+        count = counted(len(self.problems), "problem")
         super().__init__("\n".join([f"{self.source}: {count}", *(f"  - {problem}" for problem in self.problems)]))
 
 

@@ -66,7 +66,7 @@ def parse_fields(
     with decoding(what, expected, data, way_out):
         fields = _parse(data, most)
         if not isinstance(fields, dict):
-            raise ValueError(f"it is {shown(fields)}, not an object")  # noqa: TRY004  (the data is wrong)
+            raise ValueError("it is not an object")  # noqa: TRY004  (the data is wrong)
         check_version(fields, what, known)
         return fields
 

@@ -8,9 +8,15 @@ def counted(number: int, noun: str) -> str:
 
     Args:
         number: how many.
-        noun: in the singular; its plural ends in `s`.
+        noun: in the singular.
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("ch", "sh", "s", "x")) else f"{noun}s"
 
 
 def clause(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from ts_common.archive.catalog import StoredSegment, read_catalog, read_commit
-from ts_common.archive.clusters import known_clusters, list_clusters
+from ts_common.archive.clusters import find_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
@@ -264,9 +264,9 @@ class ArchiveTier:
         if monotonic() - looked >= _LISTING_SECONDS:
             has_own = read_layout(store, query.keys) is not None or entropy_widths(store, query.cluster)
             problem = None
-            if not has_own and list_clusters(store):
+            if not has_own and (found := find_clusters(store)).ids:
                 problem = (
-                    f"{CLUSTER_KEY}={query.cluster}: {store.location} has no such cluster; {known_clusters(store)}. "
+                    f"{CLUSTER_KEY}={query.cluster}: {store.location} has no such cluster; {found}. "
                     "Correct the id, or start an agent of the cluster"
                 )
             self._clusters[query.location] = monotonic(), problem

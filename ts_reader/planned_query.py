@@ -23,6 +23,7 @@ from ts_common.query.plan_query import QueryPlan
 from ts_common.query.query import Query, of_partition
 from ts_common.query.split import Split, bytes_of
 from ts_common.query.totals import Detail, Totals, totals_of
+from ts_common.wording import counted
 from ts_reader.decoding import NOTHING_DECODED, Decoding
 
 _SPLIT_BYTES: Final = 64 << 20  # that reading one split for its totals uses: chunks, and one decompressed batch
@@ -77,8 +78,9 @@ class Estimate:
 
     def __str__(self) -> str:
         return (
-            f"{self.segments:,} of {self.all_segments:,} segments, {self.bytes:,} of {self.all_bytes:,} bytes, "
-            f"{self.offsets:,} offsets of {self.partitions:,} partitions"
+            f"{self.segments:,} of {counted(self.all_segments, 'segment')}, "
+            f"{self.bytes:,} of {counted(self.all_bytes, 'byte')}, "
+            f"{counted(self.offsets, 'offset')} of {counted(self.partitions, 'partition')}"
         )
 
 

@@ -132,7 +132,7 @@ def _unknown(wanted: Wanted, records: Sequence[Record]) -> list[str]:
     keys = [*sorted(wanted.texts), *(f"base64:{base64.b64encode(each).decode()}" for each in sorted(wanted.raw))]
     if len(keys) == 1:
         return [f"no record has the key {keys[0]}"]
-    return [f"no record has one of the {len(keys)} keys"]
+    return [f"no record has {'the key' if len(keys) == 1 else f'one of the {len(keys):,} keys'}"]
 
 
 def _forget(target: Target, opened: OpenedTable, records: Iterable[Record], engine: Engine) -> int:

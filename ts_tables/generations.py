@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ts_common.wording import counted
 from ts_tables.claims.state import TableState, without
 from ts_tables.status import TableStatus
 from ts_tables.targets import TableContents
@@ -46,9 +47,11 @@ def lacking(state: TableState, other: TableState) -> str:
                 left = [span for own in claims.claims for span in without(own, theirs)]
                 if left:
                     count = sum(end - start for start, end in left)
-                    found.append(f"{topic}-{number} {count:,} offsets from {left[0][0]} on")
+                    found.append(f"{topic}-{number} {counted(count, 'offset')} from {left[0][0]} on")
                 deleted = {*claims.forgotten} - {*(() if known is None else known.forgotten)}
                 if deleted:
-                    found.append(f"{topic}-{number} {len(deleted):,} deletions, the first at offset {min(deleted)[0]}")
+                    found.append(
+                        f"{topic}-{number} {counted(len(deleted), 'deletion')}, the first at offset {min(deleted)[0]}"
+                    )
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f"{', '.join(found[:_SHOWN])}{more}"

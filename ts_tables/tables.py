@@ -9,6 +9,7 @@ from typing import Any
 
 from ts_common.errors import DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
+from ts_common.wording import counted
 from ts_tables.claims.pairs import with_kept
 from ts_tables.claims.state import TableState
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
@@ -184,7 +185,7 @@ class Tables:
                 raise OperatorError(f"{wanted} lacks offsets that {name} has: {behind}; run it, then switch")
             if compares and (found := self.verify(wanted)).differences:
                 raise OperatorError(
-                    f"{wanted} differs from the archive in {len(found.differences)} places, the first: "
+                    f"{wanted} differs from the archive in {counted(len(found.differences), 'place')}, the first: "
                     f"{found.differences[0]}"
                 )
         opening.names.switch(opening.names_of(name), number)

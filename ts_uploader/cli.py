@@ -19,7 +19,7 @@ from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
 from ts_uploader import findings
 from ts_uploader.agent import Agent
-from ts_uploader.environment import Environment, EnvironmentProvider, ServerPropertiesEnvironment
+from ts_uploader.environment import CHOICE_OF_FILE, Environment, EnvironmentProvider, ServerPropertiesEnvironment
 from ts_uploader.environment_file import DEFAULT, read_unit_environment
 from ts_uploader.findings import exit_code
 from ts_uploader.preflight import check as checks
@@ -151,7 +151,7 @@ def _build(
         raise ConfigurationError(str(config_dir), ["no such directory; expected one with <clusterId>.properties"])
 
     def read() -> tuple[ClusterConfig, EndpointProvider]:
-        config, warnings = load_config(path)
+        config, warnings = load_config(path, CHOICE_OF_FILE)
         for warning in warnings:
             log.warning("configuration_warning", message=warning)
         properties = config.endpoint_properties

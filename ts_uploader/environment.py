@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import javaproperties
 import structlog
@@ -53,6 +54,11 @@ class Environment:
             return self.reload is not None and self.reload().kraft
         except ConfigurationError:
             return False
+
+
+CHOICE_OF_FILE: Final = (  # an id from the broker's disk names no file if `--cluster-id` was forgotten
+    "set --cluster-id {} (in TS_UPLOADER_ARGUMENTS of the unit's environment file), or rename the file"
+)
 
 
 class EnvironmentProvider(ABC):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ts_common.errors import ConfigurationError, OperatorError, TieredStorageError
 from ts_common.installed import missing_package
+from ts_common.wording import counted
 from tsctl.output import Output, iso
 
 if TYPE_CHECKING:
@@ -135,9 +136,10 @@ def compact_all(
         with needing("pyspark"):
             done = found.compact(name, expire_after=expire_after, retain_last=retain_last)
         output.text(
-            f"{name}: {done.rewritten.files:,} files became {done.rewritten.written:,}, "
-            f"{done.rewritten.manifests:,} manifests were rewritten, {done.expired.files:,} files were deleted; "
-            f"{done.files:,} data files, {done.bytes:,} bytes"
+            f"{name}: {counted(done.rewritten.files, 'file')} became {done.rewritten.written:,}, "
+            f"{counted(done.rewritten.manifests, 'manifest')} rewritten, "
+            f"{counted(done.expired.files, 'file')} deleted; {counted(done.files, 'data file')}, "
+            f"{counted(done.bytes, 'byte')}"
         )
         if output.as_json:
             output.line({"table": name, **asdict(done)})
@@ -164,19 +166,19 @@ def needing(extra: str) -> Iterator[None]:
 
 
 def _print(name: str, done: "RunSummary", output: Output) -> None:
-    refused = f"{done.refused:,} records refused, " if done.refused else ""
-    rewritten = f"{done.rewritten:,} bytes of touched buckets written again, " if done.rewritten else ""
-    late = f"{done.late:,} rows of marked partitions, " if done.late else ""
-    held = f"; {done.held:,} rows wait for max_age" if done.held else ""
+    refused = f"{counted(done.refused, 'record')} refused, " if done.refused else ""
+    rewritten = f"{counted(done.rewritten, 'byte')} of touched buckets written again, " if done.rewritten else ""
+    late = f"{counted(done.late, 'row')} of marked partitions, " if done.late else ""
+    held = f"; held until max_age: {counted(done.held, 'row')}" if done.held else ""
     output.text(
-        f"{name}: {done.records:,} records in {done.files:,} files, {done.bytes:,} bytes, {done.commits:,} commits, "
-        f"{refused}{rewritten}{late}"
-        f"{done.seconds:.1f} s; {sum(done.lag.values()):,} offsets behind{held}"
+        f"{name}: {counted(done.records, 'record')} in {counted(done.files, 'file')}, {counted(done.bytes, 'byte')}, "
+        f"{counted(done.commits, 'commit')}, {refused}{rewritten}{late}"
+        f"{done.seconds:.1f} s; {counted(sum(done.lag.values()), 'offset')} behind{held}"
     )
     if done.changed_times:
         output.warn(
-            f"{name}: {done.changed_times:,} rows have a timestamp that its column does not hold, and show the nearest "
-            "one that it does; `timestamp_ms: true` in a new table adds the timestamp as stored"
+            f"{name}: {counted(done.changed_times, 'row')} with a timestamp that its column does not hold: the "
+            "column has the nearest one that it does; `timestamp_ms: true` in a new table adds the timestamp as stored"
         )
     if done.marked:
         output.text(f"{name}: marked {', '.join(done.marked)}")

@@ -64,7 +64,7 @@ def test_a_deserializer_prints_as_in_kafkas_tool(both: Both) -> None:
     out, said = printed(both.archive, *options)
     assert out == expected
     assert out.endswith("shutdown_complete\n")
-    assert f"skipped {topic}-0 at offset 4: key: 1 bytes are no Long" in said
+    assert f"skipped {topic}-0 at offset 4: key: 1 byte; Long has 8" in said
     options.remove("--skip-message-on-error")
     out, said = printed(both.archive, *options, code=1)
     assert out == "".join(expected.splitlines(keepends=True)[:4]) + "shutdown_complete\n"

@@ -252,7 +252,7 @@ def test_an_estimate_has_segments_bytes_and_offsets(three: ScannedArchive) -> No
     assert 0 < estimate.bytes < sizes[2]
     assert estimate.all_bytes == sum(sizes) + len(batches((0, 10)))
     assert str(estimate) == (
-        f"1 of 4 segments, {estimate.bytes:,} of {estimate.all_bytes:,} bytes, 50 offsets of 1 partitions"
+        f"1 of 4 segments, {estimate.bytes:,} of {estimate.all_bytes:,} bytes, 50 offsets of 1 partition"
     )
 
 

@@ -57,5 +57,5 @@ def test_r15_72_bytes_of_markers_end_a_query_at_once(archive: Archive, mode: str
     evil = batch(0, body=body, count=2**31 - 1, last_offset_delta=0, attributes=0x30, producer_id=5)
     archive.put_segment("t", 0, batches((0, 10)), body=evil, end=10)
     archive.commit("t", 10, last_stable_offset=None)
-    with pytest.raises(CorruptData, match=r"t-0/00000000000000000000.log.* 2147483647 records in 11 bytes"):
+    with pytest.raises(CorruptData, match=r"t-0/00000000000000000000.log.* 2,147,483,647 records in 11 bytes"):
         archive.offsets(subscribe="t", mode=mode, **{"kafka.isolation.level": "read_committed"})

@@ -227,7 +227,7 @@ def test_spark_warns_once_in_a_task_and_has_the_time_as_stored_by_an_option(tmp_
     assert rows["timestampMs"].to_pylist() == stamps
     (warning,) = [each["message"] for each in logged if each["event"] == "query_warning"]
     far = sum(abs(time) >= LATEST_MILLISECONDS for time in stamps)
-    assert warning.startswith(f"{far} rows have a timestamp at or beyond a limit of its column")
+    assert warning.startswith(f"{far} rows with a timestamp at or beyond a limit of its column")
     assert 'option("includeTimestampMs", "true")' in warning
 
 

@@ -65,8 +65,8 @@ def test_the_pages_file_and_commands_run(
         ended = runner(capfd)(*shlex.split(command)[1:])
         assert ended.code == 0, ended
         outputs.append(ended.out)
-    assert "50 offsets in 1 parts; nothing was added" in outputs[1]
-    assert "50 records in 1 files" in outputs[2]
+    assert "50 offsets in 1 part; nothing was added" in outputs[1]
+    assert "50 records in 1 file" in outputs[2]
     assert outputs[4] == "backup.page_views: 50 rows, 0 differences\n"
     python, _, reading = blocks(PAGE, language="python")  # tests/tables/spark runs what the second one does
     exec(compile(python.text, str(PAGE), "exec"), {})
@@ -119,7 +119,7 @@ def test_the_line_of_the_crontab_runs(tmp_path: Path, capfd: pytest.CaptureFixtu
     *times, flock, option, lock, command = line.text.split(maxsplit=8)
     assert all(re.fullmatch(r"[\d*/,-]+", field) for field in times)
     assert (len(times), flock, option, lock) == (5, "flock", "-n", "/var/lib/ts-uploader/tables.lock")
-    assert "50 records in 1 files" in runner(capfd)(*written(command, tmp_path)).out
+    assert "50 records in 1 file" in runner(capfd)(*written(command, tmp_path)).out
     assert 'ts_tables_records_total{table="backup.page_views"} 50.0' in (tmp_path / "tables.prom").read_text()
 
 

@@ -47,7 +47,7 @@ def test_each_record_is_a_row_or_refused(tmp_path: Path, table_format: str) -> N
         (3, 2, None, "BUY", points),
     ]
     ((offset, reason, parser),) = made.select("select _offset, _reason, _parser from {}", "_quarantine")
-    assert (offset, reason) == (1, "0 bytes follow; 1 are expected")
+    assert (offset, reason) == (1, "0 bytes left; 1 expected")
     assert parser.startswith("thrift:")
     assert made.tables.verify(NAME).differences == ()
 

@@ -254,8 +254,8 @@ def test_a_row_without_a_number_is_named(table: MadeTable, column: str) -> None:
     ("column", "value", "expected"),
     [
         ("topic", None, "have no topic"),
-        ("_offset", None, "have no _offset"),
-        ("_ordinal", None, "have no _ordinal"),
+        ("_offset", None, "rows without _offset: 1"),
+        ("_ordinal", None, "rows without _ordinal: 1"),
         ("partition", "x", "Failed to parse string: 'x'"),
         ("partition", -(2**63), "not in range"),
         ("headers", "x", "Unsupported cast"),

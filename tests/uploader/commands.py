@@ -32,15 +32,17 @@ class Command:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
         server_properties: Path | None = None,
+        forgotten: str | None = None,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run it with this configuration; None writes no file."""
+        """Run it with this configuration, without a forgotten option; None writes no file."""
         if properties is not None:
             write_config(self.config, "prod", properties)
         broker = server_properties or self.cluster.brokers[1].server_properties
         program = Path(sys.executable).with_name("ts-uploader")
-        command = [str(program), "run", str(self.config), "--cluster-id", "prod", "--http-address", "127.0.0.1:0"]
+        options = {"--cluster-id": "prod", "--http-address": "127.0.0.1:0", "--server-properties": str(broker)}
+        given = [word for name, value in options.items() if name != forgotten for word in (name, value)]
         return subprocess.run(
-            [*command, "--server-properties", str(broker), *arguments],
+            [str(program), "run", str(self.config), *given, *arguments],
             env={**os.environ, **self.s3.environment(), "PYTHONPATH": str(CHECKOUT), **(environment or {})},
             capture_output=True,
             text=True,

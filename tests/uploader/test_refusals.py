@@ -7,6 +7,7 @@ import pytest
 from tests.matrix import cases
 from tests.uploader.beside import BUCKET
 from tests.uploader.commands import Command
+from ts_local.agent import write_config
 from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.cli import EXIT_BROKEN, EXIT_TRY_AGAIN
 
@@ -22,8 +23,12 @@ def command(cluster: LocalCluster, tmp_path: Path) -> Command:
 
 
 def test_u21_a_missing_configuration_is_named(command: Command) -> None:
-    """Which file, and how such a file is named."""
+    """Which file, how such a file is named, and the option if the directory has another cluster's."""
     command.refuses(command.run(None), "prod.properties", "<clusterId>.properties")
+    write_config(command.config, "test", {URL: command.location})
+    command.refuses(command.run(None), "the directory has test.properties: set --cluster-id test (in TS_UPLOADER_ARG")
+    forgotten = command.run(None, forgotten="--cluster-id")
+    command.refuses(forgotten, f"{command.cluster.cluster_id}.properties: 1 problem", "set --cluster-id test")
 
 
 def test_u21_all_configuration_problems_are_reported_at_once(command: Command) -> None:

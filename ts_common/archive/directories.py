@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ts_common.archive.incarnations import Incarnations
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, partition_of
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectStore
@@ -71,12 +71,11 @@ def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirecto
     for prefix in _cluster_prefixes(store, keys.cluster, keys.entropy_bits):
         for directory in store.list_directories(prefix):
             name = directory.rstrip("/")
-            topic, tilde, later = name.partition("~")
-            partition = TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name)
+            partition = partition_of(name)
             if partition is not None and keys.partition(partition).prefix.startswith(prefix):
                 partitions, directories = topics.setdefault(partition.topic, (set(), set()))
                 partitions.add(partition.partition)
-                if tilde:
+                if "~" in name:
                     directories.add(name.rpartition("-")[0])
             elif is_topic_name(name) and keys.incarnations(name).startswith(prefix):
                 topics.setdefault(name, (set(), set()))

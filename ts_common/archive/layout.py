@@ -20,6 +20,7 @@ from ts_common.errors import ObjectNotFound, QueryError
 from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_fields, text, whole_number
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 
 _LARGEST: Final = 64 << 10
 
@@ -116,8 +117,8 @@ def contradiction(layout: Layout, keys: ClusterKeys, option: str, location: str)
     if own == right:
         return None
     return (
-        f"{option}{own}: {location} contains cluster {keys.cluster} with {right} entropy bits ({keys.layout}); "
-        f"set {option}{right}"
+        f"{option}{own}: {location} contains cluster {keys.cluster} with {counted(right, 'entropy bit')} "
+        f"({keys.layout}); set {option}{right}"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import INDEX_BYTES
 from ts_common.store.lifecycle import LifecycleRule
+from ts_common.wording import counted
 
 # Damage that a weekly check finds can be repaired from an earlier version within another week.
 LEAST_VERSIONS_DAYS: Final = 14
@@ -68,7 +69,7 @@ def _harm_of(rule: LifecycleRule, keys: ClusterKeys, tags: frozenset[tuple[str, 
         )
         yield Harm(rule.name, f"{named} moves {objects} {rule.archives}", remedy, is_error=False)
     if rule.versions_days is not None and rule.versions_days < LEAST_VERSIONS_DAYS:
-        days = f"{rule.versions_days} day{'' if rule.versions_days == 1 else 's'}"
+        days = counted(rule.versions_days, "day")
         remedy = (
             f"keep them for at least {LEAST_VERSIONS_DAYS} days (30 in deploy/bucket/lifecycle.json): a damaged or "
             "deleted object is repaired from its earlier version"

@@ -83,6 +83,12 @@ def entropy(cluster: str, partition: TopicPartition, bits: int) -> str:
     return format(int.from_bytes(digest, "big") >> (MAX_ENTROPY_BITS - bits), f"0{bits}b")
 
 
+def partition_of(directory: str) -> TopicPartition | None:
+    """Return the partition of a directory's name in the store, of any incarnation; None for another name."""
+    topic, tilde, later = directory.partition("~")
+    return TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else directory)
+
+
 def encoded_group(group: str) -> str:
     """Return the id of a consumer group as a part of a key: all but letters, digits and `_.-~` is percent-encoded."""
     return quote(group, safe="")

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
+from ts_common.wording import counted
 
 # Each election can add one copy of the same offsets. The work grows with the square of the number of copies.
 MAX_COPIES: Final = 1000
@@ -210,7 +211,7 @@ class _Alive:
         self._ahead = ahead
         if len(self._active) > MAX_COPIES:
             raise CorruptData(
-                f"{self._active[0].copy.keys.prefix}: {len(self._active)} segments cover offset {position}; "
+                f"{self._active[0].copy.keys.prefix}: {counted(len(self._active), 'segment')} cover offset {position}; "
                 f"at most {MAX_COPIES} are expected; remove those that no agent wrote"
             )
         return self._active

@@ -17,6 +17,7 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import read_offset_index
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 
 _UNKNOWN_CRC = 0
 
@@ -73,7 +74,7 @@ def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
         CorruptData: the segment has bytes but no batch.
     """
     if scan.end_offset is None and scan.corruption:
-        raise CorruptData(f"{key}: no batch in its {scan.size} bytes")
+        raise CorruptData(f"{key}: no batch in its {counted(scan.size, 'byte')}")
     return SegmentMetadata(
         end=base if scan.end_offset is None else scan.end_offset,
         epochs=scan.epochs,

@@ -17,12 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys, partition_of
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import ObjectNotFound
 from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_fields, text, whole_number
-from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 
 _DIRECTORY: Final = "claims/"
@@ -110,7 +109,6 @@ def tables_with_claims(store: ObjectStore, keys: ClusterKeys) -> list[str]:
 
 def _directory(name: str) -> str:
     """Return the directory of a partition, of any incarnation."""
-    topic, tilde, later = name.partition("~")
-    if TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name) is None:
+    if partition_of(name) is None:
         raise ValueError(f"{name!r} is no directory of a partition")
     return name

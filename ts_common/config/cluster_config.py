@@ -20,6 +20,7 @@ from ts_common.config.java_keys import find_java_key, is_of_collection
 from ts_common.config.keys import ENTROPY_BITS_KEY, STUCK_AFTER_MS
 from ts_common.config.setting_types import UPPER_CASE, HostNames, IoClass, Leadership, Patterns, Reporter
 from ts_common.errors import ConfigurationError
+from ts_common.model import is_cluster_id
 from ts_common.store.option_table import OPTIONS, options_of, parse_options
 from ts_common.store.options import PREFIX
 from ts_common.suggestions import nearest
@@ -29,6 +30,7 @@ REPORTER: Final = "metrics.reporter."
 ALLOWED_HOSTS_KEY: Final = "ts.segment.uploader.http.allowed.hosts"
 _UNIT: Final = "unit"  # in a field's `json_schema_extra`: the unit of a number
 _MILLISECONDS: Final = 1000
+_NAMED: Final = 10  # files in a message
 _CHANGEABLE: Final[dict[str, JsonValue]] = {"changeable": True}  # in `json_schema_extra`, see `is_changeable`
 
 
@@ -263,8 +265,12 @@ def _extra_of(name: str) -> dict[str, JsonValue]:
     return extra if isinstance(extra, dict) else {}
 
 
-def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
+def load_config(path: Path, choice: str = "") -> tuple[ClusterConfig, tuple[str, ...]]:
     """Read a cluster's properties file.
+
+    Args:
+        path: of the file.
+        choice: for a missing file whose directory has others, how the caller chooses one; `{}` is its cluster's id.
 
     Returns:
         the configuration, and a warning for each key that is accepted and has no effect on the agent.
@@ -275,9 +281,7 @@ def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
     try:
         text = path.read_text(encoding="iso-8859-1")  # Java reads properties in this encoding
     except FileNotFoundError:
-        raise ConfigurationError(
-            str(path), ["there is no such file; each cluster has one, named <clusterId>.properties"]
-        ) from None
+        raise ConfigurationError(str(path), [_missing(path, choice)]) from None
     except OSError as error:
         raise ConfigurationError(str(path), [f"cannot read the file: {error}"]) from error
     try:
@@ -285,6 +289,16 @@ def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigurationError(str(path), [f"invalid properties file: {error}"]) from error
     return parse_config(properties, str(path))
+
+
+def _missing(path: Path, choice: str) -> str:
+    message = "there is no such file; each cluster has one, named <clusterId>.properties"
+    others = sorted(file.stem for file in path.parent.glob(f"*{path.suffix}") if is_cluster_id(file.stem))
+    if not others:
+        return message
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    message += f"; the directory has {', '.join(f'{name}{path.suffix}' for name in others[:_NAMED])}{more}"
+    return message + (f": {choice.format(others[0] if len(others) == 1 else 'NAME')}" if choice else "")
 
 
 def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterConfig, tuple[str, ...]]:

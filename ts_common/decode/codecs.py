@@ -31,6 +31,7 @@ from ts_common.decode.stream_ends import ends_after_zstd_frame, gzip_body
 from ts_common.decode.xxhash32 import xxh32
 from ts_common.errors import CorruptData
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.wording import counted
 
 _INITIAL_BYTES: Final = 1 << 20
 
@@ -196,7 +197,7 @@ def _snappy(data: memoryview, output: memoryview, start: int) -> int:
             continue
         position += 4
         if size > end - position:
-            raise CorruptData(f"snappy: a block of {size} bytes where {end - position} remain")
+            raise CorruptData(f"snappy: a block of {counted(size, 'byte')} where {end - position} remain")
         try:
             written = _snappy_block(data[position : position + size], output, written)
         except OutputFull as full:
@@ -284,7 +285,7 @@ def _lz4(data: memoryview, output: memoryview, start: int, *, is_checked: bool =
         if size > block_size:
             raise CorruptData(f"lz4: a block of {size} bytes, at most {block_size} expected")
         if size > end - position - checksum:
-            raise CorruptData(f"lz4: a block of {size} bytes where {end - position} remain")
+            raise CorruptData(f"lz4: a block of {counted(size, 'byte')} where {end - position} remain")
         begun = written
         limit = min(written + block_size, capacity)
         if not stored:

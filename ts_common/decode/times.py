@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.decode.arrow_schema import TYPES
+from ts_common.wording import counted
 
 if TYPE_CHECKING:
     from ts_common.decode.compiled import Int64s
@@ -51,6 +52,6 @@ def far_warning(rows: int, remedy: str) -> str:
         remedy: how the reader gets the column `timestampMs`.
     """
     return (
-        f"{rows:,} rows have a timestamp at or beyond a limit of its column, the years -290,308 and 294,247, and show "
-        f"that limit; expected: milliseconds since 1970; {remedy}"
+        f"{counted(rows, 'row')} with a timestamp at or beyond a limit of its column, the years -290,308 and 294,247: "
+        f"the column has that limit; expected: milliseconds since 1970; {remedy}"
     )

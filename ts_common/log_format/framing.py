@@ -15,6 +15,7 @@ from typing import Final
 from awscrt.checksums import crc32, crc32c
 
 from ts_common.errors import CorruptData
+from ts_common.wording import counted
 
 # The header of a v2 record batch; its records follow.
 BATCH_FIELDS: Final = (
@@ -216,7 +217,9 @@ def parse_header(
     place = position if file_position is None else file_position
     held = len(buffer) - position
     if held < HEADER_SIZE and held < remaining:
-        raise ValueError(f"the buffer has {held} bytes of a header; {min(remaining, HEADER_SIZE)} are expected")
+        raise ValueError(
+            f"the buffer has {counted(held, 'byte')} of a header; {min(remaining, HEADER_SIZE)} are expected"
+        )
     trailing = _check_frame(buffer, position, remaining, place)
     if trailing is not None:
         return trailing
@@ -270,7 +273,7 @@ def _check_frame(buffer: Buffer, position: int, remaining: int, place: int) -> T
     size = LENGTH_END + int(_LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0])
     if size < MINIMUM_SIZE[magic]:
         raise CorruptData(
-            f"batch of magic {magic} at position {place}: {size} bytes by its length field; at least "
+            f"batch of magic {magic} at position {place}: {counted(size, 'byte')} by its length field; at least "
             f"{MINIMUM_SIZE[magic]} are expected"
         )
     return Trailing.TORN if size > remaining else None

@@ -9,6 +9,7 @@ from typing import Final
 
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import BatchHeader
+from ts_common.wording import counted
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -32,14 +33,14 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
     if header.codec:
         raise CorruptData(f"{named}: compressed with codec {header.codec}")
     if count * _LEAST_RECORD > len(records):
-        raise CorruptData(f"{named}: {count} records in {len(records)} bytes")
+        raise CorruptData(f"{named}: {counted(count, 'record')} in {counted(len(records), 'byte')}")
     position = 0
     try:
         for _ in range(count):
             length, body = read_varint(records, position)
             position = body + length
             if length < _LEAST_RECORD - 1 or position > len(records):
-                raise CorruptData(f"{named}: a record of {length} bytes where {len(records) - body} remain")
+                raise CorruptData(f"{named}: a record of {counted(length, 'byte')} where {len(records) - body} remain")
             _, after_timestamp = read_varint(records, body + 1)  # after one byte of attributes
             offset_delta, after_offset = read_varint(records, after_timestamp)
             key_length, key = read_varint(records, after_offset)
@@ -49,7 +50,9 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
     except (IndexError, struct.error) as error:
         raise CorruptData(f"{named}: its records are truncated") from error
     if position != len(records):
-        raise CorruptData(f"{named}: {len(records) - position} bytes remain after the last record")
+        raise CorruptData(
+            f"{named}: {counted(len(records) - position, 'byte')} after the last record; expected: no byte"
+        )
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:

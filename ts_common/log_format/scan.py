@@ -24,6 +24,7 @@ from ts_common.log_format.framing import (
 )
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.markers import ABORT, read_markers, read_varint
+from ts_common.wording import counted
 
 WINDOW_BYTES: Final = 1 << 20  # large enough for few system calls, small enough for the processor's cache
 _FIRST_RECORD_BYTES: Final = 4096  # of a batch; a longer first record is not compared with the second
@@ -350,7 +351,7 @@ class _Window:
             free = self.view[self._end : self._end + self._unread]
             count = self._reader.readinto(free)
             if not count:
-                raise SegmentChanged(f"the file ends {self._unread} bytes before its size of {self._size}")
+                raise SegmentChanged(f"the file ends {counted(self._unread, 'byte')} before its size of {self._size}")
             self.crc32c = crc32c(free[:count], self.crc32c)
             self._end += count
             self._unread -= count

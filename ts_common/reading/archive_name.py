@@ -95,7 +95,7 @@ def name_archive(
         except ConfigurationError as error:
             problems += [f"--url: {problem}" for problem in error.problems]
         if cluster is None:
-            problems.append("--cluster is missing: --url requires it")
+            problems.append(f"--cluster is missing: --url requires it; `tsctl ls --url {url}` lists the clusters there")
     if cluster is not None and not is_cluster_id(cluster):
         problems.append(f"--cluster={cluster}: letters, digits, '.', '_' and '-' are expected")
     if entropy_bits is not None and not 0 <= entropy_bits <= MAX_ENTROPY_BITS:

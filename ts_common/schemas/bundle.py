@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.schemas.limits import MAX_BUNDLE_BYTES, MAX_DEPTH, MAX_REFERENCES, MAX_SCHEMA_BYTES
 from ts_common.schemas.source import RegisteredSchema, SchemaSource
+from ts_common.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ def _add_references(
         if source is None or len(found) >= MAX_REFERENCES:
             raise CorruptData(
                 f"{schema}: it refers to {reference.name!r}, "
-                + ("and a schema from a file has no references" if source is None else f"after {len(found)} others")
+                + (
+                    "and a schema from a file has no references"
+                    if source is None
+                    else f"after {counted(len(found), 'other')}"
+                )
             )
         try:
             other = source.version(reference.subject, reference.version)

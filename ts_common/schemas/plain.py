@@ -18,6 +18,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.schemas.contract import Codec, Decoded, Part
 from ts_common.schemas.limits import MAX_JSON_BYTES
 from ts_common.schemas.rows import ColumnBuilder
+from ts_common.wording import counted
 
 
 class _PlainCodec(Codec):
@@ -81,7 +82,7 @@ class IntegerCodec(_PlainCodec):
 
     def _value(self, data: bytes) -> int:
         if len(data) != self._size:
-            raise ValueError(f"{len(data)} bytes; expected an integer of {self._size}")
+            raise ValueError(f"{counted(len(data), 'byte')}; expected an integer of {self._size}")
         return int.from_bytes(data, "big", signed=True)
 
 

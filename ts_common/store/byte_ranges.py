@@ -4,6 +4,7 @@ from ts_common.errors import OperatorError
 from ts_common.store.answers import size_of
 from ts_common.store.call import Call
 from ts_common.store.contract import ByteRange
+from ts_common.wording import counted
 
 
 def range_within(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
@@ -38,7 +39,7 @@ def whole_size(byte_range: ByteRange | None, content_range: str | None, length: 
     start, end = range_within(byte_range, size)
     expected = f"bytes {start}-{end - 1}/{size}"
     if (content_range and content_range != expected) or (not content_range and (start, end) != (0, size)):
-        found = content_range or f"all {size} bytes"
+        found = content_range or f"all {counted(size, 'byte')}"
         raise OperatorError(f"{call.operation} {call.target}: requested {expected}, but the store sends {found}")
     if length != end - start:
         raise ValueError(f"Content-Length is {length}; expected the length of {expected}")

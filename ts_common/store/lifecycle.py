@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ts_common.wording import counted
+
 # Objects must be restored before they can be read. GLACIER_IR, the IA classes and INTELLIGENT_TIERING need no restore.
 ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 _EXPIRES = ("Days", "Date")
@@ -120,4 +122,4 @@ def _when(given: Mapping[str, Any]) -> str:
         date = given["Date"]
         return f"on {date.date().isoformat() if hasattr(date, 'date') else date}"
     days = given.get("Days", 0)
-    return f"after {days} day{'' if days == 1 else 's'}"
+    return f"after {counted(days, 'day')}"

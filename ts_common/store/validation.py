@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ts_common.errors import OperatorError, SegmentChanged
 from ts_common.store.contract import Body
+from ts_common.wording import counted
 
 # S3's limit on user metadata, names and values together.
 METADATA_BYTES = 2048
@@ -199,7 +200,7 @@ def body_size(body: bytes | Body, size: int | None) -> int:
     """
     if isinstance(body, bytes):
         if size not in {None, len(body)}:
-            raise ValueError(f"a body of {len(body)} bytes with size={size}")
+            raise ValueError(f"a body of {counted(len(body), 'byte')} with size={size}")
         return len(body)
     if size is None or size < 0:
         raise ValueError(f"a body that is a reader requires its size; found size={size}")

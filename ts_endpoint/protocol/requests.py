@@ -9,6 +9,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from ts_common.wording import counted
 from ts_endpoint.protocol.shape import checked
 from ts_endpoint.protocol.versions import Api, served_versions
 
@@ -75,7 +76,7 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request | UnservedVe
         UnservedRequest: the request is not served in this version.
     """
     if len(frame) < _KEY_AND_VERSION.size:
-        raise MalformedRequest(f"{len(frame)} bytes are no request")
+        raise MalformedRequest(f"a frame of {counted(len(frame), 'byte')} is no request")
     api_key, version, correlation = _KEY_AND_VERSION.unpack_from(frame)
     served = served_versions(api_key)
     if served is None or not served[0] <= version <= served[1]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ts_common.decode.arrow_schema import batch_of
 from ts_common.errors import CorruptData
 from ts_common.schemas.contract import Codec
+from ts_common.wording import counted
 from ts_tables.parsers.inference import FoundColumn, Member
 
 REASON_CHARACTERS: Final = 300
@@ -160,7 +161,7 @@ def check(parser: Parser, parsed: Parsed, count: int) -> None:
     found = np.concatenate([records[steps > 0], refused])
     if len(found) != count or not np.array_equal(np.sort(found), np.arange(count)):
         raise CorruptData(
-            f"parser {name}: of {count} records, {len(found)} are rows or refused; each must be one of both"
+            f"parser {name}: of {counted(count, 'record')}, {len(found)} are rows or refused; each must be one of both"
         )
 
 

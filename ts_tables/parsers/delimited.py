@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.schemas.limits import MAX_VALUE_BYTES
+from ts_common.wording import counted
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import parsed_of
@@ -45,7 +46,7 @@ class DelimitedParser(Parser):
         lengths = pc.list_value_length(fields)
         has_all = pc.fill_null(pc.equal(lengths, count), False)
         for row in pc.indices_nonzero(pc.fill_null(pc.not_equal(lengths, count), False)).to_pylist():
-            refused.setdefault(row, f"it has {lengths[row]} fields; expected {count}")
+            refused.setdefault(row, f"it has {counted(lengths[row].as_py(), 'field')}; expected {count}")
         whole = pc.if_else(has_all, fields, pa.scalar([None] * count, pa.list_(pa.string())))
         found = [from_texts(pc.list_element(whole, at), column) for at, column in enumerate(self._columns)]
         return parsed_of(self.columns, found, np.arange(len(lines)), refused, self.columns.names)

@@ -23,6 +23,7 @@ from ts_common.errors import (
 from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
+from ts_common.wording import counted
 from ts_tables.plain.entries import MOST_BYTES, OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
 from ts_tables.targets import HeadMoved, TableMissing
 
@@ -241,8 +242,8 @@ class Ledger:
                     ) from None
             if size != file.size:
                 raise CorruptData(
-                    f"{self._store.location}/{file.path} has {size} bytes, and entry {entry.number} has {file.size}: "
-                    "another program wrote it; remove it, and run again"
+                    f"{self._store.location}/{file.path} has {counted(size, 'byte')}, and entry {entry.number} "
+                    f"has {file.size}: another program wrote it; remove it, and run again"
                 )
             return
         raise OutcomeUnknown(f"{self._store.location}/{file.path}: {_TRIES} copies have no answer; run it again")

@@ -11,6 +11,7 @@ import structlog
 from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 from ts_tables.claims.state import TableState
 from ts_tables.files.file_names import MOST_BYTES, FileNames
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
@@ -110,11 +111,11 @@ class PlainTarget:
         now = (*opened.contents.files, *contents.files, *(() if pending is None else pending.shown))
         expected = {each.path: each.size for each in now}
         found = (
-            (opened.missing & {each.path for each in contents.files}, "are missing"),
-            ({path for path, size in expected.items() if sizes.get(path, size) != size}, "have another size"),
-            (sizes.keys() - expected.keys(), "were not written by this program, and readers see them"),
+            (opened.missing & {each.path for each in contents.files}, "missing"),
+            ({path for path, size in expected.items() if sizes.get(path, size) != size}, "of another size"),
+            (sizes.keys() - expected.keys(), "of another program, which readers see"),
         )
-        sentences = [f"{_shown(paths)} {what}" for paths, what in found if paths]
+        sentences = [f"{what}: {_shown(paths)}" for paths, what in found if paths]
         return "; ".join(sentences) or None
 
     def adopt(self, opened: OpenedFiles) -> None:
@@ -143,8 +144,8 @@ class PlainTarget:
         contents = self._ledger.read().contents
         if contents.held and not purge:
             raise OperatorError(
-                f"table {self._name} holds {sum(each.rows for each in contents.held):,} rows in files that are not "
-                "shown: `tsctl tables compact` shows them; or drop the table with --purge"
+                f"table {self._name} holds {counted(sum(each.rows for each in contents.held), 'row')} in files "
+                "that are not shown: `tsctl tables compact` shows them; or drop the table with --purge"
             )
         try:
             pending = self._ledger.pending(contents)
@@ -312,4 +313,4 @@ def _is_mark(key: str) -> bool:
 
 def _shown(paths: "frozenset[str] | set[str]") -> str:
     some = ", ".join(sorted(paths)[:_SHOWN_NAMES])
-    return f"{len(paths):,} files ({some}{', ...' if len(paths) > _SHOWN_NAMES else ''})"
+    return f"{counted(len(paths), 'file')} ({some}{', ...' if len(paths) > _SHOWN_NAMES else ''})"

@@ -172,7 +172,7 @@ def _check_positions(rows: pa.RecordBatch, path: str) -> None:
     """
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if name in _NEVER_NULL and column.null_count:
-            raise CorruptData(f"{path}: {column.null_count} rows have no {name}; expected: each has one")
+            raise CorruptData(f"{path}: rows without {name}: {column.null_count:,}; expected: none")
         if name in _TEXTS:
             try:
                 column.validate(full=True)

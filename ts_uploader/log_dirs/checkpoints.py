@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from ts_common.errors import CorruptData
+from ts_common.wording import counted
 
 _SUPPORTED_VERSION: Final = "0"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -72,12 +73,12 @@ def _entries(name: str, data: bytes, width: int) -> Iterator[tuple[str, list[str
     if rest:
         raise CorruptData(f"{name}: ends in the middle of the line {rest!r}")
     if len(lines) < 2:
-        raise CorruptData(f"{name}: {len(lines)} lines, a version and a count expected")
+        raise CorruptData(f"{name}: {counted(len(lines), 'line')}, a version and a count expected")
     if lines[0] != _SUPPORTED_VERSION:
         raise CorruptData(f"{name}: version {lines[0]!r}, {_SUPPORTED_VERSION!r} expected")
     count = _number(name, lines[1], lines[1])
     if count != len(lines) - 2:
-        raise CorruptData(f"{name}: {len(lines) - 2} entries, {count} expected by its count")
+        raise CorruptData(f"{name}: {counted(len(lines) - 2, 'entry')}, {count} expected by its count")
     for line in lines[2:]:
         fields = line.split()
         if len(fields) != width:

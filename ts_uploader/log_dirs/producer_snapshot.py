@@ -9,6 +9,7 @@ from typing import Final
 from awscrt.checksums import crc32c
 
 from ts_common.errors import CorruptData
+from ts_common.wording import counted
 
 _VERSION: Final = struct.Struct(">h")
 _CRC: Final = struct.Struct(">I")  # CRC-32C of what follows it
@@ -31,7 +32,7 @@ def first_unstable_offset(data: bytes) -> int | None:
         CorruptData: another version, a wrong CRC, or a count that does not fit the size.
     """
     if len(data) < _ENTRIES_POSITION:
-        raise CorruptData(f"producer snapshot: {len(data)} bytes, at least {_ENTRIES_POSITION} expected")
+        raise CorruptData(f"producer snapshot: {counted(len(data), 'byte')}, at least {_ENTRIES_POSITION} expected")
     (version,) = _VERSION.unpack_from(data)
     if version != _SUPPORTED_VERSION:
         raise CorruptData(f"producer snapshot: version {version}, {_SUPPORTED_VERSION} expected")
@@ -41,6 +42,8 @@ def first_unstable_offset(data: bytes) -> int | None:
         raise CorruptData(f"producer snapshot: CRC {crc:08x}, {stored:08x} expected by its header")
     (count,) = _COUNT.unpack_from(data, _COUNT_POSITION)
     if count < 0 or _ENTRIES_POSITION + count * _ENTRY.size != len(data):
-        raise CorruptData(f"producer snapshot: {len(data)} bytes do not fit its count of {count} entries")
+        raise CorruptData(
+            f"producer snapshot: its count of {counted(count, 'entry')} does not fit {counted(len(data), 'byte')}"
+        )
     first_offsets = [entry[-1] for entry in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:])]
     return min((offset for offset in first_offsets if offset >= 0), default=None)

@@ -12,7 +12,7 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import ClusterConfig, load_config
 from ts_common.endpoints.provider import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, TieredStorageError, TransientError
-from ts_uploader.environment import Environment
+from ts_uploader.environment import CHOICE_OF_FILE, Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
 from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.directory_scan import partition_directories
@@ -62,7 +62,7 @@ def _configuration(
 ) -> tuple[ClusterConfig | None, EndpointProvider | None, list[Finding]]:
     path = config_dir / f"{cluster}.properties"
     try:
-        config, warnings = load_config(path)
+        config, warnings = load_config(path, CHOICE_OF_FILE)
     except ConfigurationError as refused:
         return None, None, [error(refused.source, problem) for problem in refused.problems]
     findings = [warning(str(path), text, "remove the key once no Java uploader reads this file") for text in warnings]

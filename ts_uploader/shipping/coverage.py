@@ -22,6 +22,7 @@ from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import Trailing
 from ts_common.log_format.scan import SegmentScan
+from ts_common.wording import counted
 from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.scan_cache import file_state
@@ -67,7 +68,7 @@ def coverage_end(task: Ship, log: OpenLog, scan: SegmentScan) -> int:
     """
     _check_epochs(log.path, scan)
     if scan.end_offset is None and (scan.trailing is Trailing.TORN or scan.corruption):
-        raise CorruptData(f"{log.path}: no batch in its {scan.size} bytes; see the broker's own log check")
+        raise CorruptData(f"{log.path}: no batch in its {counted(scan.size, 'byte')}; see the broker's own log check")
     if scan.base_offset is not None and scan.base_offset < task.base:
         raise CorruptData(f"{log.path}: its first batch is at {scan.base_offset}, below the {task.base} of its name")
     reach = scan.end_offset

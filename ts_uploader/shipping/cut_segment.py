@@ -19,6 +19,7 @@ from ts_common.log_format.index_files import (
     read_transaction_index,
 )
 from ts_common.log_format.scan import SegmentScan
+from ts_common.wording import counted
 from ts_uploader.log_dirs.local_log import last_stable_offset
 from ts_uploader.log_dirs.segment_file import OpenLog
 from ts_uploader.tasks import Ship
@@ -63,7 +64,7 @@ def cut_end(task: Ship, log: OpenLog, scan: SegmentScan) -> int:
         raise SegmentChanged(f"{log.path} was cut while it was read")
     end, first = scan.end_offset, scan.base_offset
     if end is None or first is None or scan.corrupt_batches:
-        raise CorruptData(f"{log.path}: a damaged batch, or none, in its first {scan.size} bytes")
+        raise CorruptData(f"{log.path}: a damaged batch, or none, in its first {counted(scan.size, 'byte')}")
     if first < task.base or end > (task.cut or 0):
         raise CorruptData(f"{log.path}: its batches are from {first} to {end}, expected [{task.base}, {task.cut})")
     return end

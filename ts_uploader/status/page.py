@@ -209,7 +209,7 @@ def _span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     if minutes < 120:
         return f"{minutes:.0f} min"
-    return f"{hours:.0f} h" if hours < 72 else f"{days:.0f} days"
+    return f"{hours:.0f} h" if hours < 72 else counted(round(days), "day")
 
 
 def _clock(seconds: float) -> str:

@@ -18,6 +18,7 @@ from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import Scheme
 from ts_common.store.options import Endpoint
 from ts_common.store.retry import PROBE_ATTEMPTS, PROBE_POLICY
+from ts_common.wording import counted
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.stores.layout_check import FRIENDLIER_ID
 from ts_uploader.stores.store_check import PROBE
@@ -41,7 +42,7 @@ def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
     findings = []
     found = store.get(PROBE_NAME, ByteRange(0, len(PROBE) + 1))[0]
     if found != PROBE:
-        what = f"{PROBE_NAME} was written, but a read returned {len(found)} other bytes"
+        what = f"{PROBE_NAME} was written, but a read returned {counted(len(found), 'other byte')}"
         findings.append(error(endpoint.location, what, "report it to the store's operator, and ship nothing there"))
     next(store.list(PROBE_NAME), None)
     findings.append(ok(endpoint.location, "conditional put, get and list work"))
@@ -94,7 +95,7 @@ def _widths(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[F
     if not others:
         return []
     found = ", ".join(str(width) for width in others)
-    what = f"cluster {keys.cluster} is stored with {own} entropy bits and also with {found}"
+    what = f"cluster {keys.cluster} is stored with {counted(own, 'entropy bit')} and also with {found}"
     way = "readers find only one of them: read the other with its own number of bits, or copy it under this one"
     return [warning(endpoint.location, what, way)]
 

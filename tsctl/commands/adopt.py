@@ -46,6 +46,7 @@ def adopt_topic_id(
         store, key = archive.store_of(topic), archive.keys.incarnations(topic)
         known, etag = read_incarnations(store, archive.keys, topic)
         if etag is None or not known.entries:
+            archive.topics([topic])  # an error that names the clusters or topics that are there
             raise QueryError(f"{key}: {store.location} has no topic id of {topic}; the agent writes the first one")
         found = known.find(topic_id)
         if found is None:

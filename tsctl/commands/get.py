@@ -252,7 +252,7 @@ class _Writer:
             scan = scan_segment(file, written)
         expected = known_crc32c(copy.metadata)
         if written != copy.segment.size:
-            self._damage(f"{copy.key}: {written} bytes; expected {copy.segment.size} from the listing")
+            self._damage(f"{copy.key}: {counted(written, 'byte')}; expected {copy.segment.size} from the listing")
         elif expected is not None and scan.crc32c != expected:
             self._damage(f"{copy.key}: CRC-32C {scan.crc32c:08x}; expected {expected:08x} from its metadata")
         elif expected is None and scan.corruption:

@@ -12,6 +12,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.reading.archive_name import SOURCE, name_archive
 from ts_common.reading.topics import some
+from ts_common.wording import counted
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
@@ -81,7 +82,9 @@ def add(
             output.warn(f"the archive has no topic {some(missing)} today; the hold concerns it as soon as it has one")
         matched = sum(map(wanted.matches, names))
         if not matched:
-            output.warn(f"hold {name}: it matches none of the {len(names)} topics of the archive today")
+            output.warn(
+                f"hold {name}: it matches no topic of the archive today, which has {counted(len(names), 'topic')}"
+            )
         written = add_hold(archive.stores, archive.keys, wanted, output.warn)
         every = [store.location for store in archive.stores]
     if as_json:

@@ -13,13 +13,13 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.archive.catalog import PartitionCatalog
-from ts_common.archive.clusters import list_clusters
+from ts_common.archive.clusters import MOST_LISTINGS, find_clusters
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view, without_commit
-from ts_common.errors import AccessDenied, ObjectNotFound
+from ts_common.errors import AccessDenied, ObjectNotFound, QueryError
 from ts_common.reading.archive_name import ArchiveName, name_archive
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.reading.parallel import in_threads
@@ -69,7 +69,7 @@ def ls(
         bool, typer.Option("--all-incarnations", help="Every incarnation of each topic, oldest first.")
     ] = False,
     clusters: Annotated[
-        bool, typer.Option("--clusters", help="List the clusters of the location, with --url alone or with --config.")
+        bool, typer.Option("--clusters", help="List the clusters of the location; default with --url alone.")
     ] = False,
     config: ConfigOption = None,
     url: UrlOption = None,
@@ -77,13 +77,15 @@ def ls(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List topics, partitions or segments of the archive.
+    """List topics, partitions or segments of the archive; with --url alone its clusters.
 
     Exit code 1: a partition has segments, and its commit is missing or damaged.
     """
     output = Output(as_json)
-    if clusters:
-        # Of a location alone no cluster is known; any valid id opens it.
+    narrower = topics or partition or all_incarnations or (level, incarnation) != (Level.TOPICS, NEWEST)
+    is_location_alone = url is not None and (config, cluster, entropy_bits) == (None, None, None)
+    if clusters or (is_location_alone and not narrower):
+        # A location alone names no cluster; any valid id opens it.
         _list_clusters(name_archive(config, url, cluster if url is None else "any", entropy_bits), output)
         return
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
@@ -118,10 +120,28 @@ def ls(
 
 def _list_clusters(name: ArchiveName, output: Output) -> None:
     found: list[tuple[str, str]] = []
+    empty: list[str] = []
     for endpoint in {endpoint.location: endpoint for endpoint in name.endpoints}.values():
         with open_store(endpoint.location, endpoint.options) as store:
             store.check()
-            found += [(store.location, each) for each in list_clusters(store)]
+            clusters = find_clusters(store)
+        found += [(store.location, each) for each in clusters.ids]
+        if not clusters.is_complete:
+            output.warn(
+                f"{store.location}: it has more directories than this command reads ({MOST_LISTINGS}), so a cluster "
+                "that only a Java uploader wrote can be missing; --cluster NAME reads it all the same"
+            )
+        elif not clusters.ids:
+            empty.append(store.location)
+    message = (
+        f"{', '.join(empty)}: no cluster found: no layout.json of an agent, and no segment or commit in a directory "
+        "<cluster>/<topic>-<partition>/; check the location: bucket and base prefix are those of "
+        "storage.service.endpoint.url in the agents' file"
+    )
+    if empty and not found:
+        raise QueryError(message)
+    if empty:
+        output.warn(message)
     if output.as_json:
         output.document({"clusters": [{"location": location, "cluster": each} for location, each in found]})
     else:

@@ -12,6 +12,7 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.incarnation_option import NEWEST
 from ts_common.suggestions import nearest
+from ts_common.wording import counted
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,
@@ -230,7 +231,7 @@ class _Runner:
 
         if self._form in {Format.PARQUET, Format.ARROW} and self._to is not None:
             count = write_file(self._form, schema, batches, self._to)
-            self.output.text(f"{self._to}: {count:,} rows")
+            self.output.text(f"{self._to}: {counted(count, 'row')}")
         elif self._form is Format.TABLE and self._to is None:
             write_table(schema, batches, self.output, self._progress.end)
         elif self._to is None:

@@ -5,8 +5,6 @@ An agent serves `GET /status.json` on its HTTP address. The command sends no req
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,6 +17,7 @@ from ts_common.query.moments import time_text
 from ts_common.reading.archive_name import SOURCE
 from ts_common.reading.parallel import in_threads
 from ts_common.wording import counted
+from tsctl.agent_status import Answer, count, flag, number, objects, seconds_of, share, words
 from tsctl.agents import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
 from tsctl.archive import JsonOption
 from tsctl.exit_codes import ExitCode
@@ -26,51 +25,8 @@ from tsctl.output import Output, size, write_page
 from tsctl.report.fleet import COLUMNS, FleetRow, render_fleet
 
 _LONGEST_MESSAGE: Final = 300
-_HUGE: Final = 1e18  # greater than any count of an agent
-_WELL: Final = "well"
+_UNKNOWN: Final = "unknown"
 _OF_STORES: Final = "store_"  # the beginning of the conditions that a store causes
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The response of one agent.
-
-    Attributes:
-        address: as it was given.
-        fields: its status; None if the request failed.
-        problem: why the request failed.
-    """
-
-    address: str
-    fields: Mapping[str, Any] | None
-    problem: str | None = None
-
-    @property
-    def is_well(self) -> bool:
-        """Whether it is healthy and ready, and by its own judgement no operator needs to look.
-
-        Only `true` counts: a value that no agent serves is no sign of health.
-        """
-        fields = self.fields
-        if fields is None or fields.get("healthy") is not True or fields.get("ready") is not True:
-            return False
-        if fields.get("stuck") or not isinstance(fields.get("state", {}), dict):
-            return False
-        if "well" in self.state:
-            return self.state["well"] is True
-        return bool(self.state.get("condition", _WELL) == _WELL)
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """Its condition as a whole; empty without one: an earlier release has no `state`."""
-        found = None if self.fields is None else self.fields.get("state")
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def stuck(self) -> int | None:
-        """The number of its stuck partitions; None if the status has none."""
-        found = None if self.fields is None else _number(self.fields, "stuck")
-        return None if found is None else int(found)
 
 
 def status(
@@ -147,24 +103,23 @@ _COLUMNS: Final = (
 def _row(answer: Answer) -> Sequence[str | int | bool | None]:
     if answer.fields is None:
         return (answer.address, *[None] * (len(_COLUMNS) - 2), "no answer")  # the reason is on standard error
-    fields = answer.fields
-    partitions = _partitions(fields)
-    left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
-    errors = _objects(fields, "last_errors")
+    fields, partitions = answer.fields, answer.partitions
+    holes = [flag(each, "hole") for each in partitions or ()]
+    errors, lag = objects(fields, "last_errors"), answer.total("lag_offsets")
     return (
         answer.address,
-        *(_cell(fields, name) for name in ("broker", "cluster", "version")),
-        _cell(answer.state, "condition"),
-        *(_cell(fields, name) for name in ("healthy", "ready")),
-        len(partitions),
-        int(sum(_number(each, "lag_offsets") or 0 for each in partitions)),
-        size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions))),
-        _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0)),
-        _share(min(left, default=None)),
-        sum(bool(partition.get("hole")) for partition in partitions),
-        answer.stuck,
-        _cell(fields, "queue_length"),
-        str(errors[0].get("message")) if errors else None,
+        *(count(fields, "broker"), words(fields, "cluster"), words(fields, "version")),
+        words(answer.state, "condition"),
+        *(flag(fields, name) for name in ("healthy", "ready")),
+        None if partitions is None else len(partitions),
+        int(lag.value) if lag.is_whole and lag.value is not None else lag.shown(_whole),
+        answer.total("unshipped_bytes").shown(_size),
+        answer.greatest("oldest_unshipped_age_seconds").shown(_seconds),
+        answer.least_share("retention_left_ratio").shown(_share, "at most"),
+        None if partitions is None or None in holes else holes.count(True),
+        count(fields, "stuck"),
+        count(fields, "queue_length"),
+        words(errors[0], "message") if errors else None,
     )
 
 
@@ -172,10 +127,10 @@ def _page(answers: Sequence[Answer]) -> str:
     """Return the fleet as a page."""
     messages: dict[str, str] = {}
     agents: dict[str, set[int]] = {}
-    for number, answer in enumerate(answers):
+    for place, answer in enumerate(answers):
         for what, message in _failing(answer):
             messages.setdefault(what, message)
-            agents.setdefault(what, set()).add(number)
+            agents.setdefault(what, set()).add(place)
     failing = [
         f"{what} ({counted(len(agents[what]), 'agent')}). {message}".rstrip()
         for what, message in sorted(messages.items())
@@ -190,7 +145,7 @@ def _failing(answer: Answer) -> Iterator[tuple[str, str]]:
     An agent has one failing request for each directory, and its condition can repeat one of them.
     """
     listed = []
-    for each in _objects(answer.fields or {}, "failing_requests"):
+    for each in objects(answer.fields or {}, "failing_requests"):
         location, operation, reason = (str(each.get(name)) for name in ("location", "operation", "reason"))
         message = str(each.get("message") or "")
         listed.append(message)
@@ -203,38 +158,61 @@ def _failing(answer: Answer) -> Iterator[tuple[str, str]]:
 def _fleet_row(answer: Answer) -> FleetRow:
     if answer.fields is None:
         return FleetRow("bad", (answer.address, "", "no answer", str(answer.problem), *[""] * (len(COLUMNS) - 4)))
-    fields, partitions = answer.fields, _partitions(answer.fields)
-    left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
-    segments = int(sum(_number(each, "unshipped_segments") or 0 for each in partitions))
-    waiting = size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions)))
-    oldest = _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0))
-    rate = _number(fields, "shipped_bytes_per_second")
-    shipped = _shipped(fields["last_shipped"]) if fields.get("last_shipped") else "nothing since its start"
+    fields, left = answer.fields, answer.least_share("retention_left_ratio")
+    cluster, broker = words(fields, "cluster"), count(fields, "broker")
     cells = (
         answer.address,
-        f"{fields.get('broker')} of {fields.get('cluster')}",
-        str(answer.state.get("condition", "unknown")),
-        str(answer.state.get("text", "")),
-        f"{shipped}, {size(int(rate))}/s" if rate else shipped,
-        f"{counted(segments, 'segment')}, {waiting}{f', oldest {oldest}' if oldest else ''}" if segments else "nothing",
-        _share(min(left, default=None)) or "",
-        f"{len(partitions):,}{f', {answer.stuck:,} stuck' if answer.stuck else ''}",
-        str(fields.get("version")),
+        f"{_UNKNOWN if broker is None else broker} of {cluster or _UNKNOWN}",
+        words(answer.state, "condition") or _UNKNOWN,
+        words(answer.state, "text") or "",
+        _shipped(fields),
+        _waiting(answer),
+        left.shown(_share, "at most") or ("" if left.is_whole else _UNKNOWN),
+        _led(answer),
+        words(fields, "version") or _UNKNOWN,
     )
     return FleetRow("good" if answer.is_well else "bad", cells)
+
+
+def _shipped(fields: Mapping[str, Any]) -> str:
+    """Return the time of the last segment, and the bytes per second."""
+    last, rate = seconds_of(fields, "last_shipped"), number(fields, "shipped_bytes_per_second")
+    if last is not None:
+        shown = _time(last)
+    elif "last_shipped" in fields and fields["last_shipped"] is None:
+        shown = "nothing since its start"
+    else:
+        shown = _UNKNOWN
+    if rate is None:
+        return shown if shown == _UNKNOWN else f"{shown}, rate {_UNKNOWN}"
+    return f"{shown}, {_size(rate)}/s" if rate else shown
+
+
+def _waiting(answer: Answer) -> str:
+    """Return the closed segments that are not shipped, their size, and the age of the oldest."""
+    segments = answer.total("unshipped_segments")
+    if segments.value is None:
+        return _UNKNOWN
+    if segments.is_whole and not segments.value:
+        return "nothing"
+    number_of = segments.shown(lambda found: counted(int(found), "segment"))
+    of_size = answer.total("unshipped_bytes").shown(_size) or f"size {_UNKNOWN}"
+    oldest = answer.greatest("oldest_unshipped_age_seconds").shown(_seconds) or _UNKNOWN
+    return f"{number_of}, {of_size}, oldest {oldest}"
+
+
+def _led(answer: Answer) -> str:
+    """Return the number of partitions, and of the stuck ones."""
+    partitions, stuck = answer.partitions, count(answer.fields or {}, "stuck")
+    led = _UNKNOWN if partitions is None else f"{len(partitions):,}"
+    if stuck is None:
+        return f"{led}, stuck {_UNKNOWN}" if "stuck" in (answer.fields or {}) else led
+    return f"{led}, {stuck:,} stuck" if stuck else led
 
 
 def _time(seconds: float) -> str:
     """Return a time in the form of the page, without fractions of seconds."""
     return time_text(int(seconds) * 1000).replace(".000Z", "Z")
-
-
-def _shipped(found: object) -> str:
-    """Return the time of the last commit; text that is no time as it is."""
-    try:
-        return _time(datetime.fromisoformat(str(found)).timestamp())
-    except (ValueError, OverflowError):
-        return str(found)
 
 
 _PARTITION_COLUMNS: Final = (
@@ -243,45 +221,23 @@ _PARTITION_COLUMNS: Final = (
 
 
 def _partition_rows(answer: Answer) -> list[Sequence[str | int | bool | None]]:
-    """Return a row for each partition that lags, has a hole or waits."""
+    """Return a row for each partition that lags, has a hole or waits, or whose state is unknown."""
     return [
         (
             answer.address,
-            f"{each.get('topic')}-{each.get('partition')}",
-            _cell(each, "next_offset"),
-            _cell(each, "lag_offsets"),
-            _cell(each, "unshipped_segments"),
-            size(int(_number(each, "unshipped_bytes") or 0)),
-            _seconds(_number(each, "oldest_unshipped_age_seconds") or 0),
-            _share(_number(each, "retention_left_ratio")),
-            bool(each.get("hole")),
-            _cell(each, "waits_for"),
+            f"{words(each, 'topic') or _UNKNOWN}-{_UNKNOWN if (led := count(each, 'partition')) is None else led}",
+            count(each, "next_offset"),
+            count(each, "lag_offsets"),
+            count(each, "unshipped_segments"),
+            None if (waiting := number(each, "unshipped_bytes")) is None else _size(waiting),
+            None if (oldest := number(each, "oldest_unshipped_age_seconds")) is None else _seconds(oldest),
+            None if (left := share(each, "retention_left_ratio")) is None else _share(left),
+            flag(each, "hole"),
+            words(each, "waits_for"),
         )
-        for each in _partitions(answer.fields or {})
-        if each.get("lag_offsets") or each.get("unshipped_segments") or each.get("hole") or each.get("waits_for")
+        for each in objects(answer.fields or {}, "partitions")
+        if any(each.get(name) for name in ("lag_offsets", "hole", "waits_for")) or each.get("unshipped_segments") != 0
     ]
-
-
-def _partitions(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return _objects(fields, "partitions")
-
-
-# The server may be another program or a later release: check the type of each value.
-
-
-def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    found = fields.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def _number(fields: Mapping[str, Any], name: str) -> float | None:
-    found = fields.get(name)
-    return found if isinstance(found, int | float) and -_HUGE < found < _HUGE else None
-
-
-def _cell(fields: Mapping[str, Any], name: str) -> str | int | bool | None:
-    found = fields.get(name)
-    return found if found is None or isinstance(found, str | int) else str(found)
 
 
 def _fields(answer: Answer) -> dict[str, object]:
@@ -293,10 +249,16 @@ def _fields(answer: Answer) -> dict[str, object]:
     }
 
 
-def _seconds(count: float) -> str | None:
-    """Return a duration for people with its two largest units; None for 0."""
-    if not count:
-        return None
+def _whole(found: float) -> str:
+    return str(int(found))
+
+
+def _size(found: float) -> str:
+    return size(int(found))
+
+
+def _seconds(count: float) -> str:
+    """Return a duration for people with its two largest units."""
     minutes, seconds = divmod(round(count), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -305,5 +267,5 @@ def _seconds(count: float) -> str | None:
     return " ".join(f"{amount}{unit}" for amount, unit in units[first : first + 2] if amount) or "0s"
 
 
-def _share(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.0%}"
+def _share(ratio: float) -> str:
+    return f"{ratio:.0%}"

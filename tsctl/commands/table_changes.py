@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ts_common.errors import ConfigurationError
+from ts_common.wording import counted
 from tsctl.output import NOTHING, Output
 from tsctl.table_arguments import (
     FileOption,
@@ -37,7 +38,7 @@ def replay_quarantine(
 
     def again(name: str) -> None:
         done = found.replay(name)
-        output.text(f"{name}: {done.moved:,} records moved to the table, {done.left:,} are refused still")
+        output.text(f"{name}: {counted(done.moved, 'record')} moved to the table, {done.left:,} are refused still")
         if as_json:
             output.line({"table": name, "moved": done.moved, "refused": done.left})
 
@@ -92,7 +93,7 @@ def forget(
     for sentence in done.notes:
         output.text(f"{name}: {sentence}")
     if done.records or not done.notes:
-        output.text(f"{name}: the rows of {done.records:,} records were deleted; the archive has the records still")
+        output.text(f"{name}: deleted the rows of {counted(done.records, 'record')}; the archive still has them")
 
 
 def generations(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ts_common.errors import ConfigurationError
+from ts_common.wording import counted
 from tsctl.commands import table_changes
 from tsctl.exit_codes import ExitCode
 from tsctl.output import NOTHING, Output
@@ -172,7 +173,7 @@ def verify(
         result = found.verify(name, deep=deep)
         document = {"table": name, **result.document()}
         documents.append(document)
-        output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences")
+        output.text(f"{name}: {counted(result.rows, 'row')}, {counted(len(result.differences), 'difference')}")
         for sentence in (*map(str, result.differences), *result.notes, *found.beginning(name)):
             output.warn(f"{name}: {sentence}")
         if as_json:
@@ -224,9 +225,12 @@ def adopt(
     for sentence in (*map(str, result.differences), *result.notes):
         output.warn(f"{name}: {sentence}")
     if result.differences:
-        output.text(f"{name}: {result.rows:,} rows, {len(result.differences):,} differences; nothing was changed")
+        output.text(
+            f"{name}: {counted(result.rows, 'row')}, {counted(len(result.differences), 'difference')}; "
+            "nothing was changed"
+        )
         raise typer.Exit(ExitCode.FOUND)
-    output.text(f"{name}: {result.rows:,} rows are as its claims; runs continue from there")
+    output.text(f"{name}: {counted(result.rows, 'row')}, as its claims; runs continue from there")
 
 
 @tables.command("drop")
@@ -241,7 +245,8 @@ def drop(
     output = Output(as_json=False)
     found = open_tables(file, settings, [name])
     has = found.contents(name)
-    shown = f"{name}: {has.rows:,} rows in {has.files:,} files, {has.bytes:,} bytes, in {has.location}"
+    files = f"{counted(has.files, 'file')}, {counted(has.bytes, 'byte')}, in {has.location}"
+    shown = f"{name}: {counted(has.rows, 'row')} in {files}"
     if not yes:
         output.text(f"{shown}; nothing was removed: --yes removes the table, --yes --purge its files too")
         return
@@ -260,7 +265,7 @@ def schema() -> None:
 def _print_plan(found: "Tables", name: str, output: Output) -> None:
     plan = found.plan(name)
     offsets = sum(work.offsets for work in plan.work)
-    output.text(f"{name}: {offsets:,} offsets in {len(plan.work):,} parts; nothing was added")
+    output.text(f"{name}: {counted(offsets, 'offset')} in {counted(len(plan.work), 'part')}; nothing was added")
     if output.as_json:
         output.line({"table": name, "offsets": offsets, "parts": len(plan.work), "waits": list(plan.waits)})
     warn_of(name, plan.lag, (*plan.waits, *plan.notes), output)

@@ -11,6 +11,8 @@ from contextlib import suppress
 from math import isfinite
 from typing import Final
 
+from ts_common.wording import counted
+
 Deserializer = Callable[[bytes], bytes]  # raises ValueError: the bytes are no such value
 
 _PACKAGE: Final = "org.apache.kafka.common.serialization."
@@ -107,7 +109,7 @@ def _bytes(value: bytes) -> bytes:
 
 def _sized(value: bytes, size: int, what: str) -> bytes:
     if len(value) != size:
-        raise ValueError(f"{len(value)} bytes are no {what}: it has {size}")
+        raise ValueError(f"{counted(len(value), 'byte')}; {what} has {size}")
     return value
 
 

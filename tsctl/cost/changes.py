@@ -103,7 +103,9 @@ def _retained(usage: Usage, days: float, notes: list[str]) -> Usage:
     """Return what stays of an archive."""
     if not any(_is_due(usage, part, days) for part in usage.parts):
         oldest = usage.segment_days or 0.0
-        notes.append(f"retention: the oldest segment is {oldest:.0f} days old, so nothing would be removed yet")
+        notes.append(
+            f"retention: the oldest segment is {counted(round(oldest), 'day')} old, so nothing would be removed yet"
+        )
     else:
         notes.append("retention: by the time when an object was written; a copied bucket has the times of the copy")
     return replace(usage, parts=tuple(part for part in usage.parts if not _is_due(usage, part, days)))

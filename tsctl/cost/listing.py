@@ -26,6 +26,7 @@ from ts_common.archive.object_keys import (
     ClusterKeys,
     PartitionKeys,
     SegmentName,
+    partition_of,
 )
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
 from ts_common.errors import NewerFormat, ObjectNotFound, PermanentError
@@ -281,8 +282,7 @@ def _log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit | None) -
 
 def _directory(store: ObjectStore, prefix: str) -> Directory:
     name = prefix.rstrip("/").rpartition("/")[2]
-    topic, tilde, later = name.partition("~")
-    partition = TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name)
+    partition = partition_of(name)
     if partition is not None:
         return Directory(store, prefix, partition.topic, partition.partition)
     return Directory(store, prefix, name if is_topic_name(name) else OWN, None)

@@ -48,6 +48,7 @@ from ts_common.store.contract import IfMatch, ObjectInfo, ObjectStore
 from ts_common.store.factory import Scheme
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.retry import PROBE_ATTEMPTS, PROBE_POLICY
+from ts_common.wording import counted
 
 PROBE_PREFIX: Final = f"{PROBE_NAME}-gc-"
 _PROBE: Final = b"Written by tsctl gc check, to see what this store does. No reader looks at it.\n"
@@ -300,7 +301,7 @@ def _versions(rules: Sequence[LifecycleRule] | None) -> Check:
     days = [rule.versions_days for rule in rules if rule.versions_days is not None]
     if not days:
         return _warning("protection", f"{kept} for ever: add a lifecycle rule (deploy/bucket/lifecycle.json)")
-    return _ok("protection", f"{kept} for {min(days)} days, by a lifecycle rule")
+    return _ok("protection", f"{kept} for {counted(min(days), 'day')}, by a lifecycle rule")
 
 
 def _lifecycle(

@@ -239,9 +239,9 @@ class Fuse(BaseModel):
             whole: bytes of all segments; None if unknown.
         """
         if self.objects is not None and objects > self.objects:
-            return f"{counted(objects, 'object')} are due, and fuse.objects is {self.objects:,}"
+            return f"due: {counted(objects, 'object')}, and fuse.objects is {self.objects:,}"
         if self.bytes is not None and size > self.bytes:
-            return f"{size:,} bytes are due, and fuse.bytes is {self.bytes:,}"
+            return f"due: {counted(size, 'byte')}, and fuse.bytes is {self.bytes:,}"
         # The objects include indexes and gap records, so 100% would not be without a bound.
         if self.share is not None and self.share < 1 and whole and size > self.share * whole:
             return f"{size / whole:.0%} of the bytes are due, and fuse.share is {self.share:.0%}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from ts_common.printable import printable
+from ts_common.wording import counted
 from tsctl.output import iso
 from tsctl.verify.coverage import Coverage, Ranges
 from tsctl.verify.findings import COMMIT_DAMAGED, NO_COMMIT, Severity
@@ -272,7 +273,7 @@ def sizes(topics: Mapping[str, Sequence[Coverage]]) -> dict[str, Any]:
             y=[topic for topic, _ in largest],
             x=[count for _, count in largest],
             marker={"color": "#4c9a6a"},
-            hovertext=[f"{_escape(topic)} {count:,} bytes" for topic, count in largest],
+            hovertext=[f"{_escape(topic)} {counted(count, 'byte')}" for topic, count in largest],
             hoverinfo="text",
         )
     )

@@ -20,6 +20,7 @@ from ts_common.store.retry import OPERATION_POLICY
 from ts_common.store.thaw_prices import LIST_PRICES, ThawCost, ThawPrices, thaw_cost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.store.wrappers.request_rate import Pace
+from ts_common.wording import counted
 from tsctl.thaw.objects import ColdObject, with_states
 
 DAY_SECONDS: Final = 86_400.0
@@ -184,8 +185,8 @@ def finish_thaw(
             first = plan.short[0]
             raise OperatorError(
                 f"{first.key} in {first.store.location}: its readable copy expires too early, as do those of "
-                f"{len(plan.short) - 1:,} others, after {_ROUNDS} waits; run the command again with more --days or a "
-                "faster --tier"
+                f"{counted(len(plan.short) - 1, 'other')}, after {_ROUNDS} waits; run the command again "
+                "with more --days or a faster --tier"
             )
         again(plan)
         request_thaws(plan, lambda: None)

@@ -25,9 +25,11 @@ from ts_common.archive.object_keys import (
     ClusterKeys,
     PartitionKeys,
     SegmentName,
+    partition_of,
 )
-from ts_common.model import TopicPartition, is_topic_name
+from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.wording import counted
 from tsctl.verify.findings import FOREIGN_OBJECT, WRONG_ENTROPY, Finding
 
 _ENTROPY = re.compile(r"[01]+")
@@ -78,11 +80,9 @@ def _first_parts(store: ObjectStore, keys: ClusterKeys) -> Iterator[str]:
 
 def _place(found: Directories, keys: ClusterKeys, prefix: str, name: str) -> None:
     """Classify a directory: of a partition, of a topic, foreign, or in the wrong place."""
-    topic, tilde, later = name.partition("~")
-    partition = TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name)
-    directory = name.rpartition("-")[0] if tilde else None
-    here = None if partition is None else keys.partition(partition, directory)
-    is_topic = not tilde and is_topic_name(name)
+    partition = partition_of(name)
+    here = None if partition is None else keys.partition(partition, name.rpartition("-")[0])
+    is_topic = is_topic_name(name)
     if here is not None and here.prefix == f"{prefix}{name}/":
         found.partitions.setdefault(here.partition.topic, []).append(here)
     if is_topic and keys.incarnations(name) == f"{prefix}{name}/{INCARNATIONS_NAME}":
@@ -90,10 +90,11 @@ def _place(found: Directories, keys: ClusterKeys, prefix: str, name: str) -> Non
     elif here is not None and here.prefix == f"{prefix}{name}/":
         pass
     elif here is not None:
-        detail = f"with {keys.entropy_bits} entropy bits, this directory is expected at {here.prefix}"
+        detail = f"with {counted(keys.entropy_bits, 'entropy bit')}, this directory is expected at {here.prefix}"
         found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
     elif is_topic:
-        detail = f"with {keys.entropy_bits} entropy bits, this topic's list is expected at {keys.incarnations(name)}"
+        place = keys.incarnations(name)
+        detail = f"with {counted(keys.entropy_bits, 'entropy bit')}, this topic's list is expected at {place}"
         found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
     else:
         detail = "the directory has no name of a topic or partition"

@@ -231,12 +231,12 @@ class _Check:
         if index and any(index[len(entries) * OFFSET_ENTRY_SIZE :]):
             self.say(
                 INDEX_WRONG,
-                f"entry {len(entries)} is not above the one before; the index has {len(index)} bytes",
+                f"entry {len(entries)} is not above the one before; the index has {counted(len(index), 'byte')}",
                 index_key,
             )
             return
         if entries and entries[-1][1] >= self._segment.size:
-            detail = f"it points to byte {entries[-1][1]}; the .log has {self._segment.size} bytes"
+            detail = f"it points to byte {entries[-1][1]}; the .log has {counted(self._segment.size, 'byte')}"
             self.say(INDEX_WRONG, detail, index_key)
             self._look_at_tail(0)  # the index may be right, and the .log cut short
             return
@@ -354,7 +354,7 @@ class _Check:
         expected = scan.record_count
         excess = rows - expected if expected is not None and rows is not None else 0
         if excess > 0 or (excess < 0 and not scan.has_transactions):
-            wrong.append(f"its batches contain {rows} records; their headers count {expected}")
+            wrong.append(f"its batches contain {counted(rows or 0, 'record')}; their headers count {expected}")
         if wrong:
             self.say(METADATA_WRONG, "; ".join(wrong))
 

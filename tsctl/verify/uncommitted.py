@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
+from ts_common.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class StuckCommit:
     def __str__(self) -> str:
         """Return it as one line."""
         commit = "the commit" + ("" if self.next_offset is None else f" (next offset {self.next_offset})")
-        count = f"{self.segments} segment{'' if self.segments == 1 else 's'} from offset {self.first} on"
+        count = f"{counted(self.segments, 'segment')} from offset {self.first} on"
         return f"{count} and {commit}: nothing was committed for {self.seconds / 60:.0f} min"
 
 

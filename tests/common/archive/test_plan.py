@@ -149,7 +149,7 @@ def test_r15_more_copies_of_one_offset_than_elections_leave_are_refused() -> Non
     """Thousands of small objects for the same offsets would cost time and memory that grow with their square."""
     many = [copy(0, 10**9, records=1, crc=1 + number) for number in range(MAX_COPIES + 1)]
     assert len(unite(many[:MAX_COPIES], EpochHistory(), 0, 10**9)) == 1
-    with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1} segments cover offset 0; at most"):
+    with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1:,} segments cover offset 0; at most"):
         unite(many, EpochHistory(), 0, 10**9)
 
 

@@ -52,9 +52,18 @@ def test_only_an_operators_reporter_class_has_keys_of_its_own() -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The error names the missing file."""
-    with pytest.raises(ConfigurationError, match=r"nowhere\.properties"):
+    """The error names the missing file, the others of its directory, and how the caller chooses one of them."""
+    with pytest.raises(ConfigurationError, match=r"nowhere\.properties.*\n.*named <clusterId>\.properties$"):
+        load_config(tmp_path / "nowhere.properties", "name {}")
+    (tmp_path / "prod.properties").touch()
+    with pytest.raises(ConfigurationError, match=r"the directory has prod\.properties$"):
         load_config(tmp_path / "nowhere.properties")
+    with pytest.raises(ConfigurationError, match=r"the directory has prod\.properties: name prod$"):
+        load_config(tmp_path / "nowhere.properties", "name {}")
+    for number in range(11):
+        (tmp_path / f"c{number:02}.properties").touch()
+    with pytest.raises(ConfigurationError, match=r"c09\.properties and 2 more: name NAME$"):
+        load_config(tmp_path / "nowhere.properties", "name {}")
 
 
 def test_a_file_with_an_invalid_escape_is_an_error_that_names_it(tmp_path: Path) -> None:

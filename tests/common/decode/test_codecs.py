@@ -85,7 +85,7 @@ def test_r04_false_sizes_allocate_no_memory() -> None:
     scratch = Scratch(BatchLimit(1 << 20))
     with pytest.raises(CorruptData):
         scratch.add(Codec.SNAPPY, memoryview(b"\xff\xff\xff\xff\x0f" + bytes(50)))
-    with pytest.raises(CorruptData, match="block of 2147483647 bytes"):
+    with pytest.raises(CorruptData, match="block of 2,147,483,647 bytes"):
         scratch.add(Codec.SNAPPY, memoryview(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x7f\xff\xff\xff1234"))
     with pytest.raises(CorruptData, match="block of 2147483647 bytes, at most 65536"):
         scratch.add(Codec.LZ4, memoryview(lz4_frame(b"")[:-4] + b"\xff\xff\xff\x7f1234"))

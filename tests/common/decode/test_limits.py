@@ -198,13 +198,13 @@ def marker_body(length: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("body", "count", "reason"),
     [
-        (marker_body(-1), 2**31 - 1, "2147483647 records in"),
+        (marker_body(-1), 2**31 - 1, "2,147,483,647 records in"),
         (marker_body(-1), 1, "a record of -1 bytes"),
         (marker_body(0), 1, "a record of 0 bytes"),
         (marker_body(4), 1, "a record of 4 bytes"),
         (marker_body(500), 1, "a record of 500 bytes"),
-        (marker_body() + b"\0", 1, "1 bytes remain after the last record"),
-        (marker_body() * 2, 1, "bytes remain after the last record"),
+        (marker_body() + b"\0", 1, "1 byte after the last record"),
+        (marker_body() * 2, 1, "bytes after the last record"),
         (marker_body(), 2, "2 records in"),
     ],
 )

@@ -39,7 +39,7 @@ def test_each_record_of_a_batch_is_a_marker() -> None:
     [
         (control(record(0, KEY), attributes=1), "compressed with codec 1"),
         (control(record(0, KEY), count=3), "3 records in"),
-        (control(record(0, KEY), record(1, KEY), count=1), "bytes remain after the last record"),
+        (control(record(0, KEY), record(1, KEY), count=1), "bytes after the last record"),
         (control(record(0, b"\0\0\0", b"x" * 9)), "without a control key"),
         (control(record(0, None, b"x" * 9)), "without a control key"),
         (control(b"\xff" * 10 + b"\x01" + b"x" * 20), "its records are truncated"),

@@ -110,7 +110,7 @@ def test_hostile_schemas_of_writers_refuse_their_rows() -> None:
         ({"type": "map", "values": "null"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\2a", "not of the writer"),
         (["null", "int"], b"\x06", "not of the writer"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x08", "not of the writer"),
-        ("int", b"\2\2", "1 bytes are left over"),
+        ("int", b"\2\2", "1 byte left over"),
         ("int", b"", "not of the writer"),
         ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\xff\xff\x7f", "is not a date"),
         (

@@ -49,7 +49,7 @@ async def attack(bootstrap: str, data: bytes) -> None:
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
         (b"\0\x10\0\1", "a frame of 1048577 bytes: from 1 to 1048576 are expected"),
         (b"GET / HTTP/1.1\r\n\r\n", "the client seems to use HTTP"),
-        (b"\0\0\0\1x", "1 bytes are no request"),
+        (b"\0\0\0\1x", "1 byte is no request"),
         (b"\0\0\0\x08\x7f\xff\0\0\0\0\0\1", "request 32767 of version 0: this kind is not served"),
         (b"\0\0\0\x0a\0\3\0\x0c\0\0\0\1\0\0", "METADATA of version 12"),
         (b"\0\0\0\x10\0\3\0\x09\0\0\0\1\xff\xff\0\xff\xff\xff\xff\x0f", "an array of 4294967294 elements"),

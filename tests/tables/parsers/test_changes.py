@@ -38,7 +38,7 @@ def test_a_key_that_does_not_decode_refuses_its_record() -> None:
     check(parser, found, 4)
     assert found.rows["_key"].to_pylist() == [1, 2, 2]
     assert found.refused.to_pylist() == [1, 2]
-    assert found.reasons[0].as_py() == "_key: 1 bytes; expected an integer of 4"
+    assert found.reasons[0].as_py() == "_key: 1 byte; expected an integer of 4"
     assert not found.reasons[1].as_py().startswith("_key")
 
 

@@ -85,7 +85,7 @@ def test_lines_have_all_fields_or_are_refused() -> None:
     assert refused == {
         1: "it has 2 fields; expected 3",
         2: "it has 4 fields; expected 3",
-        3: "it has 1 fields; expected 3",
+        3: "it has 1 field; expected 3",
         5: "b'\\xff\\t1\\t1' is no UTF-8",
     }
     required = [make_column("a", "string", required=True), *ONE[1:]]

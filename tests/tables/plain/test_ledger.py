@@ -386,13 +386,13 @@ def test_verify_names_files_that_are_missing_changed_or_of_others(table: MadeTab
     opened = table.target().open_any()
     problem = table.target().problem(opened)
     assert problem is not None
-    assert f"1 files ({first}) are missing" in problem
-    assert "1 files (foreign.parquet) were not written by this program" in problem
+    assert f"missing: 1 file ({first})" in problem
+    assert "of another program, which readers see: 1 file (foreign.parquet)" in problem
     assert [(each.start, each.end) for each in verified(table).differences] == [(0, 50)]
     store.put(third, data[:-1])
     changed = table.target().problem(table.target().open_any())
     assert changed is not None
-    assert f"({third}) have another size" in changed
+    assert f"of another size: 1 file ({third})" in changed
 
 
 @pytest.mark.parametrize("purge", [False, True])

@@ -90,7 +90,7 @@ def test_small_files_become_one_and_the_next_run_continues(
     assert check(loaded, read_head(loaded)).finding is Finding.SAME
     assert tsctl("tables", "verify", "--workers", "1").out == "backup.t: 300 rows, 0 differences\n"
     put(archive, 300, 350)
-    assert "50 records in 1 files" in tsctl("tables", "run", "--workers", "1").out
+    assert "50 records in 1 file" in tsctl("tables", "run", "--workers", "1").out
     assert tsctl("tables", "verify", "--workers", "1").out == "backup.t: 350 rows, 0 differences\n"
     assert table.offsets() == list(range(350))
     committed = {each.rpartition("/")[2] for each in table.committed_files()}  # Hadoop writes file:/ for file:///

@@ -213,7 +213,7 @@ def test_avro_is_decoded_with_a_schema(
     hand_made.commit("t", 2)
     first, second = run("cat", "t", *named, "--value", f"{form},schema.file={tmp_path / 'order.avsc'}").lines
     assert first["value"] == {"id": 5, "note": "hi", "raw": "/w==", "at": "2023-11-14T22:13:20Z"}
-    assert "1 bytes are left over" in second["undecoded"]["value"]
+    assert "1 byte left over" in second["undecoded"]["value"]
 
 
 def test_u21_all_mistakes_are_reported_at_once(named: tuple[str, ...], run: Run, tmp_path: Path) -> None:

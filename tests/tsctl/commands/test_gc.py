@@ -193,7 +193,7 @@ def test_a_dry_run_leaves_a_plan_that_waits_out_of_the_fuse(
         shipped.store.put(shipped.partition("t").gap(at, at + 1), b"")
     dry = run("gc", "run", "--policy", path, *named, "--dry-run", "--json")
     assert (dry.code, dry.document["locations"][0]["objects"]) == (1, 18)
-    assert "9 objects are due, and fuse.objects is 8" in dry.err
+    assert "due: 9 objects, and fuse.objects is 8" in dry.err
     path.write_text(POLICY.format(more="").replace("share: 90%", "share: 1%"))
     shipped.store.delete([shipped.partition("t").gap(at, at + 1) for at in range(9)])
     assert run("gc", "run", "--policy", path, *named, "--dry-run").code == 0

@@ -198,3 +198,19 @@ def test_a_wrong_cluster_is_answered_with_the_clusters_of_the_store(
     document = run("ls", "--clusters", "--url", hand_made.location, "--json").document
     assert [each["cluster"] for each in document["clusters"]] == ["prod"]
     assert run("ls", "--clusters", *named).out.split()[-1] == "prod"
+    ended = run("ls", "orders", "--url", hand_made.location)
+    assert (ended.code, f"`tsctl ls --url {hand_made.location}` lists the clusters there" in ended.err) == (2, True)
+
+
+def test_a_location_alone_lists_its_clusters_and_an_empty_one_is_a_message(
+    hand_made: Archive, run: Run, tmp_path: Path
+) -> None:
+    """As `--clusters` does; the message has the location and what to check, and no table is printed."""
+    ended = run("ls", "--url", f"file://{tmp_path}")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"file://{tmp_path}: no cluster found: " in ended.err
+    assert "check the location: bucket and base prefix" in ended.err
+    hand_made.put_segment("t", 0, batches((0, 5)))
+    ended = run("ls", "--url", hand_made.location)
+    assert (ended.code, ended.out) == (0, run("ls", "--clusters", "--url", hand_made.location).out)
+    assert ended.out.split()[-1] == "prod"

@@ -12,7 +12,7 @@ import pytest
 from tests.tsctl.commands.agents import IDLE, WELL, answering
 from tests.tsctl.running import Run
 from ts_local.ports import free_port
-from tsctl.commands.status import Answer
+from tsctl.agent_status import Answer
 
 PARTITION = {
     "topic": "t",
@@ -157,12 +157,83 @@ def test_the_fleet_page_lists_each_store_once_and_no_store_only_if_none_fails(ru
     assert "No store fails" not in file.read_text()
 
 
+NOON = "2026-11-28T12:00:00Z"
+
+
+def cells_of(page: str) -> list[str]:
+    """Return the texts of the cells of the first agent, after its address."""
+    row = page.partition("<tbody>")[2].partition("</tr>")[0]
+    return [cell.partition(">")[2] for cell in row.split("</td>")][1:-1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "waiting", "left", "led"),
+    [
+        ({"partitions": None}, "unknown", "unknown", "unknown"),
+        ({"partitions": {"t-0": PARTITION}}, "unknown", "unknown", "unknown"),
+        ({"partitions": [PARTITION, "t-1"]}, "unknown", "unknown", "unknown"),
+        ({"partitions": [{**PARTITION, "unshipped_segments": True}]}, "unknown", "25%", "1"),
+        ({"partitions": [{**PARTITION, "unshipped_segments": -5}]}, "unknown", "25%", "1"),
+        (
+            {"partitions": [{**PARTITION, "unshipped_bytes": "9", "oldest_unshipped_age_seconds": 1e300}]},
+            "2 segments, size unknown, oldest unknown",
+            "25%",
+            "1",
+        ),
+        (
+            {"partitions": [PARTITION, {**PARTITION, "unshipped_bytes": -1, "retention_left_ratio": 40}], "stuck": "3"},
+            "4 segments, at least 3.0 MB, oldest 1h 1m",
+            "at most 25%",
+            "2, stuck unknown",
+        ),
+        ({"partitions": [{"topic": "t", "partition": 0}], "stuck": -1}, "unknown", "unknown", "1, stuck unknown"),
+        ({"partitions": []}, "nothing", "", "0"),
+    ],
+)
+def test_a_number_that_no_agent_serves_is_unknown(
+    wrong: dict[str, Any], waiting: str, left: str, led: str, run: Run, tmp_path: Path
+) -> None:
+    """A missing or malformed field, of an agent of another release or of another program, is never counted as 0."""
+    file = tmp_path / "fleet.html"
+    with answering(200, json.dumps({**WELL, **wrong}).encode()) as foreign:
+        run("status", foreign, "--html", file)
+        table = run("status", foreign)
+    cells = cells_of(file.read_text())
+    assert cells[4:7] == [waiting, left, led]
+    words = " ".join([*cells, table.out.splitlines()[1]]).split()
+    assert not {"-5", "-1", "1e+300", "4000%", "None", "True"}.intersection(words)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({}, "unknown"),
+        ({"last_shipped": None}, "nothing since its start, rate unknown"),
+        ({"last_shipped": 17}, "unknown"),
+        ({"last_shipped": "2026-11-28T06:00:00"}, "unknown"),
+        ({"last_shipped": NOON, "shipped_bytes_per_second": -4}, f"{NOON}, rate unknown"),
+        ({"last_shipped": NOON, "shipped_bytes_per_second": 0}, NOON),
+    ],
+)
+def test_a_time_or_a_rate_that_no_agent_serves_is_unknown(
+    fields: dict[str, Any], shown: str, run: Run, tmp_path: Path
+) -> None:
+    """A time without a zone has no meaning; an earlier release has neither."""
+    file = tmp_path / "fleet.html"
+    foreign = {"broker": "x", "cluster": None, "version": 3, "state": {"condition": 1, "text": []}}
+    with answering(200, json.dumps({**WELL, **foreign, **fields}).encode()) as address:
+        run("status", address, "--html", file)
+    cells = cells_of(file.read_text())
+    assert (cells[:3], cells[3], cells[-1]) == (["unknown of unknown", "unknown", ""], shown, "unknown")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"healthy": "false"},
         {"ready": "no"},
         {"stuck": "3"},
+        {"partitions": None},
         {"state": ["bad"]},
         {"state": {"well": "false"}},
         {"state": {"condition": "store_hangs"}},

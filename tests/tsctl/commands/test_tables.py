@@ -66,10 +66,10 @@ def test_tables_are_created_run_and_shown(archive: MadeArchive, tables: Tables) 
     assert tables("create").out == "backup.t: created\nbackup.all: created\n"
     assert tables("create", "backup.t").out == "backup.t: exists\n"
     planned = tables("run", "--dry-run")
-    assert "backup.t: 100 offsets in 1 parts; nothing was added" in planned.out
+    assert "backup.t: 100 offsets in 1 part; nothing was added" in planned.out
     first = tables("run", "--workers", "1")
     assert first.code == ExitCode.FINE
-    assert "backup.t: 100 records in 1 files" in first.out
+    assert "backup.t: 100 records in 1 file" in first.out
     assert "backup.all: 120 records in 2 files" in first.out
     put(archive, "t", 100, 150)
     shown = json.loads(tables("status", "backup.t", "--json").out)["tables"][0]
@@ -130,7 +130,7 @@ def test_the_values_of_a_parsed_table_are_verified(archive: MadeArchive, tables:
     pq.write_table(rows.set_column(at, rows.schema.field(at), texts), path, store_schema=False)
     assert tables("verify", "backup.t", "--workers", "1").out == "backup.t: 100 rows, 0 differences\n"
     ran = tables("verify", "backup.t", "--deep", "--workers", "1")
-    assert (ran.code, ran.out) == (ExitCode.FOUND, "backup.t: 100 rows, 1 differences\n")
+    assert (ran.code, ran.out) == (ExitCode.FOUND, "backup.t: 100 rows, 1 difference\n")
     assert "t-0: offset 0: the row differs from the record" in ran.err
 
 
@@ -156,7 +156,7 @@ def test_a_table_is_dropped_only_if_confirmed(archive: MadeArchive, tables: Tabl
     tables("run", "--workers", "1")
     ran = tables("drop", "backup.t")
     assert ran.code == ExitCode.FINE
-    assert "backup.t: 100 rows in 1 files" in ran.out
+    assert "backup.t: 100 rows in 1 file" in ran.out
     assert "nothing was removed" in ran.out
     assert tables("run", "backup.t", "--workers", "1").code == ExitCode.FINE
     assert "its files stay" in tables("drop", "backup.t", "--yes").out
@@ -183,7 +183,7 @@ def test_a_table_that_was_rolled_back_is_adopted(archive: MadeArchive, tables: T
     assert (ran.code, ran.out) == (ExitCode.FOUND, "backup.t: 100 rows, 0 differences\n")
     assert "main was rolled back" in ran.err
     ran = tables("adopt", "backup.t", "--workers", "1")
-    assert (ran.code, ran.out) == (ExitCode.FINE, "backup.t: 100 rows are as its claims; runs continue from there\n")
+    assert (ran.code, ran.out) == (ExitCode.FINE, "backup.t: 100 rows, as its claims; runs continue from there\n")
     assert "50 records" in tables("run", "backup.t", "--workers", "1").out
     assert tables("verify", "backup.t", "--workers", "1").code == ExitCode.FINE
     rows = catalog.load_table("backup.t").scan(limit=1).to_arrow()
@@ -258,7 +258,7 @@ def test_rows_that_wait_are_counted(archive: MadeArchive, tables: Tables, tmp_pa
     tables("create")
     ran = tables("run", "--workers", "1")
     assert ran.out.startswith("export.t: 100 records in 0 files, ")
-    assert ran.out.endswith("; 100 rows wait for max_age\n")
+    assert ran.out.endswith("; held until max_age: 100 rows\n")
     (shown,) = tables("compact", "--json").lines
     assert (shown["files"], shown["held_rows"], shown["seconds"] > 0) == (1, 0, True)
 

@@ -302,7 +302,7 @@ def test_values_are_columns_by_a_codec(sql: Run, archive: MadeArchive) -> None:
     assert sql(query, *named).lines == [{"value": "x", "n": 3}]
     refused = sql("select count(value) from clicks", "--value", "int")
     assert refused.code == 1
-    assert "clicks-0, offset 0: value: 1 bytes; expected an integer of 4. To have null" in refused.err
+    assert "clicks-0, offset 0: value: 1 byte; expected an integer of 4. To have null" in refused.err
     assert "add --undecoded null" in refused.err
     query = "select count(*) as n, count(value) as v, count(value_error) as e from clicks"
     assert sql(query, "--value", "int", "--undecoded", "null", "--format", "json").lines == [

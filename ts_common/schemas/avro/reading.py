@@ -21,6 +21,7 @@ from ts_common.schemas.avro.nodes import PRIMITIVES, Node
 from ts_common.schemas.avro.shapes import cells_of_shape, check_shape
 from ts_common.schemas.avro.skimming import check_value
 from ts_common.schemas.limits import MAX_CELLS
+from ts_common.wording import counted
 
 _ROOT: Final = "v"
 
@@ -53,7 +54,7 @@ def reader_of(node: Node) -> Callable[[bytes], Any]:
             # For bytes of another format, the library may raise any exception.
             raise ValueError(f"not of the writer's Avro schema: {type(error).__name__}: {error}") from error
         if left := len(data) - stream.tell():
-            raise ValueError(f"not of the writer's Avro schema: {left} bytes are left over")
+            raise ValueError(f"not of the writer's Avro schema: {counted(left, 'byte')} left over")
         return value[_ROOT]
 
     return read

@@ -10,6 +10,7 @@ from ts_common.schemas.avro.arrow_types import MAX_DIGITS
 from ts_common.schemas.avro.matching import unit_factor
 from ts_common.schemas.avro.nodes import Node
 from ts_common.schemas.limits import MAX_TIME
+from ts_common.wording import counted
 
 Resolution = Callable[[Any], Any] | None
 _DAY: Final = 86_400
@@ -96,7 +97,7 @@ def _decimal(written: Node, reader: Node) -> Resolution:
 
     def number(value: bytes) -> Decimal | str:
         if len(value) > 1 << 10:
-            raise ValueError(f"a decimal of {len(value)} bytes")
+            raise ValueError(f"a decimal of {counted(len(value), 'byte')}")
         found = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _ANY_PRECISION)
         return str(found) if as_text else found
 

@@ -6,6 +6,7 @@ from ts_common.schemas.avro.arrow_types import not_null
 from ts_common.schemas.avro.nodes import Node
 from ts_common.schemas.cells import too_many_cells
 from ts_common.schemas.limits import MAX_CELLS, MAX_DEPTH, STRUCT_CELLS
+from ts_common.wording import counted
 
 _FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
@@ -79,7 +80,7 @@ class _Skimmer:
 
     def _onward(self, position: int, size: int) -> int:
         if not 0 <= size <= len(self._data) - position:
-            raise ValueError(f"{size} bytes at position {position} of {len(self._data)}")
+            raise ValueError(f"{counted(size, 'byte')} at position {position} of {len(self._data)}")
         return position + size
 
     def _long(self, position: int) -> tuple[int, int]:

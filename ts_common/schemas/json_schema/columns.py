@@ -34,6 +34,7 @@ import pyarrow as pa
 from ts_common.schemas.json_schema.documents import Document
 from ts_common.schemas.json_values import double_of, json_text
 from ts_common.schemas.limits import MAX_COLUMNS, MAX_DEPTH
+from ts_common.wording import counted
 
 Convert = Callable[[Any], Any]
 Column = tuple[pa.DataType, Convert]
@@ -99,7 +100,7 @@ class Columns:
         """Return a struct of the properties of all parts; JSON if a part is not a plain object."""
         parts = schema["allOf"] if isinstance(schema["allOf"], list) else [None]
         if len(parts) > MAX_COLUMNS:
-            raise ValueError(f"{len(parts)} parts of an allOf")
+            raise ValueError(f"{counted(len(parts), 'part')} of an allOf")
         properties: dict[str, tuple[Document, Any]] = {}
         for part in (*parts, {name: inner for name, inner in schema.items() if name != "allOf"}):
             place, found = _referenced(document, part)

@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from ts_common.schemas.cells import too_many_cells
 from ts_common.schemas.limits import MAX_CELLS, STRUCT_CELLS
+from ts_common.wording import counted
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _END, _FIXED32 = range(6)
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
@@ -88,7 +89,7 @@ def _walk(root: _Shape, data: bytes) -> None:
         elif kind == _BYTES:
             size, position = _varint(data, position)
             if size > end - position:
-                raise ValueError(f"{size} bytes at position {position} of {end}")
+                raise ValueError(f"{counted(size, 'byte')} at position {position} of {end}")
             if inner is None:
                 position += size
             else:

@@ -17,6 +17,7 @@ from ts_common.store.answers import parse_json, text_by_name
 from ts_common.store.contract import NO_METADATA, Body, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.file_names import WRITING
 from ts_common.store.validation import METADATA_BYTES
+from ts_common.wording import counted
 
 META = ".meta"
 LOCK = ".lock"
@@ -72,7 +73,7 @@ class FileStream:
             raise StoreUnavailable(f"{self.info.key}: {error}") from error
 
     def _early_end(self, missing: int) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.info.key}: the file ended {missing} bytes early")
+        return StoreUnavailable(f"{self.info.key}: the file ended {counted(missing, 'byte')} early")
 
 
 def info_of(key: str, found: os.stat_result, metadata: Mapping[str, str] = NO_METADATA) -> ObjectInfo:

@@ -28,6 +28,7 @@ from ts_common.store.call import Call
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Request, Response
 from ts_common.store.refusals import skew_of, without_reason
+from ts_common.wording import counted
 
 _ATTRIBUTE = "user.ts-uploader"
 _RIGHT = "to read there, and an agent also to write"
@@ -167,7 +168,7 @@ class NameNode:
             self._raise_for(self._client.send(call, self._request("PUT", "SETXATTR", path, attribute)), call)
         status = self.status(path)
         if status.size != body.length:
-            raise StoreUnavailable(f"CREATE {call.target}: {status.size} of {body.length} bytes arrived")
+            raise StoreUnavailable(f"CREATE {call.target}: {status.size} of {counted(body.length, 'byte')} arrived")
         return status
 
     def rename(self, path: str, destination: str, *, overwrite: bool) -> None:

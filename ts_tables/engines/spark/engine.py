@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ts_common.errors import StoreUnavailable, TieredStorageError
+from ts_common.wording import counted
 
 _SCHEMA: Final = "number int, answer binary"
 
@@ -79,7 +80,9 @@ class SparkEngine:
         if failed := next((each for each in answers.values() if isinstance(each, TieredStorageError)), None):
             raise failed
         if len(rows) != len(tasks) or answers.keys() != set(range(len(tasks))):
-            raise StoreUnavailable(f"Spark returned {len(rows)} answers for {len(tasks)} tasks; run it again")
+            raise StoreUnavailable(
+                f"Spark returned {counted(len(rows), 'answer')} for {counted(len(tasks), 'task')}; run it again"
+            )
         return [answers[number] for number in range(len(tasks))]
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from ts_common.schemas.cells import too_many_cells
 from ts_common.schemas.limits import MAX_CELLS
+from ts_common.wording import counted
 
 MOST_LEVELS: Final = 64  # of a field that the IDL does not have
 _STOP: Final = 0
@@ -118,7 +119,7 @@ class WireReader(ABC):
     def finish(self) -> None:
         """Raise ValueError if bytes follow."""
         if self._at < len(self._data):
-            raise ValueError(f"{len(self._data) - self._at} bytes follow the struct")
+            raise ValueError(f"{counted(len(self._data) - self._at, 'byte')} after the struct")
 
     def skip(self, wire: Wire, level: int = 0) -> None:
         """Skip a value.
@@ -168,7 +169,7 @@ class WireReader(ABC):
             raise ValueError("a list or map has items of an unknown type")
         left = len(self._data) - self._at
         if count < 0 or count * sum(self._least[wire] for wire in wires if wire is not None) > left:
-            raise ValueError(f"a list or map has {count} items, and {left} bytes follow")
+            raise ValueError(f"a list or map of {counted(count, 'item')}, with {counted(left, 'byte')} after its size")
         return count
 
     def _take(self, count: int) -> bytes:
@@ -176,7 +177,7 @@ class WireReader(ABC):
         if count < 0:
             raise ValueError(f"a length is {count}")
         if end > len(self._data):
-            raise ValueError(f"{len(self._data) - start} bytes follow; {count} are expected")
+            raise ValueError(f"{counted(len(self._data) - start, 'byte')} left; {count} expected")
         self._at = end
         return self._data[start:end]
 

@@ -20,6 +20,8 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ts_common.wording import counted
+
 MAGIC = bytes.fromhex("feedfeed")
 _SIGNED_WITH = b"Mighty Aphrodite"
 _DIGEST = 20
@@ -119,7 +121,7 @@ class _Reader:
     def count(self) -> int:
         count = self.number(4)
         if count > _MOST:
-            raise StoreError(f"it is damaged: it claims {count} entries")
+            raise StoreError(f"it is damaged: it claims {counted(count, 'entry')}")
         return count
 
     def sized(self) -> bytes:

@@ -298,9 +298,9 @@ def test_what_writers_of_other_languages_write_is_read(tmp_path: Path, data: byt
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "0 bytes follow; 1 are expected"),
+        (b"", "0 bytes left; 1 expected"),
         (b"\0", "id: it is missing"),
-        (ID + b"\0\0", "1 bytes follow the struct"),
+        (ID + b"\0\0", "1 byte after the struct"),
         (ID + ID + b"\0", "field 1 is there twice"),
         (b"\x0b\0\1\0\0\0\1\xff\0", "id: b'\\\\xff' is no UTF-8"),
         (b"\x0a\0\1" + b"\0" * 8 + b"\0", "id: its bytes are of type i64; the IDL has binary"),
