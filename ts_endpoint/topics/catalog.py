@@ -214,7 +214,7 @@ class Catalog:
     async def former_incarnations(self) -> list[str]:
         """Return the names `topic~id` of incarnations that are not the newest; empty without the option.
 
-        Topics with one incarnation need no request, because their directories show that.
+        Topics with one incarnation need no request, because their directories show that. A lost topic has none.
 
         Raises:
             as `use`.
@@ -222,13 +222,15 @@ class Catalog:
         if not self._with_incarnations:
             return []
         several = [topic for topic in (await self.topics()).values() if topic.directories.later]
-        found = await asyncio.gather(*(self._incarnations(topic) for topic in several))
-        return [
-            f"{each.topic}{INCARNATION_MARK}{entry.topic_id}"
-            for each in found
-            for entry in each.entries
-            if entry.directory != each.newest_directory
-        ]
+        return [name for names in await asyncio.gather(*map(self._former, several)) for name in names]
+
+    async def _former(self, topic: ListedTopic) -> list[str]:
+        try:
+            found = await self._incarnations(topic)
+        except Lost:
+            return []
+        former = [entry for entry in found.entries if entry.directory != found.newest_directory]
+        return [f"{topic.name}{INCARNATION_MARK}{entry.topic_id}" for entry in former]
 
     async def _not_listed(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         missing = set[TopicPartition]()

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.common.log_format.build import marker
 from tests.endpoint.clients import Answer, Served, fetch, list_offset, run, serving
 from tests.endpoint.requests.test_changes import end_of_epoch
 from tests.made_archive import MadeArchive, batches
 from tests.reader.test_views import JAVA
-from tests.transactions import COMMIT, data, ended
+from tests.transactions import data, ended
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.factory import open_store
 
@@ -45,11 +44,11 @@ def of_a_marker(archive: MadeArchive) -> None:
     archive.commit("t", 31, last_stable_offset=31)
 
 
-def of_a_marker_in_a_dead_tail(archive: MadeArchive) -> None:
-    """An election removed the latest marker; the marker that replaced it counts."""
-    archive.put_segment("t", 0, batches((0, 28)) + data(28, 1001) + ended(29, 9000))
-    archive.put_segment("t", 0, batches((0, 28)) + data(28, 1001) + marker(29, 7, COMMIT, 2, time=1029), variant=True)
-    archive.commit("t", 30, epochs=((0, 0), (2, 29)), last_stable_offset=30)
+def of_a_marker_before_a_dead_tail(archive: MadeArchive) -> None:
+    """The same object has later records, which an election removed."""
+    archive.put_segment("t", 0, batches((0, 28)) + data(28, 1001) + ended(29, 1029) + batches((30, 40), time=9000))
+    archive.put_segment("t", 30, batches((30, 31), time=990, epoch=2))
+    archive.commit("t", 31, highest_base=30, epochs=((0, 0), (2, 30)), last_stable_offset=31)
 
 
 def of_two_segments(archive: MadeArchive) -> None:
@@ -66,7 +65,7 @@ def of_two_segments(archive: MadeArchive) -> None:
         (below_the_start, (29, 1029)),
         (above_the_end, (29, 1029)),
         (of_a_marker, (30, 9000)),
-        (of_a_marker_in_a_dead_tail, (29, 1029)),
+        (of_a_marker_before_a_dead_tail, (29, 1029)),
         (of_two_segments, (29, 1029)),
     ],
 )
@@ -195,6 +194,7 @@ def test_the_end_of_an_epoch_is_that_of_a_leader(tmp_path: Path, epoch: int, end
         (5, 4, ErrorCode.none, None),
         (15, 4, ErrorCode.none, (4, 10)),
         (15, 5, ErrorCode.none, (4, 10)),
+        (8, 5, ErrorCode.none, (4, 10)),
         (15, 6, ErrorCode.none, None),
         (25, 6, ErrorCode.none, (6, 20)),
         (15, 9, ErrorCode.offset_out_of_range, None),

@@ -9,7 +9,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.endpoint.clients import Served, call, fetch_body, module_of, run, serving
 from tests.endpoint.groups.test_admin import OnlyTheirs
+from tests.endpoint.requests.test_changes import metadata_of
 from tests.made_archive import MadeArchive, batches, steps
+from ts_common.archive.incarnations import Incarnations
 from ts_common.model import TopicPartition
 from ts_endpoint.contract import Session
 from ts_endpoint.protocol.replies import encode_reply
@@ -162,6 +164,22 @@ def test_a_topic_that_was_created_again_is_not_read_by_its_former_id(archive: Ma
     errors, topics = run(read)
     assert [*dict.fromkeys(errors)] == [ErrorCode.none, ErrorCode.inconsistent_topic_id, ErrorCode.unknown_topic_id]
     assert topics == [("t", SECOND, ErrorCode.none)]
+
+
+def test_metadata_has_all_topics_if_one_list_of_incarnations_is_damaged(archive: MadeArchive) -> None:
+    """With the option that needs the list of each topic with a later directory."""
+    incarnations = Incarnations("t").opened(IDS[0], 0, archive.keys).opened(IDS[1], 1, archive.keys)
+    later = archive.keys.partition(TopicPartition("t", 0), incarnations.newest_directory)
+    archive.store.put(later.commit, b"any")
+    archive.store.put(archive.keys.incarnations("t"), b"what")
+
+    async def read() -> list[str]:
+        with serving(archive.store, archive.keys, with_incarnations=True) as served:
+            assert (await served.archive.topics())["t"].directories.later
+            found = await call(served, Api.METADATA, metadata_of(None))
+            return [each["name"] for each in found["topics"]]
+
+    assert run(read) == ["old", "t"]
 
 
 def test_partitions_that_the_archive_lacks_are_looked_for_once_more(
