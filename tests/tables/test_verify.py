@@ -253,7 +253,7 @@ def test_a_row_without_a_number_is_named(table: MadeTable, column: str) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "expected"),
     [
-        ("topic", None, "have no topic"),
+        ("topic", None, "rows without topic: "),
         ("_offset", None, "rows without _offset: 1"),
         ("_ordinal", None, "rows without _ordinal: 1"),
         ("partition", "x", "Failed to parse string: 'x'"),

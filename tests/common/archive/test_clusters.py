@@ -56,7 +56,7 @@ def test_a_cluster_can_be_named_like_entropy_bits(tmp_path: Path) -> None:
 
 
 def test_the_search_sends_a_bounded_number_of_requests(tmp_path: Path) -> None:
-    """A store with more directories is read in part, and the message reports that; clusters of agents are found first."""
+    """A store with more directories is read in part, and the message reports that; agents' clusters are first."""
     store = MadeArchive(tmp_path).store
     for number in range(MOST_LISTINGS):
         store.put(f"{number:08b}/other/file", b"")
