@@ -23,11 +23,11 @@ from ts_common.log_format.framing import (
     parse_header,
 )
 from ts_common.log_format.index_files import TimeIndex
-from ts_common.log_format.markers import ABORT, read_markers, read_varint
+from ts_common.log_format.markers import ABORT, read_markers
+from ts_common.log_format.record_offsets import RecordOffsets, can_contradict, contradicts
 from ts_common.wording import counted
 
 WINDOW_BYTES: Final = 1 << 20  # large enough for few system calls, small enough for the processor's cache
-_FIRST_RECORD_BYTES: Final = 4096  # of a batch; a longer first record is not compared with the second
 CORRUPTION_LIMIT: Final = 64  # reported places; a segment of garbage could have a million
 
 
@@ -54,8 +54,8 @@ class SegmentScan:
             before it. The epoch of magic 0 and 1 is -1.
         epoch_lasts: for each of `epochs`, the base offset of the last batch with that epoch before the next pair.
         record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1, or
-            if a producer's mistake is seen: a header that counts more records than it has offsets, or other offsets of
-            the first two records of a batch that is not compressed. Consumers show only some of these.
+            if a producer's mistake is seen: a header that counts more records than it has offsets, or a record of a
+            batch without compression that has another offset (`record_offsets`). Consumers show only some of these.
         control_count: number of control records.
         max_timestamp: ms, the highest of the headers; None if it is -1 in every batch.
         min_timestamp: ms, the smallest of all records, -1 included, if each batch has one record or LogAppendTime.
@@ -121,7 +121,7 @@ def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None
             break
         position = window.position
         try:
-            facts.add(header, _check(window, header))
+            facts.add(header, *_check(window, header))
         except CorruptData as error:
             facts.corrupt(position, str(error))
         else:
@@ -134,58 +134,35 @@ def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None
     return facts.result(window, trailing)
 
 
-def _check(window: "_Window", header: BatchHeader) -> bytes:
+def _check(window: "_Window", header: BatchHeader) -> tuple[bytes, bool]:
     """Skip the batch at the window's start, and check its CRC.
 
     Returns:
-        the records of a control batch; the first bytes of those of another one that is not compressed.
+        (the records of a control batch, whether records contradict the header).
     """
     begin, size, magic = crc_start(header.magic), header.size_in_bytes, header.magic
-    records = b""
+    records, is_wrong = b"", False
     if window.need(size):
         batch = window.view[window.start : window.start + size]
         crc = batch_crc(magic, batch[begin:])
         if header.is_control:
             records = bytes(batch[HEADER_SIZE:])
-        elif header.magic >= 2 and not header.codec and (header.record_count or 0) > 1:
-            records = bytes(batch[HEADER_SIZE : HEADER_SIZE + _FIRST_RECORD_BYTES])
+        elif crc == header.crc and can_contradict(header):
+            is_wrong = contradicts(header, batch)
         window.skip(size)
     else:
-        crc = 0
+        crc, offsets = 0, RecordOffsets(header) if can_contradict(header) else None
         window.skip(begin)
-        for piece in window.pieces(size - begin):
+        for piece in window.pieces(HEADER_SIZE - begin):
             crc = batch_crc(magic, piece, crc)
+        for piece in window.pieces(size - HEADER_SIZE):
+            crc = batch_crc(magic, piece, crc)
+            if offsets is not None:
+                offsets.add(piece)
+        is_wrong = offsets is not None and offsets.contradict()
     if crc != header.crc:
         raise CorruptData(f"batch of base offset {header.base_offset}: CRC {crc:08x}; {header.crc:08x} in its header")
-    return records
-
-
-def _contradicts(header: BatchHeader, records: bytes) -> bool:
-    """Return whether the offsets of the first two records of a batch are not those of its header.
-
-    A producer that gives each record the delta 0 is stored as it is by every broker, unless it compresses: brokers
-    compare the offsets of compressed records only (`LogValidator`). Kafka's consumer shows the first of such records.
-    Compaction removes records, and then the header has more offsets than records.
-
-    Args:
-        header: of the batch.
-        records: the first bytes of the records; empty for none. What is no record is not compared.
-    """
-    try:
-        length, body = read_varint(records, 0)
-        second = body + length
-        if not 0 < length < len(records) - body:
-            return False
-        first_delta, second_delta = (
-            read_varint(records, read_varint(records, body + 1)[1])[0]
-            for body in (body, read_varint(records, second)[1])
-        )
-    except IndexError:
-        return False
-    last_delta = header.last_offset - header.base_offset
-    if header.record_count == last_delta + 1:
-        return (first_delta, second_delta) != (0, 1)
-    return not 0 <= first_delta < second_delta <= last_delta
+    return records, is_wrong
 
 
 class _Facts:
@@ -219,15 +196,15 @@ class _Facts:
         if len(self._corruption) < CORRUPTION_LIMIT:
             self._corruption.append((position, reason))
 
-    def add(self, header: BatchHeader, records: bytes) -> None:
+    def add(self, header: BatchHeader, markers: bytes, contradicted: bool) -> None:
         if not follows(header, self._last_offset):
             raise CorruptData(
                 f"batch of base offset {header.base_offset}: the batches before it reach {self._last_offset} already"
             )
         if header.is_control:
-            markers = list(read_markers(header, records))
-            self._control_count += len(markers)
-            self._abort_markers += [(header.producer_id, offset) for offset, kind in markers if kind == ABORT]
+            found = list(read_markers(header, markers))
+            self._control_count += len(found)
+            self._abort_markers += [(header.producer_id, offset) for offset, kind in found if kind == ABORT]
         first = max(header.base_offset, self._last_offset + 1)  # see `follows`: a wrong base offset can be lower
         if self._base_offset is None:
             self._base_offset = first
@@ -242,8 +219,7 @@ class _Facts:
         if self._claims_hold:
             self._compare(header)
         count = header.record_count
-        is_wrong = header.contradicts_itself or first > header.base_offset
-        if count is None or is_wrong or (not header.is_control and _contradicts(header, records)):
+        if count is None or contradicted or header.contradicts_itself or first > header.base_offset:
             self._count_known = False
         else:
             self._count += count

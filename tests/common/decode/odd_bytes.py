@@ -120,6 +120,8 @@ OFFSETS = {
     "first-two-above": with_deltas(0, [0, 5], 1) + with_deltas(2, [0, 1], 1) + with_deltas(4, range(4), 3),
     "below-its-base": with_deltas(0, [0, 1], 1) + with_deltas(2, [-1, 0, 1], 2) + with_deltas(5, range(3), 2),
     "descending": with_deltas(0, [2, 1, 0], 2) + with_deltas(3, [0, -1, -2], 2),
+    "two-batches-in-one": with_deltas(0, [0, 1, 2, 0, 1, 2], 5) + with_deltas(6, [0, 1], 1),
+    "one-record-above": with_deltas(0, [3], 0) + with_deltas(1, range(4), 3),
 }
 MESSAGES = {
     "1-over-0-and-1": wrapped(1, GZIP, inner((0, 0), (1, 1), (0, 5)), 7),
