@@ -1,21 +1,26 @@
 """The clauses of the rules that the model can drop, and the properties that it checks."""
 
 from enum import StrEnum
+from typing import Self
 
 
-class Clause(StrEnum):
-    """A clause of protocol rules 5 and 6, reading rule 1 or remote retention; each member's docstring cites it.
+class Described(StrEnum):
+    """An enumeration whose members have docstrings."""
 
-    `C1` to `C10` are the counterexamples. Without its clause each occurs again: `python -m tests.lineage --without
-    CLAUSE`.
-    """
-
-    def __new__(cls, value: str, doc: str) -> "Clause":
+    def __new__(cls, value: str, doc: str) -> Self:
         """A member with a docstring."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.__doc__ = " ".join(doc.split())
         return member
+
+
+class Clause(Described):
+    """A clause of protocol rules 5 and 6, reading rule 1 or remote retention; each member's docstring cites it.
+
+    `C1` to `C10` are the counterexamples. Without its clause each occurs again: `python -m tests.lineage --without
+    CLAUSE`.
+    """
 
     HIGHEST_NEXT = (
         "hinext",
@@ -101,6 +106,12 @@ class Property(StrEnum):
     S3 = "once the leader has settled, each offset of the view has a living copy or a gap record"
     S4 = "the leader alone, started again, commits all its closed segments and brings log.start to the commit's lineage"
     S5 = "the lineage of log.start never falls"
+    D1 = "an agent that ends, and reports no loss, leaves each committed offset stored or in a gap record"
+    D2 = "if a directory stays, its agent gets each record below the high watermark that it counts into the archive"
+    D3 = "no record of a deleted topic is shipped that was not committed"
+    D4 = "the records of two topics of one name are never in one incarnation, and readers use the later topic's"
+    D5 = "no gap record has a record that the last leader's agent can ship"
+    D6 = "the leader epoch of the commit never falls"
 
 
 class Violation(Exception):

@@ -1,11 +1,11 @@
 """Breadth first search of all states, so that the trace of a violation is a shortest one."""
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from tests.lineage.clauses import Violation
-from tests.lineage.model import Model
-from tests.lineage.state import State
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,23 @@ class Result:
         return "\n    ".join(lines)
 
 
-def search(model: Model, limit: int | None = None) -> Result:
+S = TypeVar("S")
+
+
+class Searched(Protocol[S]):
+    """A model."""
+
+    def start(self) -> S:
+        """Return the first state."""
+
+    def following(self, state: S) -> Iterator[tuple[str, S]]:
+        """Yield each step that is possible, and where it leads; raise a violation by a step."""
+
+    def check(self, state: S) -> None:
+        """Raise a violation of a property by a state."""
+
+
+def search(model: Searched[S], limit: int | None = None) -> Result:
     """All states of a model, or those up to the first violation.
 
     Args:
@@ -43,7 +59,7 @@ def search(model: Model, limit: int | None = None) -> Result:
         limit: end, incomplete, when more states are found.
     """
     start = model.start()
-    found_from: dict[State, tuple[State, str] | None] = {start: None}
+    found_from: dict[S, tuple[S, str] | None] = {start: None}
     waiting = deque([start])
     while waiting:
         state = waiting.popleft()
@@ -60,7 +76,7 @@ def search(model: Model, limit: int | None = None) -> Result:
     return Result(len(found_from), None, (), complete=True)
 
 
-def _trace(found_from: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
+def _trace(found_from: dict[S, tuple[S, str] | None], state: S) -> tuple[str, ...]:
     labels = []
     while (step := found_from[state]) is not None:
         state, label = step

@@ -176,7 +176,9 @@ class PositionRecovery:
         if position.gaps:
             catalog = read_snapshot(store, keys, (commit, etag))
             position = replace(position, gaps=still_missing(store, catalog, position.gaps, position.epochs))
-        end = past_end(store, position, listing, task.leadership)
+        # The commit of a deleted topic ends with the last leader's log. A follower's can be shorter (protocol rule 14).
+        is_final = task.over and commit.epoch == task.leadership.epoch
+        end = commit.next_offset if is_final else past_end(store, position, listing, task.leadership)
         if end < commit.next_offset and commit.epoch == task.leadership.epoch:
             raise DataLoss(
                 f"{listing.directory} ends at {end}; in epoch {task.leadership.epoch} this broker committed up to "

@@ -119,7 +119,22 @@ class DeletedShipper:
                 return self._ship_files(task, keys, committed)
             return self._record_rest(task, keys, committed)
         except FencedLeaderEpoch as later:
-            return _done(task, str(later))
+            return self._fenced(task, str(later))
+
+    def _fenced(self, task: ShipDeleted, later: str) -> DeletedShipped | DeletedPending:
+        """Return what an agent does that may not commit; `later` is the commit that forbids it, one line.
+
+        If that commit has records of a later leader epoch, or reaches the log's end, it decides what was lost. Else the
+        agent of that epoch may have more to ship, or may never start again.
+        """
+        commit = self._commit(task)
+        if commit is not None and task.log is not None:
+            epochs = commit.epochs.pairs
+            if commit.next_offset >= task.log[0] or (epochs and epochs[-1][0] > task.leadership.epoch):
+                return _done(task, later, commit.next_offset)
+        if _is_there(task.listing):
+            return _pending(task, later, _PATIENCE_SECONDS)
+        return _lost(task, f"{later}; that commit ends below the log, and has no record of that leader epoch")
 
     def _without_epoch(self, task: ShipDeleted) -> DeletedShipped | DeletedPending:
         """Return whether the archive has all of a log whose last leader epoch no file has, once others can be done."""
@@ -127,11 +142,16 @@ class DeletedShipper:
             return _done(task, "it has no record")
         if _is_there(task.listing):
             return _pending(task, "the agent of the last leader ships it", _PATIENCE_SECONDS)
-        keys = self._commits.keys_of(task.partition, task.leadership.topic_id or "")
-        commit = None if keys is None else read_commit(self._store_of(task.partition.topic), keys)[0]
-        if isinstance(commit, Commit) and task.log is not None and commit.next_offset >= task.log[0]:
+        commit = self._commit(task)
+        if commit is not None and task.log is not None and commit.next_offset >= task.log[0]:
             return _done(task, "all offsets are in the archive, or recorded as a gap", commit.next_offset)
         return _lost(task, "no file has its last leader epoch (magic 0 or 1), and its broker did not lead")
+
+    def _commit(self, task: ShipDeleted) -> Commit | None:
+        """Return the agent's commit of a directory's incarnation; None without one."""
+        keys = self._commits.keys_of(task.partition, task.leadership.topic_id or "")
+        commit = None if keys is None else read_commit(self._store_of(task.partition.topic), keys)[0]
+        return commit if isinstance(commit, Commit) else None
 
     def confirm(self, task: ShipDeleted) -> ShipDeleted | DeletedShipped | DeletedPending:
         """Return the task to ship if the topic was deleted; else what to do now.
@@ -177,16 +197,9 @@ class DeletedShipper:
         waiting = None if task.led else self._waiting(task, keys, known, end)
         if waiting is not None:
             return waiting
+        lowest, leadership = bases[-1] if task.latest else _begin(task), task.leadership
         read = ReadPosition(
-            task.partition,
-            task.generation,
-            task.leadership,
-            listing,
-            first_base=bases[-1] if task.latest else _begin(task),
-            known=None,
-            attempt=task.attempt,
-            latest=task.latest,
-            over=True,
+            task.partition, -1, leadership, listing, lowest, None, task.attempt, latest=task.latest, over=True
         )
         position = self._commits.read(read).position
         if position.next_offset < bases[0] <= known:
@@ -225,12 +238,10 @@ class DeletedShipper:
 
         The agent of the last leader is first. After a restart its own commit of the epoch shows that agent its part.
         """
-        store = self._store_of(task.partition.topic)
-        commit = None if keys is None else read_commit(store, keys)[0]
-        if keys is not None and isinstance(commit, Commit) and commit.epoch == task.leadership.epoch:
-            if commit.next_offset >= end and not overlapping(
-                read_catalog(store, keys).gaps, task.listing.bases[0], known
-            ):
+        commit = self._commit(task)
+        if keys is not None and commit is not None and commit.epoch == task.leadership.epoch:
+            gaps = read_catalog(self._store_of(task.partition.topic), keys).gaps if commit.next_offset >= end else ()
+            if commit.next_offset >= end and not overlapping(gaps, task.listing.bases[0], known):
                 return _done(task, "another agent shipped it", commit.next_offset)
             if commit.broker == self._broker:
                 return None
@@ -266,20 +277,10 @@ class DeletedShipper:
         gaps: tuple[tuple[int, int], ...],
     ) -> Shipped:
         """Ship one segment; the arguments are of `Ship`."""
-        ship = Ship(
-            task.partition,
-            task.generation,
-            task.leadership,
-            position.keys,
-            listing,
-            *segment,
-            position.epochs,
-            position.next_offset,
-            seen=True,
-            variants_below=position.lineage.highest if position.lineage is not None else 0,
-            gaps=gaps,
-            cut=cut,
-        )
+        below = position.lineage.highest if position.lineage is not None else 0
+        keys, epochs, following = position.keys, position.epochs, position.next_offset
+        ship = Ship(task.partition, -1, task.leadership, keys, listing, *segment, epochs, following, seen=True)
+        ship = replace(ship, variants_below=below, gaps=gaps, cut=cut)
         shipped = self._uploader.ship(ship)
         log.info("deleted_segment_shipped", partition=str(task.partition), base=shipped.base, end=shipped.end)
         return shipped

@@ -338,13 +338,39 @@ def test_u45_a_directory_that_the_broker_is_removing_has_changed(doomed: Doomed)
         doomed.ship(replace(task, listing=empty))
 
 
-def test_u45_a_later_leader_is_not_contradicted(doomed: Doomed) -> None:
-    """The commit is of a later epoch than the directory's last: nothing is written."""
+@pytest.mark.parametrize("end", [10, 30])
+def test_u45_a_later_leader_is_not_contradicted(doomed: Doomed, end: int) -> None:
+    """The commit is of a later epoch: nothing is written, and what that leader's agent never shipped is reported."""
     doomed.led()
     first_commit(doomed, broker=2, epoch=EPOCH + 1)
+    catalog = read_catalog(doomed.store, KEYS)
+    assert isinstance(catalog.commit, Commit)
+    commit = replace(catalog.commit, next_offset=end, tail=None)
+    doomed.store.put(KEYS.commit, commit.encode(), condition=IfMatch(catalog.commit_etag or ""))
     before = {info.key: info.etag for info in doomed.store.list()}
-    assert isinstance(doomed.ship(doomed.task(30)), DeletedShipped)
+    task = replace(doomed.shipper().note_log(doomed.task(30, led=False)), patient=True)
+    ended = doomed.ship(task)
+    if end < 30:  # that agent may still have more
+        assert isinstance(ended, DeletedPending)
+        shutil.rmtree(task.listing.directory)
+        ended = doomed.ship(ended.task)
+    assert isinstance(ended, DeletedShipped)
+    assert ended.lost == (end < 30)
     assert {info.key: info.etag for info in doomed.store.list()} == before
+
+
+@pytest.mark.parametrize("end", [20, 25])
+def test_u45_a_follower_with_a_shorter_log_ships_into_the_gap_of_the_leader(doomed: Doomed, end: int) -> None:
+    """The leader's agent counted an earlier high watermark, and its commit passes the end of the follower's log."""
+    follower = Doomed(doomed.local.log_dir.parent / "follower", doomed.store)
+    follower.local.write(20, batch(20, 5, EPOCH) if end == 25 else b"")
+    doomed.led()
+    doomed.ship(doomed.task(15))
+    assert doomed.archived()[2] == ((15, 30),)
+    waiting = follower.ship(follower.task(end, led=False), broker=2)
+    assert isinstance(waiting, DeletedPending)
+    assert isinstance(follower.ship(waiting.task, broker=2), DeletedShipped)
+    assert doomed.read() == ([*range(end)], [(end, 30)])
 
 
 def first_commit(doomed: Doomed, broker: int, epoch: int = EPOCH) -> None:
