@@ -136,7 +136,7 @@ def test_u45_no_record_above_the_last_high_watermark_is_shipped(
     assert str(high_watermark) in last.reason
 
 
-def test_u45_an_unknown_high_watermark_makes_the_rest_a_gap(doomed: Doomed) -> None:
+def test_u45b_an_unknown_high_watermark_makes_the_rest_a_gap(doomed: Doomed) -> None:
     """Nothing is shipped whose commitment no file proves; the gap record gives that reason."""
     doomed.led()
     doomed.ship(doomed.task(None))
@@ -199,6 +199,31 @@ def test_u45_a_replica_of_a_replaced_topic_id_is_not_shipped(doomed: Doomed, *, 
     doomed.other_deleted = True
     doomed.ship(replace(task, patient=True))
     assert doomed.archived()[1] == [0, 10]
+
+
+def test_u45a_a_replica_that_moves_before_a_replaced_id_is_adopted_loses_nothing(doomed: Doomed) -> None:
+    """It counts as deleted, and its rest becomes a gap; the leader ships into the gap once the id is adopted."""
+    first_commit(doomed, broker=2)
+    leader = Doomed(doomed.local.log_dir.parent / "leader", doomed.store)
+    task = replace(doomed.shipper().note_log(doomed.task(15, led=False)), patient=True)
+    shutil.rmtree(task.listing.directory)
+    doomed.ship(task)
+    assert doomed.archived() == (30, [0], ((10, 30),))
+    assert doomed.committed[-1].with_topic
+    known, etag = read_incarnations(doomed.store, CLUSTER, TP.topic)
+    adopted = known.adopted(OTHER_ID, int(time.time() * 1000))
+    doomed.store.put(CLUSTER.incarnations(TP.topic), adopted.encode(), condition=IfMatch(etag or ""))
+    leader.local.topic_id(OTHER_ID)
+    leader.local.write(30, b"")
+    listing, leadership = leader.local.listing(), Leadership(EPOCH, OTHER_ID, 0)
+    commits = CommitLog(CLUSTER, 2, lambda _: doomed.store)
+    position = commits.read(ReadPosition(TP, 0, leadership, listing, 0, None, 0)).position
+    assert (position.next_offset, position.gaps) == (30, ((10, 30),))
+    uploader = Uploader(lambda _: doomed.store, lambda _: TopicRetention())
+    for base in (10, 20):
+        ship = Ship(TP, 0, leadership, position.keys, listing, base, base + 10, position.epochs, 30, seen=True)
+        uploader.ship(replace(ship, gaps=position.gaps))
+    assert doomed.read() == ([*range(30)], [])
 
 
 def test_u45_a_topic_that_was_created_again_keeps_its_own_archive(doomed: Doomed) -> None:
