@@ -16,6 +16,7 @@ import pyarrow as pa
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from ts_common.decode.times import count_far, far_warning
 from ts_consumer.arrow_rows import EMPTY, live_rows, table_rows
 from ts_consumer.live import Place, is_reset, place_after, place_of
 from ts_consumer.partitions import Assigned, State
@@ -48,6 +49,7 @@ class HandOut:
         self._ready = Ready(parts.assignment)
         self._stores = parts.configuration.stores_offsets
         self._looked_at = 0.0  # when the live part was polled
+        self._has_warned_of_times = False
 
     def messages(self, count: int, timeout: float) -> list[Message]:
         """Return up to `count` messages and events.
@@ -99,9 +101,17 @@ class HandOut:
             tables = self._tables(count)
             left = deadline - monotonic()
             if tables or left <= 0:
-                return pa.concat_tables(tables) if tables else EMPTY
+                return self._checked(pa.concat_tables(tables)) if tables else EMPTY
             self._wait(wait)
             wait = min(left, self._slice())
+
+    def _checked(self, rows: pa.Table) -> pa.Table:
+        """Return the rows, and warn once in the consumer's life of times that do not fit their column."""
+        if not self._has_warned_of_times and (far := count_far(rows["timestamp"])):
+            self._has_warned_of_times = True
+            message = far_warning(far, "the column timestampMs has the times as stored; later rows are not counted")
+            log.warning("query_warning", message=message)
+        return rows
 
     def _gather(self, count: int, timeout: float) -> None:
         """Wait until `count` messages and events are ready."""

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
+from structlog.testing import capture_logs
 
 from tests.consumer.archives import SECONDS, Both, fill, in_directory, place, read_until, ship
 from tests.made_archive import batches
@@ -91,6 +92,22 @@ def test_an_error_follows_the_rows_before_it(tmp_path: Path) -> None:
             consumer.consume_arrow(10, 10)
         assert consumer.consume_arrow(10, 0.2).num_rows == 0
         assert consumer.position([TopicPartition(TOPIC, 0)])[0].offset == 10
+
+
+def test_b5_times_beyond_the_column_have_one_warning(tmp_path: Path) -> None:
+    """The column has its greatest time, `timestampMs` the stored one; later calls do not warn again."""
+    archive, stored = in_directory(tmp_path), 1_700_000_000_000_000_000
+    archive.put_segment(TOPIC, 0, batches((0, 10)) + batches((10, 20), time=stored))
+    archive.commit(TOPIC, 20)
+    config = {**place(archive), "tiered.storage.mode": Mode.TIERED_STORAGE_ONLY}
+    with TieredConsumer(config) as consumer, capture_logs() as events:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        found = tables_until(consumer, 20, 6)
+    assert found["timestampMs"].to_pylist()[10:] == list(range(stored + 10, stored + 20))
+    assert found["timestamp"].cast(pa.int64()).to_pylist()[10:] == [((1 << 63) - 1) // 1000 * 1000] * 10
+    (warning,) = [event["message"] for event in events if event["event"] == "query_warning"]
+    assert "rows have a timestamp at or beyond a limit of its column" in warning
+    assert "timestampMs" in warning
 
 
 def test_the_plain_mode_has_no_arrow() -> None:

@@ -12,7 +12,7 @@ _FOUND = Path("build/fuzz")
 
 
 def main() -> int:
-    """Run the targets, one after the other; returns the exit code."""
+    """Run the targets, one after the other; returns the exit code. A target that breaks off shows what it counted."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="target", help=f"of {', '.join(TARGETS)}; all of them otherwise")
     parser.add_argument("--seconds", type=float, default=300.0, help="of running, shared by the targets (default 300)")
@@ -36,8 +36,7 @@ def main() -> int:
                 outcome = fuzz(name, seconds, seed, _FOUND, guide=not given.unguided)
         except HarnessError as error:
             sys.stdout.write(f"{error}\n")
-            broken = True
-            continue
+            outcome, broken = error.outcome, True
         sys.stdout.write(f"{outcome.lines()}\n")
         sys.stdout.flush()
         known = [failure for failure in outcome.failures if failure.kind in TARGETS[name].known]
@@ -45,10 +44,14 @@ def main() -> int:
             sys.stdout.write(f"    {failure.kind} is known of the library below ({failure.file})\n")
         new = [failure for failure in outcome.failures if failure not in known]
         for failure in new:
-            again = replay(name, [failure.file], _FOUND).kinds
-            if not given.replay and failure.kind in again:
-                minimise(failure)
-            _tell(failure, again=failure.kind in again)
+            try:
+                again = failure.kind in replay(name, [failure.file], _FOUND).kinds
+                if again and not given.replay:
+                    minimise(failure)
+            except HarnessError as error:
+                sys.stdout.write(f"{error}\n")
+                again, broken = False, True
+            _tell(failure, again=again)
         failures += new
     return 1 if failures or broken else 0
 

@@ -85,7 +85,16 @@ class Outcome:
 
 
 class HarnessError(Exception):
-    """A target that could not be opened, or whose process ended between two inputs."""
+    """A target that could not be opened, or whose process ended between two inputs.
+
+    Args:
+        message: what happened.
+        outcome: of the target so far.
+    """
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 def fuzz(target: str, seconds: float, seed: int, found: Path, *, guide: bool = True) -> Outcome:
@@ -175,13 +184,14 @@ def _watched(job: Job, outcome: Outcome, found: Path) -> bool:
         outcome.counts.update(counts)
         tail = log.read_text(errors="replace")[-3000:]
         if not state.opened:
-            raise HarnessError(f"{job.target} could not be opened:\n{tail}")
+            raise HarnessError(f"{job.target} could not be opened:\n{tail}", outcome)
         if state.running:
             ended = "hang" if hung else f"died: {_ending(process.returncode)}"
             file = _keep(job, ledger.data, found)
             outcome.add(Failure(job.target, ended, file, tail), is_drawn=bool(job.seconds))
         elif process.returncode not in {0, FULL}:
-            raise HarnessError(f"{job.target} ended with {_ending(process.returncode)} between inputs:\n{tail}")
+            ended = _ending(process.returncode)
+            raise HarnessError(f"{job.target} ended with {ended} between inputs:\n{tail}", outcome)
         return state.running or process.returncode == FULL
 
 

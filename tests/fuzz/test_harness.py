@@ -1,14 +1,17 @@
 """The harness notices failures; otherwise a run without failures would prove nothing."""
 
 import ctypes
+import os
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz import __main__ as fuzz_main
 from tests.fuzz.guard import guarded
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.parent import fuzz, minimise, replay
@@ -17,6 +20,7 @@ from tests.fuzz.targets import TARGETS, Entry, shared
 
 NAME = "broken"
 SIZE = 100
+BREAKS = "FUZZ_TEST_BREAKS_OFF"
 
 
 class Broken(Target):
@@ -38,6 +42,16 @@ class Broken(Target):
             ctypes.memset(ctypes.addressof(buffer), 1, SIZE + 1)
         if b"wrong" in data:
             raise KeyError("wrong")
+
+    def run_ahead(self, inputs: Sequence[bytes]) -> None:
+        """End the process between two inputs after a hundred of them, if the environment wants it."""
+        self._runs = getattr(self, "_runs", 0) + 1
+        if self._runs > 100 and BREAKS in os.environ:
+            os._exit(9)
+
+    def counts(self) -> Mapping[str, int]:
+        """The number of calls of `run_ahead`."""
+        return {"runs": getattr(self, "_runs", 0)}
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +95,21 @@ def test_what_is_drawn_fails_once_for_each_kind_and_is_kept(tmp_path: Path) -> N
     assert first.inputs > 10
     assert [each.file.name for each in again.failures] == [failure.file.name]
     assert replay(NAME, [failure.file], tmp_path).kinds == first.kinds
+
+
+def test_a_target_that_breaks_off_shows_what_it_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its process ended between two inputs: the inputs so far, the counts and the failures are printed."""
+    monkeypatch.setenv(BREAKS, "1")
+    monkeypatch.setattr(fuzz_main, "_FOUND", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--seconds", "30", "--seed", "7", NAME])
+    assert fuzz_main.main() == 1
+    shown = capsys.readouterr().out
+    assert "broken ended with exit 9 between inputs" in shown
+    assert "100 inputs" in shown
+    assert "100 runs" in shown
+    assert "broken: KeyError" in shown
 
 
 def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
