@@ -18,7 +18,14 @@ Row = tuple[int, bytes | None]
 Rows = dict[int, list[Row]]
 _REAL = "kafka-4298-real-0.10.0.1"  # cleaned; its broker had the offsets up to 1400
 NAMES = [name for name, data in ALL.items() if not decoded_to_the_damage(data)[1]]
-WRONG = [*OFFSETS, "sarama-1.15-real-kafka-1.0.0", "absolute-above", "inside-all-0", "inside-descending"]
+WRONG = [
+    *OFFSETS,
+    "sarama-1.15-real-kafka-1.0.0",
+    "absolute-above",
+    "absolute-below",
+    "inside-all-0",
+    "inside-descending",
+]
 
 
 def end_of(name: str) -> int:

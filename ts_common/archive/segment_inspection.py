@@ -70,6 +70,8 @@ def scan_object(store: ObjectStore, key: str, size: int) -> SegmentScan:
 def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
     """Return the metadata that a scan proves: coverage ends with the last batch, and an empty segment covers nothing.
 
+    A first batch below the segment's base has records that no consumer shows, so their number is unknown.
+
     Raises:
         CorruptData: the segment has bytes but no batch.
     """
@@ -78,7 +80,7 @@ def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
     return SegmentMetadata(
         end=base if scan.end_offset is None else scan.end_offset,
         epochs=scan.epochs,
-        records=scan.record_count,
+        records=None if scan.base_offset is not None and scan.base_offset < base else scan.record_count,
         time_max=scan.max_timestamp,
         time_min=scan.min_timestamp,
         crc32c=scan.crc32c,

@@ -115,7 +115,8 @@ def index_messages(
     """List whole messages of `data[position:end]` with offsets above `last_offset`, until `table` is full.
 
     Messages that are not compressed are checked, and listed as runs. Compressed messages are not checked or opened yet;
-    one above `end_offset` may contain messages below it.
+    one above `end_offset` may contain messages below it. After one of magic 0 the caller looks whether the end is
+    reached.
 
     Returns:
         as `batch_index.index_batches`. A whole message at that position is damaged: `damage` describes it.
@@ -161,7 +162,8 @@ def index_messages(
         row[_HAS_ONE_TIMESTAMP] = is_append_time if codec else 0
         row[_TIMESTAMP_TYPE] = is_append_time if magic == 1 else _NO_TIMESTAMP_TYPE
         count += 1
-        if last_offset >= end_offset - 1:
+        # The offsets inside a wrapper of magic 0 can all be below its own, and those of the next one begin there.
+        if last_offset >= end_offset - 1 and (magic or not codec):
             reached = True
             break
     return count, position, reached

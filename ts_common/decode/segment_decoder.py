@@ -233,6 +233,8 @@ class SegmentDecoder:
         end, start, last = len(view), self._wanted_from, self._last_offset
         found: tuple[int, int, bool]
         if position + MAGIC_POSITION < end and view[position + MAGIC_POSITION] < 2:
+            if self._state[State.NEXT_OFFSET] >= self._end_offset:
+                return 0, position, True
             found = index_messages(data, position, end, start, self._end_offset, last, self._given_table)
         else:
             found = index_batches(

@@ -171,6 +171,7 @@ class _Facts:
     def __init__(self, timeindex: TimeIndex | None) -> None:
         self.valid_bytes = 0
         self._timeindex = timeindex
+        self._base = timeindex.base if timeindex else 0
         self._claims = timeindex.claims if timeindex else ()
         self._claim = 0  # index of the first claim that reaches the next batch
         self._claims_hold = bool(self._claims)
@@ -197,6 +198,8 @@ class _Facts:
             self._corruption.append((position, reason))
 
     def add(self, header: BatchHeader, markers: bytes, contradicted: bool) -> None:
+        if self._base_offset is None and header.base_offset < self._base and follows(header, self._base - 1):
+            self._last_offset = self._base - 1  # the first batch of the segment has a base offset that is too low
         if not follows(header, self._last_offset):
             raise CorruptData(
                 f"batch of base offset {header.base_offset}: the batches before it reach {self._last_offset} already"

@@ -133,6 +133,8 @@ MESSAGES = {
     "inside-all-0": wrapped(0, SNAPPY, inner((0, 0), (0, 0)), 1) + message(0, 2, b"behind"),
     "inside-above": wrapped(1, GZIP, inner((1, 0), (1, 10)), 9),
     "absolute-above": wrapped(0, GZIP, inner((0, 8), (0, 12)), 9) + message(0, 10, b"hidden") + message(0, 13, b"v"),
+    "absolute-below": wrapped(0, GZIP, inner((0, 3), (0, 4)), 10)
+    + wrapped(0, GZIP, inner(*((0, n) for n in range(5, 16))), 15),
     "nested": wrapped(1, GZIP, inner((1, 0)) + wrapped(1, GZIP, inner((1, 1)), 1), 3),
     "part-of-a-message": wrapped(1, GZIP, inner((1, 0), (1, 1)) + inner((1, 2))[:20], 5),
     "nothing-inside": wrapped(1, GZIP, b"", 5),

@@ -333,3 +333,15 @@ def test_records_that_no_consumer_shows_make_their_number_unknown() -> None:
         assert found.base_offset is not None
         assert found.base_offset >= 0
         assert found.epochs == ((0, found.base_offset), (1, 3))
+
+
+def test_a_first_batch_with_a_wrong_delta_begins_at_the_base_of_its_segment() -> None:
+    """A broker of 0.11 to 1.0 computed a base offset below it; any other such offset is left to the caller."""
+    index, three = TimeIndex(10, struct.pack(">qi", 1 << 50, 1 << 30)), [record(0), record(1), record(2)]
+    for log, base, count in (
+        (batch(3, three, last_offset_delta=9) + batch(13), 10, None),
+        (batch(3, three) + batch(13), 3, 4),
+        (batch(10, three) + batch(13), 10, 4),
+    ):
+        found = scan_segment(io.BytesIO(log), len(log), index)
+        assert (found.base_offset, found.record_count, found.end_offset, found.corrupt_batches) == (base, count, 14, 0)
