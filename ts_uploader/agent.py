@@ -31,6 +31,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.heartbeat import Heartbeat
 from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, supervised_thread
 from ts_uploader.leadership.factory import open_source
+from ts_uploader.log_dirs.deleted_directories import reported_end
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.main_loop import MainLoop
@@ -130,7 +131,14 @@ class Agent:
         uploader = Uploader(self._stores.of, self._settings.retention)
         repairer = Repairer(self._keys, environment.broker_id, self._stores.of, uploader)
         self._repairs = RepairWatcher(self._keys, self._read_backlog, self._stores.of, self._inbox.put, self._metrics)
-        deleted = DeletedShipper(environment.broker_id, self._stores.of, uploader, commits, self._leadership.is_deleted)
+        deleted = DeletedShipper(
+            environment.broker_id,
+            self._stores.of,
+            uploader,
+            commits,
+            self._leadership.is_deleted,
+            lambda each: reported_end(each.directory, self._ends.written(each.partition), checkpoint_seconds),
+        )
         self._shipping = Shipping()
         self._runner = TaskRunner(
             uploader, commits, self._watcher, self._metrics, self._cache_objects, repairer, deleted, self._shipping

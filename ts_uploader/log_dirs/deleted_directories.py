@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from ts_common.archive.ends import End
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import holds_partition, list_partition, read_high_watermarks
 from ts_uploader.log_dirs.last_epoch import EpochReader
@@ -28,6 +29,7 @@ _NAME: Final = re.compile(r"(?P<partition>.+-[0-9]{1,10})\.[0-9a-f]{32}-delete")
 _LONGEST_NAME: Final = 255
 _CHECKPOINTS: Final = 2  # as protocol rule 1: the first one can have a value from before
 _NANOSECONDS: Final = 1_000_000_000
+_NANOSECONDS_EACH: Final = 1_000_000  # of a millisecond
 
 
 class DeletedDirectories:
@@ -163,3 +165,30 @@ def checkpointed_end(directory: Path, partition: TopicPartition, checkpoint_seco
     if written <= begun + _CHECKPOINTS * int(checkpoint_seconds * _NANOSECONDS):
         return None
     return reading.offsets.get((partition.topic, partition.partition))
+
+
+def reported_end(directory: Path, end: End | None, checkpoint_seconds: float) -> int | None:
+    """Return the high watermark of a `-delete` directory by its agent's `ends/` object; None if that is uncertain.
+
+    It counts if the broker wrote the checkpoint two intervals after the directory's last leader epoch began, and before
+    it renamed the directory: then it is of that epoch, and not of a later topic. The rename changes the directory's
+    ctime alone. Once its two times are equal, the broker has begun to remove files. One kernel stamps all.
+
+    Args:
+        directory: renamed.
+        end: of its partition, by an earlier process of this broker's agent; None without one.
+        checkpoint_seconds: the interval of the broker's checkpoints.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    try:
+        begun = (directory / LEADER_EPOCHS).stat(follow_symlinks=False).st_mtime_ns
+        status = directory.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if end is None or status.st_mtime_ns == status.st_ctime_ns:
+        return None
+    written = end.time * _NANOSECONDS_EACH  # rounded down
+    since = begun + _CHECKPOINTS * int(checkpoint_seconds * _NANOSECONDS)
+    return end.high_watermark if since < written <= status.st_ctime_ns else None

@@ -78,6 +78,7 @@ class DeletedShipper:
         uploader: ships segments.
         commits: reads and writes commits.
         is_deleted: returns whether the cluster no longer has a topic id of a topic; None if that is unknown now.
+        reported: returns the high watermark of a directory that an earlier process of this agent wrote to the store.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class DeletedShipper:
         uploader: Uploader,
         commits: CommitLog,
         is_deleted: Callable[[str, str], bool | None],
+        reported: Callable[[Listing], int | None] = lambda _: None,
     ) -> None:
         self._broker = broker
         self._store_of = store_of
         self._uploader = uploader
         self._commits = commits
         self._is_deleted = is_deleted
+        self._reported = reported
 
     def ship(self, task: ShipDeleted, committed: Callable[[Committed], object]) -> DeletedShipped | DeletedPending:
         """Ship what the archive lacks, and record the rest; or return the task to run next.
@@ -171,7 +174,9 @@ class DeletedShipper:
         if deleted is None:
             raise NotAnswered(f"the leadership source did not answer whether topic id {topic_id} was deleted")
         if deleted:
-            return replace(task, confirmed=True, attempt=0, after_seconds=0.0)
+            known = task.high_watermark
+            high_watermark = self._reported(task.listing) if known is None else known
+            return replace(task, confirmed=True, attempt=0, after_seconds=0.0, high_watermark=high_watermark)
         # A replica moved, or the broker's metadata is late.
         is_there = _is_there(task.listing)
         return _pending(task, "the topic exists", _LOOK_SECONDS) if is_there else _done(task, "the topic exists")

@@ -1,7 +1,8 @@
 """Writes the ends of the partitions that this broker leads to each store; see `ts_common.archive.ends`.
 
-Not a part of the protocol: one attempt every five minutes, on its own thread. A failure is logged and counted, and the
-next attempt replaces it. If the broker leads nothing in a store, nothing is written there.
+One attempt every five minutes, on its own thread. A failure is logged and counted, and the next attempt replaces it. If
+the broker leads nothing in a store, nothing is written there. What the agent reads again is a proof for deleted topics
+(protocol rule 14).
 """
 
 import random
@@ -11,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from ts_common.archive.ends import End, Ends
+from ts_common.archive.ends import End, Ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.errors import TieredStorageError
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.metrics.counters import WRITE_ENDS, Metrics
@@ -77,6 +78,19 @@ class EndsWriter:
             except TieredStorageError as error:
                 self._metrics.errors.labels(WRITE_ENDS, failure_reason(error)).inc()
                 log.warning("ends_not_written", store=store.location, error=str(error))
+
+    def written(self, partition: TopicPartition) -> End | None:
+        """Return the end of a partition in the object, perhaps by an earlier process; None without one.
+
+        Raises:
+            StoreUnavailable, BucketMissing: the store's.
+        """
+        try:
+            ends = read_ends(self._store_of(partition.topic), self._keys, self._broker)
+        except (AccessDenied, CorruptData, NewerFormat) as error:
+            log.warning("ends_not_read", message="they prove nothing", partition=str(partition), error=str(error))
+            return None
+        return None if ends is None else ends.partitions.get(partition)
 
     def close(self) -> None:
         """Make `run` return after its current write."""

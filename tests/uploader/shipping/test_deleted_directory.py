@@ -13,6 +13,7 @@ from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit
+from ts_common.archive.ends import End
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import fetch
 from ts_common.archive.incarnations import read_incarnations
@@ -22,7 +23,7 @@ from ts_common.errors import SegmentChanged, StoreUnavailable, TransientError
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.log_dirs.deleted_directories import checkpointed_end
+from ts_uploader.log_dirs.deleted_directories import checkpointed_end, reported_end
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
 from ts_uploader.messages import DirectoryDeleted, Leadership, Listing
 from ts_uploader.retention.topic_retention import TopicRetention
@@ -57,12 +58,16 @@ class Doomed:
         self.store = store
         self.deleted: bool | None = True  # the log's topic id
         self.other_deleted: bool | None = False  # any other topic id
+        self.reported: End | None = None  # by an earlier process of the agent
         self.committed: list[Committed] = []
 
     def shipper(self, broker: int = 1) -> DeletedShipper:
         uploader = Uploader(lambda _: self.store, lambda _: TopicRetention())
         commits = CommitLog(CLUSTER, broker, lambda _: self.store)
-        return DeletedShipper(broker, lambda _: self.store, uploader, commits, self._is_deleted)
+        return DeletedShipper(broker, lambda _: self.store, uploader, commits, self._is_deleted, self._reported)
+
+    def _reported(self, listing: Listing) -> int | None:
+        return reported_end(listing.directory, self.reported, 5.0)
 
     def _is_deleted(self, _: str, topic_id: str) -> bool | None:
         return self.deleted if topic_id == ID else self.other_deleted
@@ -142,6 +147,25 @@ def test_u45b_an_unknown_high_watermark_makes_the_rest_a_gap(doomed: Doomed) -> 
     doomed.ship(doomed.task(None))
     assert doomed.archived() == (30, [], ((0, 30),))
     assert "high watermark" in doomed.committed[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("when", "counts"), [("early", False), ("live", True), ("late", False), ("removing", False), ("known", False)]
+)
+def test_u45b_the_end_that_the_agent_wrote_to_the_store_counts(doomed: Doomed, when: str, *, counts: bool) -> None:
+    """It is of the last leader epoch and from before the rename; a later one can be of a topic created again."""
+    begun = time.time_ns() - 60 * SECOND
+    os.utime(doomed.local.path / "leader-epoch-checkpoint", ns=(begun, begun))
+    doomed.led()
+    task = doomed.task(15 if when == "known" else None)
+    if when == "removing":
+        (task.listing.directory / "partition.metadata").touch()
+        (task.listing.directory / "left").touch()
+    written = {"early": begun + 9 * SECOND, "late": time.time_ns() + SECOND}.get(when, begun + 11 * SECOND)
+    doomed.reported = End(25, written // 1_000_000)
+    doomed.ship(task)
+    end = 25 if counts else 15 if when == "known" else 0
+    assert doomed.archived()[2] == ((end, 30),)
 
 
 def test_u45_a_directory_that_vanishes_before_it_is_shipped_becomes_a_gap(doomed: Doomed) -> None:

@@ -68,6 +68,10 @@ def test_each_place_gets_the_ends_of_its_topics(places: dict[str, ObjectStore], 
     clicks = read_ends(places["clicks"], KEYS, 7)
     assert clicks is not None
     assert clicks.partitions == {CLICKS: End(5, 1_700_000_000_000)}
+    assert writer({}, places, metrics).written(CLICKS) == End(5, 1_700_000_000_000)
+    assert writer({}, places, metrics).written(TopicPartition("clicks", 1)) is None
+    places["clicks"].put(KEYS.ends_of(7), b"damaged")
+    assert writer({}, places, metrics).written(CLICKS) is None
     backlog[ORDERS] = waiting(local, 43, 1_700_000_005_000_000_000)
     ends.write()
     found = read_ends(places["orders"], KEYS, 7)
