@@ -31,6 +31,7 @@ class Condition(StrEnum):
     STORE_FAILS = "store_fails"
     BROKER_AWAY = "broker_away"
     LEADERSHIP_UNKNOWN = "leadership_unknown"
+    DELETED_FAILS = "deleted_fails"
     HOLE = "hole"
     RETENTION_NEAR = "retention_near"
     STUCK = "stuck"
@@ -51,6 +52,7 @@ CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.STORE_FAILS: "the store fails: no connection, timeout, reset, 5xx",
     Condition.BROKER_AWAY: "the broker does not answer, or is not registered",
     Condition.LEADERSHIP_UNKNOWN: "the source of leadership does not answer",
+    Condition.DELETED_FAILS: "the last records of a deleted topic are not shipped, and the broker removes its files",
     Condition.HOLE: "the broker has no segment that continues the shipped ones of a partition",
     Condition.RETENTION_NEAR: "a partition has less than half of the retention left for unshipped segments",
     Condition.STUCK: "a partition has waited for longer than `stuck.after.ms`",
@@ -98,6 +100,7 @@ class Facts:
         away: how long leadership has been unknown; None if it is known.
         broker_away: whether the broker does not answer, or is not registered.
         away_reason: why leadership is unknown; None if no reason is known.
+        deletions: the partitions of deleted topics whose last records are not shipped, each with the reason.
         holes: partitions with a hole.
         urgent: partitions with less than half of their retention left.
         stuck: partitions that are stuck.
@@ -117,6 +120,7 @@ class Facts:
     away: float | None = None
     broker_away: bool = False
     away_reason: str | None = None
+    deletions: Sequence[str] = ()
     holes: int = 0
     urgent: int = 0
     stuck: int = 0
@@ -175,6 +179,10 @@ def state_of(facts: Facts) -> AgentState:
         return state
     if (state := _leadership(facts)) is not None:
         return state
+    if facts.deletions:
+        deleted = counted(len(facts.deletions), "deleted partition")
+        text = f"{deleted}: each attempt to ship the last records fails, and the broker removes the files. The first: "
+        return AgentState(Condition.DELETED_FAILS, f"{text}{facts.deletions[0]}")
     if facts.holes:
         holes = counted(facts.holes, "partition")
         return AgentState(Condition.HOLE, f"{holes}: the broker has no segment that continues the shipped ones.")

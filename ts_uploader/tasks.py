@@ -215,7 +215,7 @@ class ShipDeleted(Task):
         high_watermark: its last one that is known; None without one.
         led: whether this agent saw its broker lead in that epoch.
         latest: as in `ReadPosition`.
-        attempt: how many times the task was tried.
+        attempt: how many times in a row the task failed.
         after_seconds: shortest time to wait.
         confirmed: its topic was deleted.
         patient: it waited for the agent of the last leader.

@@ -56,7 +56,12 @@ CASES: list[tuple[dict[str, object], Condition, str]] = [
     ({"unanswered": ["store"], "running": 61.0, "silent": None}, Condition.STORE_HANGS, "since the start, 61 s ago"),
     ({"away": 31.0, "broker_away": True, "unanswered": []}, Condition.BROKER_AWAY, "The broker has not answered"),
     ({"away": 31.0, "away_reason": "no route"}, Condition.LEADERSHIP_UNKNOWN, "unknown for 31 s: .*: no route"),
-    ({"holes": 2, "away": None}, Condition.HOLE, "2 partitions: the broker has no segment"),
+    (
+        {"deletions": ["t-0: DataLoss", "t-1: no"], "away": None},
+        Condition.DELETED_FAILS,
+        "2 deleted partitions: .*first: t-0: DataLoss",
+    ),
+    ({"holes": 2, "deletions": ()}, Condition.HOLE, "2 partitions: the broker has no segment"),
     ({"urgent": 1, "holes": 0}, Condition.RETENTION_NEAR, "less than half of the retention"),
     ({"stuck": 1, "waiting": waits(900, 10), "urgent": 0}, Condition.STUCK, "t-0, which waits for the upload"),
     ({"waiting": waits(61, 61), "stuck": 0}, Condition.WAITS, "nothing was committed for 61 s. The longest: t-0"),
@@ -108,7 +113,7 @@ def test_a_condition_decides_readiness_and_whether_someone_must_look() -> None:
     states = {condition: AgentState(condition, text, 90.0) for condition, text in CONDITIONS.items()}
     assert set(states) == set(Condition)
     ready = {condition for condition, state in states.items() if state.is_ready}
-    partitions = {Condition.HOLE, Condition.RETENTION_NEAR, Condition.STUCK}
+    partitions = {Condition.DELETED_FAILS, Condition.HOLE, Condition.RETENTION_NEAR, Condition.STUCK}
     assert ready == {*partitions, Condition.WAITS, Condition.THROTTLED, Condition.WELL}
     assert {condition for condition, state in states.items() if state.is_well} == {Condition.THROTTLED, Condition.WELL}
     assert not any(state.is_well and state.is_bad for state in states.values())

@@ -331,11 +331,12 @@ def again(task: ShipDeleted, reason: str) -> DeletedShipped | DeletedPending:
     """Return a task that failed, to be repeated after its backoff; given up after very many attempts."""
     if task.attempt >= _MOST_ATTEMPTS and not _is_there(task.listing):
         return _lost(task, reason)
-    return _pending(replace(task, attempt=task.attempt + 1), reason, 0.0)
+    later = replace(task, attempt=task.attempt + 1, after_seconds=0.0)
+    return DeletedPending(task.partition, task.generation, task.leadership, later, reason)
 
 
 def _pending(task: ShipDeleted, reason: str, seconds: float) -> DeletedPending:
-    later = replace(task, after_seconds=seconds)
+    later = replace(task, attempt=0, after_seconds=seconds)
     return DeletedPending(task.partition, task.generation, task.leadership, later, reason)
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_uploader.tasks import DeletedPending, Failed, Fenced, Result, ShipDeleted
+from ts_uploader.tasks import DeletedPending, DeletedShipped, Failed, Fenced, Result, ShipDeleted
 
 _KEPT = 20
+_EXPECTED = 5  # failures in a row of a directory that a broker removes: six seconds
 _LONGEST = 1_000  # characters of a message; a store may answer with a whole page
 
 
@@ -40,9 +41,12 @@ class LastErrors:
         self._clock = clock
         self._lock = threading.Lock()  # guards `_kept`
         self._kept: OrderedDict[tuple[str, str], LastError] = OrderedDict()
+        self._deletions: dict[tuple[str, str | None], str] = {}  # by partition and topic id
 
     def take(self, result: Result) -> None:
         """Add the error of a task; ignore results without one."""
+        if isinstance(result, DeletedPending | DeletedShipped):
+            self._take_deletion(result)
         match result:
             case Failed():
                 operation = result.operation
@@ -59,14 +63,32 @@ class LastErrors:
         with self._lock:
             key = operation, partition
             before = self._kept.pop(key, None)
-            reason = printable(redacted(reason))
-            message = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
             times = 1 if before is None else before.times + 1
-            self._kept[key] = LastError(self._clock(), *key, message, times)
+            self._kept[key] = LastError(self._clock(), *key, _shown(reason), times)
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
+
+    @property
+    def deletions(self) -> list[str]:
+        """The partitions of deleted topics whose last records the agent failed to ship several times in a row."""
+        with self._lock:
+            return list(self._deletions.values())
+
+    def _take_deletion(self, result: DeletedPending | DeletedShipped) -> None:
+        key = str(result.partition), result.leadership.topic_id
+        with self._lock:
+            if isinstance(result, DeletedPending) and result.task.attempt > _EXPECTED:
+                self._deletions[key] = f"{result.partition}: {_shown(result.reason)}"
+            else:
+                self._deletions.pop(key, None)
 
     def newest(self) -> list[LastError]:
         """Return the errors, the newest first."""
         with self._lock:
             return list(reversed(self._kept.values()))
+
+
+def _shown(reason: str) -> str:
+    """Return a message as pages show it."""
+    reason = printable(redacted(reason))
+    return reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."

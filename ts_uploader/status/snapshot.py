@@ -284,6 +284,7 @@ class Status:
             away=now - min(self._connected_at, self._broker_at) if is_away else None,
             broker_away=leadership.broker_away,
             away_reason=leadership.trouble,
+            deletions=sources.errors.deletions,
             holes=self._totals.holes,
             urgent=self._totals.urgent,
             stuck=len(sources.stuck()),

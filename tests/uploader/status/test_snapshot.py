@@ -14,11 +14,12 @@ from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader import progress
 from ts_uploader.messages import Leadership
+from ts_uploader.shipping.deleted_directory import again, to_ship
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import Status
 from ts_uploader.status.status_json import status_json
-from ts_uploader.tasks import Failed, Fenced
+from ts_uploader.tasks import DeletedPending, DeletedShipped, Failed, Fenced, ShipDeleted
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
 from ts_uploader.tracking.stuck import Stuck, StuckPartitions
@@ -154,6 +155,30 @@ def test_the_json_has_the_keys_that_others_rely_on() -> None:
     (error,) = found["last_errors"]
     assert {"time", "operation", "partition", "message"} <= error.keys()
     assert (error["partition"], error["message"]) == ("t-3", "the store said <b>no</b>")
+
+
+def test_u45_a_deleted_topic_whose_tail_fails_to_ship_is_never_well() -> None:
+    """Its partition is in no backlog, and the broker removes the files: the condition names it while attempts fail."""
+    status, _, errors = status_of()
+    listing = waiting("gone")[1].listing
+    assert listing is not None
+    task = ShipDeleted(listing.partition, -1, Leadership(3, "A" * 21 + "Q", 0), listing, 30, led=False, latest=False)
+    found: list[str] = []
+    for _ in range(6):
+        pending = again(task, f"DataLoss: {EVIL}")
+        assert isinstance(pending, DeletedPending)
+        task = pending.task
+        errors.take(pending)
+        found.append(told(status)["state"]["condition"])
+    assert found == [*["well"] * 5, "deleted_fails"]
+    assert status.snapshot().ready
+    assert "1 deleted partition: each attempt to ship the last records fails" in page(status)
+    assert "gone-0: DataLoss: &lt;script&gt;" in page(status)
+    errors.take(to_ship(task))  # it waits again, and has not failed since
+    assert told(status)["state"]["condition"] == "well"
+    errors.take(pending)
+    errors.take(DeletedShipped(task.partition, -1, task.leadership, "all offsets are in the archive", 30))
+    assert told(status)["state"]["condition"] == "well"
 
 
 def test_no_partitions_are_an_empty_list() -> None:
