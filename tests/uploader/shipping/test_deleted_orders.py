@@ -30,7 +30,7 @@ END = 40
 
 
 class Turns:
-    """Lets one thread run at a time; before each operation a drawn one goes on."""
+    """Lets one thread run at a time; before each operation a drawn one continues."""
 
     def __init__(self, draw: random.Random, names: list[str]) -> None:
         self._draw, self._names = draw, names
@@ -92,7 +92,7 @@ class Replica:
     Attributes:
         start: of the log.
         end: of the log.
-        known: the last high watermark that the agent knows; None without one.
+        known: the last high watermark that the agent has; None without one.
         done: the agent's last result.
         was_there: whether the directory existed when the agent was done.
     """
