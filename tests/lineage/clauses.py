@@ -110,7 +110,7 @@ class Property(StrEnum):
     D2 = "if a directory stays, its agent gets each record below the high watermark that it counts into the archive"
     D3 = "no record of a deleted topic is shipped that was not committed"
     D4 = "the records of two topics of one name are never in one incarnation, and readers use the later topic's"
-    D5 = "no gap record has a record that the last leader's agent can ship"
+    D5 = "from the begin of its agent's log on, no gap record has a record that the last leader's agent can ship"
     D6 = "the leader epoch of the commit never falls"
 
 

@@ -10,7 +10,7 @@ from tests.lineage.agent import walked
 from tests.lineage.clauses import Property, Violation
 from tests.lineage.deletion import REBORN, Do, Rule14, Worker
 from tests.lineage.kafka import Epochs, Log, shared_end
-from tests.lineage.state import Commit, LogStart, Segment, Store, continued, lives
+from tests.lineage.state import Commit, LogStart, Segment, Store, continued, epoch_at, lives
 
 
 class Directory(NamedTuple):
@@ -134,7 +134,8 @@ class Rules(NamedTuple):
     def _list(self) -> Step | None:
         directory, archive, commit = self.directory, self._archive, self.worker.commit
         if archive.log_start is None:
-            written = archive._replace(log_start=LogStart(directory.log.start, None))
+            is_leaders = directory.led or Rule14.BEGINS not in self.clauses
+            written = archive._replace(log_start=LogStart(directory.log.start if is_leaders else 0, None))
             return self._put("PUT log.start", written, do=Do.LIST)
         if commit is None and archive.segments:
             if not directory.is_there:
@@ -171,12 +172,14 @@ class Rules(NamedTuple):
         directory, worker = self.directory, self.worker
         if directory.is_deleted and not directory.is_there:
             return self._to("the files vanished", do=Do.OPEN)
+        assert worker.commit is not None
+        if worker.commit.next < directory.log.start <= (directory.known or 0):
+            return self._to_gap("its log begins above", worker.commit, directory.log.start)
         segment = self._next_segment()
         if segment is not None:
             return self._put_segment(segment)
         if not directory.is_deleted:
             return None
-        assert worker.commit is not None
         if worker.commit.next >= directory.log.end:
             return self._to("all is shipped", do=Do.DONE)
         if directory.led or Rule14.ONLY_LEADER not in self.clauses:
@@ -213,7 +216,11 @@ class Rules(NamedTuple):
         stored = archive._replace(segments=archive.segments | {segment})
         gaps = worker.gaps - frozenset(range(segment.base, segment.end))
         if segment.end <= worker.commit.next:
-            return self._put(f"PUT {segment}", stored, gaps=gaps)._replace(segment=segment)
+            put = self._put(f"PUT {segment}", stored, gaps=gaps)._replace(segment=segment)
+            epochs = _filled(worker.commit, directory.log, segment)
+            draft = worker.commit._replace(epochs=epochs, epoch=directory.epoch)
+            filling = put.worker._replace(do=Do.COMMIT, draft=draft)
+            return put if epochs == worker.commit.epochs else put._replace(worker=filling)
         epochs = continued(worker.commit.epochs, directory.log, worker.commit.next, segment.end)
         draft = Commit(segment.end, directory.epoch, epochs, None, 0)
         return self._put(f"PUT {segment}", stored, do=Do.COMMIT, draft=draft, gaps=gaps)._replace(segment=segment)
@@ -228,7 +235,8 @@ class Rules(NamedTuple):
             raise Violation(Property.D6, f"a commit of epoch {worker.draft.epoch} replaces {before}")
         commit = worker.draft._replace(nonce=archive.nonces + 1)
         written = archive._replace(commit=commit, nonces=commit.nonce)
-        do = Do.DONE if worker.do == Do.PASS else Do.SHIP
+        ends = commit.next == self.directory.log.end
+        do = Do.SHIP if worker.do == Do.COMMIT else Do.DONE if ends else Do.OPEN
         return self._put(f"PUT offset.wm: {commit}", written, do=do, commit=commit, draft=None)
 
     # ---------------------------------------------------------------- the rest
@@ -241,10 +249,13 @@ class Rules(NamedTuple):
         commit = worker.commit or Commit(archive.log_start.offset, 0, (), None, 0)
         if commit.next >= log.end or Rule14.REST not in self.clauses:
             return self._to("list: nothing is left", do=Do.DONE)
-        epochs = continued(commit.epochs, log, commit.next, log.end)
-        gaps = frozenset(o for o in range(commit.next, log.end) if not lives(archive.segments, epochs, o))
-        draft = Commit(log.end, self.directory.epoch, epochs, None, 0)
-        return self._to("list: for a gap", do=Do.GAP, draft=draft, gaps=gaps)
+        return self._to_gap("list: for a gap", commit, log.end)
+
+    def _to_gap(self, label: str, commit: Commit, end: int) -> Step:
+        epochs = continued(commit.epochs, self.directory.log, commit.next, end)
+        gaps = frozenset(o for o in range(commit.next, end) if not lives(self._archive.segments, epochs, o))
+        draft = Commit(end, self.directory.epoch, epochs, None, 0)
+        return self._to(label, do=Do.GAP, draft=draft, gaps=gaps)
 
     def _gap(self) -> Step:
         worker, archive = self.worker, self._archive
@@ -260,6 +271,16 @@ class Rules(NamedTuple):
         archives = list(self.archives)
         archives[self._at] = archive
         return self._to(label, **fields)._replace(archives=tuple(archives))
+
+
+def _filled(commit: Commit, log: Log, segment: Segment) -> Epochs:
+    """Return the epochs of a commit, corrected by a segment that fills a gap."""
+    epochs = list(continued(commit.epochs, log, segment.base, segment.end))
+    for offset in range(segment.end, commit.next):
+        epoch = epoch_at(commit.epochs, offset)
+        if epoch is not None and epoch != epochs[-1][0]:
+            epochs.append((epoch, offset))
+    return tuple(epochs)
 
 
 def _fillable(archive: Store, epochs: Epochs, end: int) -> frozenset[int]:

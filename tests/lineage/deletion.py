@@ -105,6 +105,11 @@ class Rule14(Described):
         the last leader's log.
         Without it (D2): as without FILLS, if the follower's log is the shorter one.""",
     )
+    BEGINS = (
+        "begins",
+        """9: an agent that did not see its broker lead begins an archive at 0, with a gap below its log.
+        Without it (D2): the agent of a follower whose log begins above the leader's hides what the leader has.""",
+    )
 
 
 ALL_OF_14 = frozenset(Rule14)
@@ -242,6 +247,7 @@ DELETIONS = {
     "deleted-killed": Deletion(_PLAIN, committed=3, counted=(2, 1), checkpoint=(2, None), faults=Faults(kills=1)),
     "deleted-follower-later": Deletion(_PLAIN, committed=3, counted=(1, 2)),
     "deleted-follower-shorter": Deletion(_SHORT, committed=3, counted=(1, 2)),
+    "deleted-follower-begins": Deletion(f"{_PLAIN} retain=1", committed=3, counted=(3, 2)),
     "deleted-unclean": Deletion(_UNCLEAN, committed=2, counted=(1, 2)),
     "deleted-unseen": Deletion("elect=0 segment=1 record fetch | elect=1", committed=2, counted=(2, 2), removed=1),
     "deleted-early": Deletion(

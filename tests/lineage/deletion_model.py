@@ -173,7 +173,7 @@ class DeletionModel:
             other = state.deleting[leader]
             if broker == leader or state.removed[broker] or state.removed[leader] or other.restarted:
                 return
-        covered = sorted(gaps & set(holds))
+        covered = sorted(offset for offset in gaps & set(holds) if offset >= self._log(broker).start)
         if covered:
             raise Violation(Property.D5, f"agent {broker} records a gap of {covered}, which the leader has")
 

@@ -39,6 +39,7 @@ def test_u45_no_order_of_operations_violates_a_property(name: str) -> None:
         (Rule14.REST, "deleted", Property.D1),
         (Rule14.ONLY_LEADER, "deleted", Property.D5),
         (Rule14.FILLS, "deleted-follower-later", Property.D2),
+        (Rule14.BEGINS, "deleted-follower-begins", Property.D2),
         (Rule14.SHORTER, "deleted-follower-shorter", Property.D2),
     ],
 )
