@@ -1,6 +1,7 @@
 """JSON values become columns exactly, or are refused with a reason."""
 
 import json
+import math
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -52,6 +53,16 @@ FITS: list[tuple[str, str, Any]] = [
     ("map<string, double>", '{"a": 1}', [("a", 1.0)]),
     ("struct<a: long, b: list<string>>", '{"b": ["x"], "c": 1}', {"a": None, "b": ["x"]}),
 ]
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_a_zero_keeps_its_sign_unless_it_is_an_integer(kind: str) -> None:
+    """As Spark and DuckDB read it; also next to a number that is read exactly."""
+    signs = {"-0": 1.0, "-0.0": -1.0, "-0e0": -1.0, "-0.0000000000000000000000": -1.0, "0.0": 1.0}
+    values = [b'{"a": %s, "b": %s}' % (text.encode(), other) for text in signs for other in (b"1", b"9" * 30)]
+    rows, refused = parsed(parser_of(a=kind), values)
+    assert not refused
+    assert [math.copysign(1.0, row["a"]) for _, row in rows] == [sign for sign in signs.values() for _ in range(2)]
 
 
 @pytest.mark.parametrize(("kind", "text", "expected"), FITS)
