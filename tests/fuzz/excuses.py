@@ -220,12 +220,14 @@ def _is_marker_below_its_transaction(found: Difference) -> bool:
     return found.is_committed and is_same_end and _is_below_its_marker(found)
 
 
-def _is_count_below_0_in_an_aborted_batch(found: Difference) -> bool:
-    """Java's committed reading skips an aborted batch before it reads the count; its uncommitted one refuses it."""
+def _is_damage_that_only_an_aborted_batch_hides(found: Difference) -> bool:
+    """Java's committed reading skips such a batch before it reads the count, and also above its marker's offset."""
     at, uncommitted = found.ours.position, found.consumed.uncommitted
-    is_refused = "record count -" in str(found.ours.error) and bool(uncommitted.refusal) and uncommitted.position == at
+    is_above = any(marker < first for _, first, marker in found.consumed.aborted)
+    is_unread = "record count -" in str(found.ours.error) or is_above
+    is_refused = bool(found.ours.error) and bool(uncommitted.refusal) and uncommitted.position == at
     is_skipped = found.is_committed and bool(found.consumed.aborted) and at < found.java.position
-    return is_refused and is_skipped and found.ours.rows == found.rows[: len(found.ours.rows)]
+    return is_unread and is_refused and is_skipped and found.ours.rows == found.rows[: len(found.ours.rows)]
 
 
 def _is_batch_below_the_first_offset(found: Difference) -> bool:
@@ -301,9 +303,9 @@ EXCUSES: Final = (
         _is_marker_below_its_transaction,
     ),
     Excuse(
-        "a record count below 0, which Java's committed reading does not look at in an aborted batch",
+        "damage in an aborted batch that Java's committed reading skips: a count below 0, or above the marker's offset",
         "org.apache.kafka.clients.consumer.internals.CompletedFetch",
-        _is_count_below_0_in_an_aborted_batch,
+        _is_damage_that_only_an_aborted_batch_hides,
     ),
     Excuse(
         "a batch that ends below the first wanted offset, which Java opens and refuses",
