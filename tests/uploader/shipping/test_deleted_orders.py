@@ -3,7 +3,7 @@
 import random
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -60,15 +60,21 @@ class Turns:
         self._changed.notify_all()
 
 
-class Interleaved(WrappedStore):
-    """A store that waits for the agent's turn before each operation."""
+class Killed(BaseException):
+    """The agent's process ended before an operation."""
 
-    def __init__(self, inner: ObjectStore, turns: Turns, name: str) -> None:
+
+class Interleaved(WrappedStore):
+    """A store that waits for the agent's turn before each operation, or ends the agent instead."""
+
+    def __init__(self, inner: ObjectStore, turns: Turns, name: str, kills: Callable[[], bool]) -> None:
         super().__init__(inner, threads=1)
-        self._turns, self._name = turns, name
+        self._turns, self._name, self._kills = turns, name, kills
 
     def _wait(self) -> None:
         self._turns.wait(self._name)
+        if self._kills():
+            raise Killed
 
     def put(self, *given: Any, **named: Any) -> ObjectInfo:
         """Wait, then call the inner store."""
@@ -108,12 +114,16 @@ class Replica:
         self.epochs: tuple[tuple[int, int], ...] = ((EPOCH, 0),)
         if leader is not None:
             self.epochs = leader.epochs
+            if len(leader.epochs) > 1 and draw.random() < 0.3:  # it never got a record of the last epoch
+                self.epochs = leader.epochs[:1]
+                self.known = None if self.known is None else min(self.known, leader.epochs[1][1])
         elif draw.random() < 0.4:
             self.epochs = ((1, 0), (EPOCH, BATCH))
         self.log = Doomed(root / str(number), store)
         self._fill()
         self.done: DeletedShipped | None = None
         self.was_there = False
+        self._mortality = draw.choice([0.0, 0.03])
 
     def _fill(self) -> None:
         self.log.local.unlink(0, 10, 20)
@@ -138,8 +148,11 @@ class Replica:
         last = next(epoch for epoch, start in reversed(self.epochs) if start < self.end)
         task = replace(self.log.task(self.known, led=self.led), leadership=Leadership(last, ID, 0))
         task = self.log.shipper(self.number).note_log(task)
-        self.log.store = Interleaved(self._inner, turns, str(self.number))
+        self.log.store = Interleaved(self._inner, turns, str(self.number), self._is_killed)
         return task
+
+    def _is_killed(self) -> bool:
+        return self._draw.random() < self._mortality
 
     def work(self, task: ShipDeleted, turns: Turns) -> None:
         """Run the task until nothing is left to do."""
@@ -157,7 +170,16 @@ class Replica:
             if tries > 12 or self._draw.random() < 0.1:  # the broker removes it
                 shutil.rmtree(task.listing.directory, ignore_errors=True)
             try:
+                self.log.store.list("")  # another agent's turn, also if this one only waits
                 found = shipper.ship(task, self.log.committed.append)
+            except Killed:
+                if not task.listing.directory.exists():  # no agent reads the directory again
+                    found = again(replace(task, attempt=100), "killed")
+                else:
+                    shipper = self.log.shipper(self.number)
+                    task = replace(task, led=False, patient=False, attempt=0, confirmed=False, log=None)
+                    task = shipper.note_log(task)
+                    continue
             except (TieredStorageError, OSError) as error:
                 if tries > 40:
                     raise
@@ -166,7 +188,6 @@ class Replica:
                 self.done, self.was_there = found, task.listing.directory.exists()
             else:
                 task = found.task
-            self.log.store.list("")  # another agent's turn, also if this one only waits
 
 
 def run(root: Path, draw: random.Random) -> tuple[list[Replica], list[int], tuple[tuple[int, int], ...], int]:
@@ -205,8 +226,9 @@ def check(
     for each in replicas:
         assert each.done is not None
         if not each.done.lost:
-            assert not set(range(max(each.start, leader.start), each.end)) - set(offsets) - recorded, seed
-            assert next_offset >= each.end, seed
+            end = each.end if each.epochs == leader.epochs else min(each.end, leader.epochs[1][1])
+            assert not set(range(max(each.start, leader.start), end)) - set(offsets) - recorded, seed
+            assert next_offset >= end, seed
     if leader.was_there and leader.done is not None and not leader.done.lost:
         whole = (leader.known or 0) // BATCH * BATCH
         assert not set(range(leader.start, min(whole, leader.end))) - set(offsets), seed
