@@ -57,7 +57,7 @@ from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.hanging import lowest_held
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
-from ts_uploader.log_dirs.local_log import last_stable_offset
+from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
 from ts_uploader.messages import Listing
 from ts_uploader.tasks import Position, PositionRead, ReadPosition
 
@@ -176,9 +176,10 @@ class PositionRecovery:
         if position.gaps:
             catalog = read_snapshot(store, keys, (commit, etag))
             position = replace(position, gaps=still_missing(store, catalog, position.gaps, position.epochs))
-        # The commit of a deleted topic ends with the last leader's log. A follower's can be shorter (protocol rule 14).
-        is_final = task.over and commit.epoch == task.leadership.epoch
-        end = commit.next_offset if is_final else past_end(store, position, listing, task.leadership)
+        end = past_end(store, position, listing, task.leadership)
+        is_short = end < commit.next_offset and commit.epoch == task.leadership.epoch
+        if task.over and is_short and end == log_end(listing.directory, listing.bases[-1]):
+            end = commit.next_offset  # that of the last leader's log (protocol rule 14)
         if end < commit.next_offset and commit.epoch == task.leadership.epoch:
             raise DataLoss(
                 f"{listing.directory} ends at {end}; in epoch {task.leadership.epoch} this broker committed up to "
