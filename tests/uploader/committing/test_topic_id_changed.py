@@ -167,7 +167,7 @@ def test_an_operator_declares_the_new_id_to_be_another_topic(life: Life, tsctl: 
     [
         (("t", "short"), "a topic id has 22 characters"),
         (("a/b", OTHER), "not a valid topic name"),
-        (("unknown", OTHER), "has no topic id of unknown"),
+        (("unknown", OTHER), "has no such topic; it contains t"),
     ],
 )
 def test_what_cannot_be_adopted_is_refused(life: Life, tsctl: Run, arguments: tuple[str, str], said: str) -> None:
