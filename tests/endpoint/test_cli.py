@@ -193,6 +193,7 @@ def test_e06_a_process_waits_unready_for_the_first_segment(tmp_path: Path) -> No
     process = Running(archive.location, tmp_path / "log", port, http_port, ["--refresh", "1"])
     try:
         wait_for(lambda: process.page("/readyz")[0] == 503, "the page of a process that waits")
+        wait_for(lambda: "reason" in process.facts("/readyz"), "the first look at the archive")
         facts = process.facts("/readyz")
         assert (facts["status"], facts["listening"]) == ("waiting", False)
         assert f"no segment of cluster prod is in {archive.location}" in facts["reason"]

@@ -104,7 +104,8 @@ def test_a_progress_bar_removes_no_line_of_a_redirected_output(
     here, there = pty.openpty()
     file = tmp_path / "lines"
     with file.open("wb") as lines:
-        process = subprocess.Popen([PROGRAM, *command, *named], stdout=lines, stderr=there)
+        terminal = {**os.environ, "TERM": "xterm-256color"}  # on a dumb one no bar is drawn
+        process = subprocess.Popen([PROGRAM, *command, *named], stdout=lines, stderr=there, env=terminal)
     os.close(there)
     drawn = b""
     try:

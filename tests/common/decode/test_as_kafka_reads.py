@@ -12,6 +12,9 @@ from tests.common.log_format.build import batch, record
 from ts_local.consumed_logs import ConsumedRecord, Reading, consume
 from ts_local.resident_jvm import ResidentJvm
 
+# JDK 17 does not look for a member in the last 26 bytes of a stream, later ones do (JDK-7036144). The records before
+# them are intact, so the decoder reads them, as with a stream whose second header is cut.
+JDKS_DIFFER = {"gzip-short-second-member": "gzip-cut-second-header"}
 ZSTD_HEAD = b"\x28\xb5\x2f\xfd\x24"  # a single segment with a checksum; the size of the content follows
 ZSTD_EMPTY_RLE_BLOCK = b"\x03\0\0\0"  # the last one; more than the largest block of a frame without content
 
@@ -41,6 +44,8 @@ def test_r17_odd_bytes_are_read_as_the_java_consumer_reads_them(
     """Each field of each record, in both isolation levels; where the consumer fails, the decoder does too."""
     rows, is_damaged = decoded_to_the_damage(ALL[name])
     uncommitted, committed = readings[name]
+    if name in JDKS_DIFFER and uncommitted.refusal:
+        uncommitted, committed = readings[JDKS_DIFFER[name]]
     assert is_damaged == bool(uncommitted.refusal), uncommitted.message
     expected = [plain(record) for record in uncommitted.records]
     if is_damaged:  # a stream is decompressed whole, so records before damage of their own batch may be missing

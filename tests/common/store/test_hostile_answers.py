@@ -126,6 +126,8 @@ def test_an_object_that_cannot_be_is_no_listing(liar: Liar, said: dict[str, str]
         list(liar.store.list())
 
 
+@pytest.mark.usefixtures("dropped_responses")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("date", [FAR, "Sun, 99 Nov 2026 02:33:34 GMT"])
 def test_a_date_of_an_object_that_cannot_be_is_no_answer(liar: Liar, date: str) -> None:
     """In the headers of a get, of a head, and of an error, where the driver reads the clock."""

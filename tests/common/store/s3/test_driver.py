@@ -211,6 +211,8 @@ _PAGES = {
 }
 
 
+@pytest.mark.usefixtures("dropped_responses")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("said", _PAGES.values(), ids=_PAGES.keys())
 def test_u37_a_success_that_is_no_answer_of_s3_ends_nothing(far: ObjectStore, fake: FakeServer, said: bytes) -> None:
     """A read may be retried, the outcome of a put is unknown, and a web page does not confirm a delete."""
