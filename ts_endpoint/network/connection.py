@@ -225,7 +225,8 @@ class Connection:
         self._shared.counters.requests[request.api] += 1
         if request.api is Api.API_VERSIONS:
             self.session.software = getattr(request.body, "client_software_name", "")
-            await self._send(encode_reply(request, api_versions()))
+            version = getattr(request.body, "client_software_version", "")
+            await self._send(encode_reply(request, api_versions(self.session.software, version)))
             return True
         if self._login is not None:
             return await self._authenticate(request, self._login)

@@ -17,7 +17,7 @@ from kio.serial import entity_writer
 from kio.static.primitive import i32
 
 from ts_endpoint.protocol.requests import Request
-from ts_endpoint.protocol.versions import SERVED, Api
+from ts_endpoint.protocol.versions import Api, served_to
 
 Values = Mapping[str, Any]
 Piece = bytes | memoryview
@@ -90,12 +90,12 @@ def encode_unserved_versions(correlation: int) -> list[Piece]:
     return _frame(Api.API_VERSIONS, 0, correlation, {**api_versions(), "error_code": ErrorCode.unsupported_version})
 
 
-def api_versions() -> Values:
-    """Return the values of an ApiVersions reply."""
+def api_versions(software: str = "", version: str = "") -> Values:
+    """Return the values of an ApiVersions reply to a client library of this name and version."""
     return {
         "api_keys": [
             {"api_key": int(api), "min_version": versions[0], "max_version": versions[1]}
-            for api, versions in sorted(SERVED.items())
+            for api, versions in sorted(served_to(software, version).items())
         ]
     }
 

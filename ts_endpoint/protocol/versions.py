@@ -11,8 +11,12 @@ offered and refused, because clients need them:
   what the producer sends is refused.
 - DeleteRecords and CreateTopics: an admin client then reports the refusal, and not a missing feature of the broker.
 - DescribeAcls: MirrorMaker 2 requests them by default, and continues without.
+
+One library is offered less: see `served_to`.
 """
 
+import re
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -75,6 +79,31 @@ SERVED: Final[dict[Api, tuple[int, int]]] = {
     Api.OFFSET_DELETE: (0, 0),
     Api.DESCRIBE_CLUSTER: (0, 1),
 }
+
+
+# Of the client software in ApiVersions: `librdkafka` with its version, or `confluent-kafka-python` with
+# `2.16.1-rdkafka-2.16.1`, as other wrappers.
+_RDKAFKA: Final = re.compile(r"rdkafka-(\d{1,4})\.(\d{1,4})")
+_VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_READS_LEGACY_WRONG: Final = ((2, 5), (2, 16))
+_LAST_FETCH_OF_FIXED_WIDTH: Final = 11
+
+
+def served_to(software: str, version: str) -> Mapping[Api, tuple[int, int]]:
+    """Return the versions to offer to a client: all, but to librdkafka 2.5 to 2.15 no Fetch above 11.
+
+    From Fetch 12 on these read the lengths of messages of magic 0 and 1 as those of its fields. They return null for
+    each key and value, and no error, or they repeat the Fetch for ever (librdkafka's issues 5504 and 5549).
+
+    Args:
+        software: the client library's name in its ApiVersions.
+        version: its version there.
+    """
+    found = _RDKAFKA.search(version) or (_VERSION.match(version) if software == "librdkafka" else None)
+    first, fixed = _READS_LEGACY_WRONG
+    if found is None or not first <= (int(found[1]), int(found[2])) < fixed:
+        return SERVED
+    return {**SERVED, Api.FETCH: (SERVED[Api.FETCH][0], _LAST_FETCH_OF_FIXED_WIDTH)}
 
 
 def served_versions(api_key: int) -> tuple[int, int] | None:

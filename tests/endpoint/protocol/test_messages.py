@@ -64,6 +64,29 @@ def test_a_client_with_a_later_version_of_api_versions_learns_the_served_ones() 
     assert int.from_bytes(frame[10:14], "big") == len(SERVED) == len(api_versions()["api_keys"])
 
 
+@pytest.mark.parametrize(
+    ("software", "version", "highest"),
+    [
+        ("librdkafka", "2.4.0", 18),
+        ("librdkafka", "2.5.0", 11),
+        ("librdkafka", "2.15.1", 11),
+        ("librdkafka", "2.16.0", 18),
+        ("confluent-kafka-python", "2.8.2-rdkafka-2.8.0", 11),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.1", 18),
+        ("apache-kafka-java", "2.8.0", 18),
+        ("", "", 18),
+        ("librdkafka", "2", 18),
+    ],
+)
+def test_a_library_that_reads_old_messages_wrong_is_offered_a_fetch_that_it_reads_right(
+    software: str, version: str, highest: int
+) -> None:
+    """Else librdkafka 2.5 to 2.15 shows a null for each key and value of magic 0 and 1."""
+    offered = {each["api_key"]: each["max_version"] for each in api_versions(software, version)["api_keys"]}
+    assert offered.pop(Api.FETCH) == highest
+    assert offered == {api: versions[1] for api, versions in SERVED.items() if api is not Api.FETCH}
+
+
 @pytest.mark.parametrize("frame", [b"", b"\x00\x01"])
 def test_bytes_that_are_no_request_are_refused(frame: bytes) -> None:
     """A frame that is too short is malformed."""
