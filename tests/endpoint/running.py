@@ -87,7 +87,8 @@ class Running:
             with urllib.request.urlopen(f"http://{self.http_address}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:  # Python 3.14 warns of one that is not closed
+                return error.code, error.read().decode()
         except OSError:
             return 0, ""
 

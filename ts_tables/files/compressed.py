@@ -43,6 +43,9 @@ class CompressedStream:
 
     def abandon(self) -> None:
         """Forget the compressor, so that it writes no end."""
+        if isinstance(self._compressor, gzip.GzipFile):
+            # Closed without an end; Python 3.14 warns of an open one.
+            self._compressor.fileobj = None  # type: ignore[assignment]
         self._compressor = None
 
 
