@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks dist fresh clean
 
 demo: setup
-	$(BIN)/python -m ts_local.demo
+	$(BIN)/python -m dev.demo
 
 # Most tests wait for servers most of the time, so four processes suit two cores; tests/conftest.py sets their order.
 test: test-parts
@@ -26,18 +26,18 @@ mutants: $(READY)
 
 # Draws new examples. The soak measures the agents' resources, so it runs alone, for ten minutes.
 test-full: test-parts
-	@$(BIN)/python -m ts_local.kafka.kerberos
-	@$(BIN)/python -m ts_local.node_clients
+	@$(BIN)/python -m dev.local.kafka.kerberos
+	@$(BIN)/python -m dev.local.node_clients
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak
 	$(BIN)/python -m tests.fuzz --seconds 300
-	$(BIN)/python -m ts_local.ranges oldest
-	$(BIN)/python -m ts_local.ranges newest
-	$(BIN)/python -m ts_local.fresh
+	$(BIN)/python -m dev.ranges oldest
+	$(BIN)/python -m dev.ranges newest
+	$(BIN)/python -m dev.fresh
 
 # As root: `make demo` and `make test` on new Debian 12, 13 and testing, in roots below build/fresh.
 fresh: $(READY)
-	$(BIN)/python -m ts_local.fresh
+	$(BIN)/python -m dev.fresh
 
 # Random hostile inputs, new in each run; tests/fuzz/test_corpus.py repeats those that failed once.
 fuzz: $(READY)
@@ -48,7 +48,7 @@ check: lint types imports deploy-checks
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m ts_local.phrases
+	$(BIN)/python -m dev.phrases
 
 types: $(READY)
 	$(BIN)/mypy
@@ -61,7 +61,7 @@ deploy-checks: $(READY)
 	$(BIN)/shellcheck .ci/run deploy/fleet/rollout deploy/fleet/on-host
 	$(BIN)/hadolint deploy/Dockerfile deploy/spark/Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
-	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service deploy/ts-endpoint.service
+	$(BIN)/python -m dev.local.systemd deploy/ts-uploader.service deploy/ts-endpoint.service
 
 # The reference pages are generated from the descriptions in the code; tests compare them.
 docs: $(READY)
@@ -71,19 +71,19 @@ docs: $(READY)
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
 	$(BIN)/python -m tsctl.verify.findings_page > docs/findings.md
 	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
-	$(BIN)/python -m ts_uploader.cli_page --man > man/ts-uploader.1
-	$(BIN)/python -m tsctl.cli_page --man > man/tsctl.1
+	$(BIN)/python -m ts_uploader.cli_page --man > docs/man/ts-uploader.1
+	$(BIN)/python -m tsctl.cli_page --man > docs/man/tsctl.1
 	$(BIN)/python -m ts_endpoint.cli_page > docs/endpoint-cli.md
-	$(BIN)/python -m ts_endpoint.cli_page --man > man/ts-endpoint.1
+	$(BIN)/python -m ts_endpoint.cli_page --man > docs/man/ts-endpoint.1
 
 # The release in dist/. WHEELS="agent tsctl" adds the dependencies of these extras, for hosts without an index.
 dist: $(READY)
-	$(BIN)/python -m ts_local.dist $(addprefix --wheels ,$(WHEELS))
+	$(BIN)/python -m dev.dist $(addprefix --wheels ,$(WHEELS))
 
 # All benchmarks run, even if one misses a goal; then the exit status is 1.
 bench: setup
 	@missed=; for name in decode reader reader_peers reader_memory cold_sql tables tables_parsed tables_peers tables_growth endpoint endpoint_store endpoint_many consumer shipping page_cache rate spark worker_memory cold_start pruning planning verify gc latency takeover "takeover --mode kraft" producer_loss many; do \
-	  echo "--- python -m bench.$$name"; $(BIN)/python -m bench.$$name || missed="$$missed $$name"; \
+	  echo "--- python -m dev.bench.$$name"; $(BIN)/python -m dev.bench.$$name || missed="$$missed $$name"; \
 	done; test -z "$$missed" || { echo "failed or missed goals:$$missed" >&2; exit 1; }
 
 # Lock files contain versions and hashes, but no address of an index. Several can be installed together, so each begins as a
@@ -102,21 +102,21 @@ lock: $(READY)
 	    --python-version 3.11 --universal -o requirements/pack.txt
 
 setup: $(READY)
-	@$(BIN)/python -m ts_local.jdk
-	@$(BIN)/python -m ts_local.jars
+	@$(BIN)/python -m dev.local.jdk
+	@$(BIN)/python -m dev.local.jars
 
 # Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics. Kafka starts more quickly.
 test-parts: setup
-	@$(BIN)/python -m ts_local.apt chromium chromium
-	@$(BIN)/python -m ts_local.apt curl curl
-	@$(BIN)/python -m ts_local.stores.hdfs
-	@$(BIN)/python -m ts_local.stores.azurite
-	@$(BIN)/python -m ts_local.registry
-	@$(BIN)/python -m ts_local.prometheus
-	@$(BIN)/python -m ts_local.systemd
-	@$(BIN)/python -m ts_local.kcat
-	@$(BIN)/python -m ts_local.go_programs
-	@$(BIN)/python -m ts_local.class_archives
+	@$(BIN)/python -m dev.local.apt chromium chromium
+	@$(BIN)/python -m dev.local.apt curl curl
+	@$(BIN)/python -m dev.local.stores.hdfs
+	@$(BIN)/python -m dev.local.stores.azurite
+	@$(BIN)/python -m dev.local.registry
+	@$(BIN)/python -m dev.local.prometheus
+	@$(BIN)/python -m dev.local.systemd
+	@$(BIN)/python -m dev.local.kcat
+	@$(BIN)/python -m dev.local.go_programs
+	@$(BIN)/python -m dev.local.class_archives
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

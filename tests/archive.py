@@ -2,18 +2,18 @@
 
 from datetime import UTC, datetime
 
+from dev.local.oracle import OracleRecord
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.fetch import fetch
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import open_view
-from ts_common.decode.arrow import projection_of, to_arrow
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
-from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_local.oracle import OracleRecord
+from ts_reader.decode.arrow import projection_of, to_arrow
+from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 

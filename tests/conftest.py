@@ -12,13 +12,13 @@ import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from ts_local.environment import isolate
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.pytest_logs import pytest_runtest_makereport
-from ts_local.stores.azurite import AzuriteServer
-from ts_local.stores.fake_gcs import GcsServer
-from ts_local.stores.hdfs import HdfsServer
-from ts_local.stores.moto import MotoServer
+from dev.local.environment import isolate
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.pytest_logs import pytest_runtest_makereport
+from dev.local.stores.azurite import AzuriteServer
+from dev.local.stores.fake_gcs import GcsServer
+from dev.local.stores.hdfs import HdfsServer
+from dev.local.stores.moto import MotoServer
 
 __all__ = ["pytest_runtest_makereport"]
 
@@ -37,7 +37,7 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
 # In this order: the slowest folders start first, so that no process works alone at the end. In `make test-full` the
 # histories need the longest time, 40 minutes.
-_FIRST = ("histories", "spark", "faults", "consumer", "uploader", "endpoint", "test_demo.py", "local_cluster", "common")
+_FIRST = ("histories", "spark", "faults", "consumer", "uploader", "endpoint", "dev", "reader", "common")
 # One process runs all tests of these folders, by its name: a second one would start another Spark session or broker.
 _TOGETHER = {
     "tests/spark/session": "session",

@@ -2,7 +2,7 @@
 
 import os
 
-from ts_local.kafka.cluster import Record
+from dev.local.kafka.cluster import Record
 
 TIME = 1_700_000_000_000
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
+from dev.local.loopback_http import request
+from dev.local.stores.moto import MotoServer
 from tests.made_archive import MadeArchive, batches
 from ts_common.archive.object_keys import SegmentName
-from ts_local.loopback_http import request
-from ts_local.stores.moto import MotoServer
 
 TOPIC: Final = "t"
 STEP: Final = 10  # offsets of a segment

@@ -7,7 +7,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[1]
 PROGRAMS = (
     *("ts_common", "ts_uploader", "ts_spark", "ts_reader", "ts_tables", "ts_endpoint", "tsctl"),
-    "pyspark_kafka_segments",
+    "pyspark_kafka_segments.py",
 )
 # Each turns its input into code or objects.
 MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "code", "codeop", "runpy", "pdb"}
@@ -20,29 +20,30 @@ OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 PARSES_JSON = {
     "ts_common/json_objects.py",
     "ts_spark/options/option_values.py",
-    "ts_common/schemas/json_values.py",
+    "ts_reader/schemas/json_values.py",
     "tsctl/sql/session.py",
 }
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
 LOADS_CLASSES = {"ts_common/config/plugins.py"}
-# The module of the command that runs, by a table of its own.
-LOADS_COMMANDS = {"tsctl/cli.py"}
+# The module of the command that runs, or of a name of the interface, by a table of its own.
+LOADS_BY_TABLE = {"ts_reader/__init__.py", "tsctl/cli.py"}
 # protoc in a process of its own, without a shell; no text of a schema is an argument. And Python itself, as a worker.
 RUNS_PROGRAMS = {
-    "ts_common/schemas/protobuf/compiler.py",
-    "ts_common/execution/process_pool.py",
+    "ts_reader/schemas/protobuf/compiler.py",
+    "ts_reader/execution/process_pool.py",
     "ts_tables/marks.py",  # the command of the operator, without a shell
 }
 # Between a process and the workers that it started, on a socket pair without a name; and a Spark driver and executors.
-PICKLES = {"ts_common/execution/messages.py", "ts_tables/engines/spark/engine.py"}
+PICKLES = {"ts_reader/execution/messages.py", "ts_tables/engines/spark/engine.py"}
 # The function around a kernel, from numbers and the types of its annotations.
-MAKES_FUNCTIONS = {"ts_common/decode/compilation.py"}
+MAKES_FUNCTIONS = {"ts_reader/decode/compilation.py"}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
     """Yield the syntax tree of every installed module."""
     for name in PROGRAMS:
-        for path in sorted((CHECKOUT / name).rglob("*.py")):
+        folder = CHECKOUT / name
+        for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
             yield str(path.relative_to(CHECKOUT)), ast.parse(path.read_text())
 
 
@@ -72,7 +73,7 @@ def test_nothing_makes_code_of_data() -> None:
     """No eval, YAML or shell, pickles between own processes only; one place loads classes by an operator's names."""
     found = {path: told for path, tree in sources() if (told := sorted(problems(tree)))}
     assert found == {
-        **{path: ["import_module"] for path in LOADS_CLASSES | LOADS_COMMANDS},
+        **{path: ["import_module"] for path in LOADS_CLASSES | LOADS_BY_TABLE},
         **{path: ["subprocess"] for path in RUNS_PROGRAMS},
         **{path: ["pickle"] for path in PICKLES},
         **{path: ["exec"] for path in MAKES_FUNCTIONS},

@@ -22,21 +22,21 @@ from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import ConfigurationError, CorruptData, DataLoss
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import TopicPartition, is_topic_name
-from ts_common.query.losses import Loss, loss_of
-from ts_common.query.offset_by_time import first_offset_of
-from ts_common.query.plan_query import plan_partition, splits_of
-from ts_common.query.query import Offsets, Query, Subscription, settled
-from ts_common.query.shared_stores import shared_store
-from ts_common.query.split import Split
-from ts_common.query.subscription import list_known
-from ts_common.query.wording import Wording
-from ts_common.reading.topics import topic_names
-from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
 from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
 from ts_consumer.errors import ClusterMissing
 from ts_consumer.modes import Extent
+from ts_reader.query.losses import Loss, loss_of
+from ts_reader.query.offset_by_time import first_offset_of
+from ts_reader.query.plan_query import plan_partition, splits_of
+from ts_reader.query.query import Offsets, Query, Subscription, settled
+from ts_reader.query.shared_stores import shared_store
+from ts_reader.query.split import Split
+from ts_reader.query.subscription import list_known
+from ts_reader.query.wording import Wording
+from ts_reader.reading.topics import topic_names
+from ts_reader.reading.transactions import stable_end
 
 # A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
 _LISTING_SECONDS: Final = 60.0

@@ -26,10 +26,10 @@ from ts_common.endpoints.provider import PROVIDER_KEY, EndpointProvider, open_pr
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import is_cluster_id
-from ts_common.reading.cluster_file import SUFFIX, for_reading, read_cluster_file
 from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
 from ts_consumer.modes import Mode
+from ts_reader.reading.cluster_file import SUFFIX, for_reading, read_cluster_file
 
 MODE_KEY: Final = "tiered.storage.mode"
 CLUSTER_KEY: Final = "kafka.cluster.id"

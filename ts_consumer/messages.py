@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.decode.arrow_schema import HEADERS, MILLISECONDS
+from ts_reader.decode.arrow_schema import HEADERS, MILLISECONDS
 
 COLUMNS: Final = ("offset", MILLISECONDS, "timestampType", "key", "value", HEADERS)
 _NO_EPOCH: Final = -1

@@ -12,10 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from ts_common.decode.memory import RecycledMemory
-from ts_common.query.read_split import read_split
 from ts_consumer.archive_tier import HistoryPlan
 from ts_consumer.messages import COLUMNS
+from ts_reader.decode.memory import RecycledMemory
+from ts_reader.query.read_split import read_split
 
 _THREADS: Final = 4
 _BYTES_OF_A_READER: Final = 4 << 20  # at least; so many partitions are read at once as the limit has room for

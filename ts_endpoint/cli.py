@@ -16,10 +16,10 @@ import typer
 from ts_common.errors import CorruptData, OperatorError, StaleStateError, TransientError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.printable import printable_lines
-from ts_common.reading.archive_name import CONFIG_VARIABLE
 from ts_endpoint.serving.line_limit import limit_lines
 from ts_endpoint.serving.options import GroupOffsets, OnHole, Options, check
 from ts_endpoint.user_commands import users
+from ts_reader.reading.archive_name import CONFIG_VARIABLE
 
 EXIT_REFUSED: Final = 2  # the operator must act, as the message describes
 EXIT_BROKEN: Final = 70  # EX_SOFTWARE: the supervisor should start the endpoint again

@@ -7,20 +7,23 @@
     archive = Archive("s3://bucket/base/prefix", cluster="prod")
     scan = archive.scan("clicks", starting_timestamp="2026-11-01T00:00:00Z")
     pyarrow.table(scan)
+
+Below this interface is the engine, which Spark's source, tables, the endpoint and the consumer use too: `decode`,
+`reading`, `query`, `schemas`, `following` and `execution`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ts_reader.archive import Archive
-from ts_reader.dataset import Observer, ScanDataset
-from ts_reader.following import Step
-from ts_reader.partitions import PartitionInfo
-from ts_reader.planned_query import Estimate, FarTimes
-from ts_reader.scan import Scan
-from ts_reader.statistics import PartitionStatistics
-
 if TYPE_CHECKING:
-    from ts_common.schemas.registry import Registry
+    from ts_reader.archive import Archive
+    from ts_reader.dataset import Observer, ScanDataset
+    from ts_reader.partitions import PartitionInfo
+    from ts_reader.planned_query import Estimate, FarTimes
+    from ts_reader.scan import Scan
+    from ts_reader.schemas.registry import Registry
+    from ts_reader.statistics import PartitionStatistics
+    from ts_reader.steps import Step
 
 __all__ = [
     "Archive",
@@ -35,11 +38,23 @@ __all__ = [
     "Step",
 ]
 
+# A worker of Spark imports the engine, and must not load what only this interface needs.
+_MODULES = {
+    "Archive": "archive",
+    "Estimate": "planned_query",
+    "FarTimes": "planned_query",
+    "Observer": "dataset",
+    "PartitionInfo": "partitions",
+    "PartitionStatistics": "statistics",
+    "Registry": "schemas.registry",
+    "Scan": "scan",
+    "ScanDataset": "dataset",
+    "Step": "steps",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Load `Registry` when it is first used: few scans need its HTTP client."""
-    if name == "Registry":
-        from ts_common.schemas.registry import Registry  # noqa: PLC0415
-
-        return Registry
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load a name of the interface when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -12,12 +12,6 @@ import structlog
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
-from ts_common.query.moments import time_text
-from ts_common.query.query import Cut, Query, settled
-from ts_common.query.shared_stores import shared_store
-from ts_common.query.wording import PYTHON, Wording
-from ts_common.reading.topics import nothing_under, topic_names
-from ts_common.schemas.contract import Codec, Part
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
 from ts_reader.arguments import (
@@ -37,7 +31,13 @@ from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, sou
 from ts_reader.partitions import PartitionInfo, partitions_of
 from ts_reader.place import SOURCE, is_whole, place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery, Warn
+from ts_reader.query.moments import time_text
+from ts_reader.query.query import Cut, Query, settled
+from ts_reader.query.shared_stores import shared_store
+from ts_reader.query.wording import PYTHON, Wording
+from ts_reader.reading.topics import nothing_under, topic_names
 from ts_reader.scan import Scan
+from ts_reader.schemas.contract import Codec, Part
 
 MEMORY_LIMIT = 512 << 20
 
@@ -219,7 +219,7 @@ class Archive:
             include_timestamp_ms: whether there is a column `timestampMs`: the time as stored, in milliseconds. The
                 column `timestamp` cannot hold times after the year 294,246.
             key: codec of keys: "utf8", "json", "int", "long", "registry", "avro,schema.file=order.avsc" or
-                "module:Class", as in `ts_common.schemas.opening`; by topic if topics have different ones. None: bytes.
+                "module:Class", as in `ts_reader.schemas.opening`; by topic if topics have different ones. None: bytes.
             value: codec of values, as `key`.
             undecoded: what a key or value does that its codec refuses: "error", or "null": the column is null, and
                 `key_error` or `value_error` has the reason.

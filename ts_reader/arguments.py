@@ -6,14 +6,15 @@ from datetime import date
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ts_common.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS
 from ts_common.errors import ConfigurationError
-from ts_common.execution.columns import error_column
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name
-from ts_common.query.moments import milliseconds_of
-from ts_common.query.policies import Mode, Tolerance, View
-from ts_common.query.query import (
+from ts_common.suggestions import nearest
+from ts_reader.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS
+from ts_reader.execution.columns import error_column
+from ts_reader.query.moments import milliseconds_of
+from ts_reader.query.policies import Mode, Tolerance, View
+from ts_reader.query.query import (
     Bound,
     Cut,
     Edge,
@@ -25,9 +26,8 @@ from ts_common.query.query import (
     Timestamp,
     Timestamps,
 )
-from ts_common.reading.incarnation_option import parse_incarnation
-from ts_common.schemas.contract import Part
-from ts_common.suggestions import nearest
+from ts_reader.reading.incarnation_option import parse_incarnation
+from ts_reader.schemas.contract import Part
 
 CORRUPT_COLUMN: Final = "_corrupt_record"
 _SOURCE: Final = "arguments of scan"

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ts_common.errors import ConfigurationError
-from ts_common.execution.columns import Columns, Undecoded, error_column
 from ts_common.installed import missing_package
 from ts_common.model import is_topic_name
-from ts_common.query.query import Query
-from ts_common.query.wording import PYTHON, Wording
-from ts_common.schemas.choice import CodecChoice, parse_codec
-from ts_common.schemas.contract import Codec, Part
-from ts_common.schemas.source import SchemaSource
 from ts_reader.arguments import Arguments
+from ts_reader.execution.columns import Columns, Undecoded, error_column
+from ts_reader.query.query import Query
+from ts_reader.query.wording import PYTHON, Wording
+from ts_reader.schemas.choice import CodecChoice, parse_codec
+from ts_reader.schemas.contract import Codec, Part
+from ts_reader.schemas.source import SchemaSource
 
 TOPIC_PREFIX: Final = "topic:"
 _EXPECTED: Final = (
@@ -57,7 +57,7 @@ class Decoding:
     def open(self, part: Part) -> dict[str, Codec]:
         """Return the codecs of a part by topic; raise as `columns`."""
         try:
-            from ts_common.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)
+            from ts_reader.schemas.opening import open_codec  # noqa: PLC0415  (languages and their libraries)
 
             found = {
                 topic: open_codec(choice.name, topic, part, self.source, choice.options)
@@ -136,10 +136,10 @@ def source_of(registry: Any, query: Query, problems: list[str]) -> SchemaSource 
         problems.append(f"registry={registry!r}: {_EXPECTED}")
         return None
     if topic != registry:
-        from ts_common.schemas.archived import ArchivedSchemas  # noqa: PLC0415  (only if schemas are needed)
+        from ts_reader.schemas.archived import ArchivedSchemas  # noqa: PLC0415  (only if schemas are needed)
 
         return ArchivedSchemas(query, topic)
-    from ts_common.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
+    from ts_reader.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
 
     try:
         return Registry(registry)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from ts_common.archive.view import open_view
-from ts_common.query.query import Query, settled
-from ts_common.query.shared_stores import shared_store
-from ts_common.query.subscription import find_topics
-from ts_common.reading.parallel import in_threads
+from ts_reader.query.query import Query, settled
+from ts_reader.query.shared_stores import shared_store
+from ts_reader.query.subscription import find_topics
+from ts_reader.reading.parallel import in_threads
 
 
 @dataclass(frozen=True, slots=True)

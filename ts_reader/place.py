@@ -10,11 +10,11 @@ from typing import Any, Final
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_cluster_id
-from ts_common.query.query import Query, Subscription
-from ts_common.reading.cluster_file import SUFFIX, ClusterFile, read_cluster_file
 from ts_common.store.factory import Location, Scheme, parse_location
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Credentials, Endpoint, StorageOptions
 from ts_common.suggestions import nearest
+from ts_reader.query.query import Query, Subscription
+from ts_reader.reading.cluster_file import SUFFIX, ClusterFile, read_cluster_file
 
 SOURCE: Final = "arguments of Archive"
 _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token")

@@ -11,20 +11,20 @@ from typing import Any, Final
 import pyarrow as pa
 import structlog
 
-from ts_common.decode.times import count_far, far_warning
-from ts_common.execution.columns import Columns
-from ts_common.execution.run import run
-from ts_common.execution.scheduler import Progress
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
-from ts_common.query.locations import plan_everywhere
-from ts_common.query.losses import Loss
-from ts_common.query.plan_query import QueryPlan
-from ts_common.query.query import Query, of_partition
-from ts_common.query.split import Split, bytes_of
-from ts_common.query.totals import Detail, Totals, totals_of
 from ts_common.wording import counted
+from ts_reader.decode.times import count_far, far_warning
 from ts_reader.decoding import NOTHING_DECODED, Decoding
+from ts_reader.execution.columns import Columns
+from ts_reader.execution.run import run
+from ts_reader.execution.scheduler import Progress
+from ts_reader.query.locations import plan_everywhere
+from ts_reader.query.losses import Loss
+from ts_reader.query.plan_query import QueryPlan
+from ts_reader.query.query import Query, of_partition
+from ts_reader.query.split import Split, bytes_of
+from ts_reader.query.totals import Detail, Totals, totals_of
 
 _SPLIT_BYTES: Final = 64 << 20  # that reading one split for its totals uses: chunks, and one decompressed batch
 _MOST_THREADS: Final = 8

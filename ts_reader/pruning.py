@@ -20,14 +20,14 @@ import pyarrow.fs
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
-from ts_common.decode.times import LATEST_MILLISECONDS
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import Claims, greatest_below
-from ts_common.query.policies import Mode, View
-from ts_common.query.shared_stores import shared_store
-from ts_common.query.split import Split, bytes_of
-from ts_common.reading.parallel import in_threads
-from ts_common.reading.time_index import claims_of
+from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.query.policies import Mode, View
+from ts_reader.query.shared_stores import shared_store
+from ts_reader.query.split import Split, bytes_of
+from ts_reader.reading.parallel import in_threads
+from ts_reader.reading.time_index import claims_of
 
 _LEAST_OFFSETS: Final = 1 << 12  # narrower ranges save nothing ...
 _LEAST_BYTES: Final = 256 << 10  # ... unless records are large

@@ -5,15 +5,15 @@ from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
-from ts_common.execution.scheduler import Progress
 from ts_common.model import TopicPartition
-from ts_common.query.query import Query
-from ts_common.query.split import Split
 from ts_reader.arrow_rows import ArrowRows
 from ts_reader.dataset import Observer, ScanDataset
-from ts_reader.following import MAX_OFFSETS, POLL_SECONDS, PositionArgument, Step, follow
+from ts_reader.execution.scheduler import Progress
 from ts_reader.planned_query import Estimate, PlannedQuery
+from ts_reader.query.query import Query
+from ts_reader.query.split import Split
 from ts_reader.statistics import PartitionStatistics, statistics_of
+from ts_reader.steps import MAX_OFFSETS, POLL_SECONDS, PositionArgument, Step, follow
 
 
 class Scan(ArrowRows):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ts_common.model import TopicPartition
-from ts_common.query.totals import Detail, Totals
 from ts_reader.planned_query import PlannedQuery
+from ts_reader.query.totals import Detail, Totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 1. `KafkaSegmentsSource(options)` and `schema()`, at `.load()`: check the options without a request to the store. If the
    user gives a schema, Spark does not call `schema()`, and step 2 checks the options. Step 2 also checks what only a
    batch or only a stream rejects. A query that writes gets its error first.
-2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_common.query.plan_query`.
+2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_reader.query.plan_query`.
    Of a stream: `streamReader(schema)`, and its methods again and again, see `ts_spark.streaming.driver`.
-3. `read(split)`, in a Python worker of an executor: see `ts_common.query.read_split`.
+3. `read(split)`, in a Python worker of an executor: see `ts_reader.query.read_split`.
 
 Each step runs in a Python process of its own, with pickled copies of these objects. Spark imports this module whenever
 it searches for data sources, so heavy modules (pyarrow, the store's SDK) are imported where they are used. Between
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
-from ts_common.query.wanted import EVERYTHING
+from ts_reader.query.wanted import EVERYTHING
 from ts_spark.options.filters import filters_are_handed_over, wanted_by
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema, wanted_columns
@@ -97,7 +97,7 @@ class KafkaSegmentsReader(DataSourceReader):
         """Return the splits; Spark reads nothing if the list is empty."""
         import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
-        from ts_common.query.locations import plan_everywhere  # noqa: PLC0415
+        from ts_reader.query.locations import plan_everywhere  # noqa: PLC0415
 
         log = structlog.get_logger("ts_spark")
         with _message_first():
@@ -135,9 +135,9 @@ class _FilteredReader(KafkaSegmentsReader):
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
     import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
-    from ts_common.decode.times import count_far, far_warning  # noqa: PLC0415  (as above)
-    from ts_common.query.read_split import read_split  # noqa: PLC0415  (as above)
-    from ts_common.query.shared_stores import shared_store  # noqa: PLC0415  (as above)
+    from ts_reader.decode.times import count_far, far_warning  # noqa: PLC0415  (as above)
+    from ts_reader.query.read_split import read_split  # noqa: PLC0415  (as above)
+    from ts_reader.query.shared_stores import shared_store  # noqa: PLC0415  (as above)
     from ts_spark.worker_gc import freeze_gc_once  # noqa: PLC0415
 
     if partition is not None:

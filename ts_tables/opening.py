@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.model import TopicPartition
-from ts_common.query.locations import by_location
-from ts_common.query.query import Query
 from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
 from ts_reader import Archive
+from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.place import connection_of
+from ts_reader.query.locations import by_location
+from ts_reader.query.query import Query
 from ts_tables.changes import Parsing
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState

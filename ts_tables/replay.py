@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
+from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_tables.changes import Parsing, Side, arranged, check_found, results_of, with_columns
 from ts_tables.claims.state import TableState
 from ts_tables.files.digest import RAW_DIGEST, raw_digests

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
 from ts_common.errors import CorruptData, OperatorError
-from ts_common.query.split import bytes_of
+from ts_reader.query.split import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
 from ts_tables.claims.pairs import with_kept
 from ts_tables.claims.state import TableState

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError
-from ts_common.schemas.contract import Codec
+from ts_reader.schemas.contract import Codec
 from ts_tables.changes import Plans, results_of
 from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.layout import Layout

@@ -1,4 +1,4 @@
-"""Options of the command line that choose an archive (`ts_common.reading.archive_name`) and its topics.
+"""Options of the command line that choose an archive (`ts_reader.reading.archive_name`) and its topics.
 
 A topic argument is a name, or a regular expression over whole names (`ts_common.archive.topic_choice`).
 """
@@ -16,19 +16,19 @@ import typer
 from ts_common.archive.directories import TopicDirectories, list_topics
 from ts_common.archive.topic_choice import topic_chooser
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.reading.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
-from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
-from ts_common.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
+from ts_reader.reading.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
+from ts_reader.reading.incarnation_option import NEWEST, parse_incarnation
+from ts_reader.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from tsctl.scan_options import WORDING
 
 if TYPE_CHECKING:
-    from ts_common.query.losses import Loss
-    from ts_common.schemas.source import SchemaSource
     from ts_reader import Archive as ReaderArchive
+    from ts_reader.query.losses import Loss
+    from ts_reader.schemas.source import SchemaSource
 
 _PARTITIONS: Final = re.compile(r"\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*", re.ASCII)
 

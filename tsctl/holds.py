@@ -33,10 +33,10 @@ from ts_common.errors import (
     QueryError,
     StaleStateError,
 )
-from ts_common.query.moments import time_text
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.deletions import is_removed
 from ts_common.suggestions import nearest
+from ts_reader.query.moments import time_text
 
 _UNNAMED = (
     "{location} gives no identity of these credentials, which the rule of two people needs: use an access key of a "

@@ -3,7 +3,7 @@
 ===============  =================================================================================================
 `utf8`           text; the default
 `hex`, `base64`  the bytes
-any codec        what `ts_common.schemas.choice` lists; `json` becomes part of the record's own JSON
+any codec        what `ts_reader.schemas.choice` lists; `json` becomes part of the record's own JSON
 ===============  =================================================================================================
 
 Bytes in a decoded value become base64; decimals, times and numbers that JSON does not have become text.
@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import CorruptData
 from ts_common.json_objects import parse_json
-from ts_common.schemas.choice import parse_codec
-from ts_common.schemas.contract import Codec
-from ts_common.schemas.rows import jsonable
 from ts_reader.arguments import CORRUPT_COLUMN
+from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_reader.schemas.choice import parse_codec
+from ts_reader.schemas.contract import Codec
+from ts_reader.schemas.rows import jsonable
 from tsctl.arrow_values import values_of
 
 

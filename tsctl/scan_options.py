@@ -11,13 +11,13 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
-from ts_common.query.moments import EXPECTED, milliseconds_of
-from ts_common.query.wording import Wording
-from ts_common.schemas.choice import parse_codec
+from ts_reader.query.moments import EXPECTED, milliseconds_of
+from ts_reader.query.wording import Wording
+from ts_reader.schemas.choice import parse_codec
 
 if TYPE_CHECKING:
-    from ts_common.schemas.source import SchemaSource
     from ts_reader import Archive
+    from ts_reader.schemas.source import SchemaSource
 
 WORDING: Final = Wording(
     entropy_bits="--entropy-bits=",
@@ -146,7 +146,7 @@ def open_registry(registry: str | None, ca_file: Path | None, problems: list[str
         if ca_file is not None:
             problems.append(f"--registry-ca={ca_file}: it is for the URL of a registry; give --registry")
         return registry
-    from ts_common.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
+    from ts_reader.schemas.registry import Registry  # noqa: PLC0415  (an HTTP client)
 
     given: dict[str, Any] = {
         name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)

@@ -9,18 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from dev.local.oracle import Isolation, OracleRecord
 from tests.archive import record_of
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
 from ts_common.model import TopicPartition
-from ts_common.reading.rows import read_ranges
-from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import NO_METADATA, ObjectStore
-from ts_local.oracle import Isolation, OracleRecord
+from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS
+from ts_reader.reading.rows import read_ranges
+from ts_reader.reading.transactions import find_hidden, stable_end
 
 KEYS: Final = ClusterKeys("archive-1", 5)
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")

@@ -8,9 +8,9 @@ from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
+from dev.local.oracle import OracleRecord
 from tests.compatibility.archive_1_stage import Place, Shown, Stage
 from tests.faults.leaders import state
-from ts_local.oracle import OracleRecord
 
 
 def write_bucket(stage: Stage, path: Path) -> None:

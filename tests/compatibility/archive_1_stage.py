@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 from kazoo.client import KazooClient
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.common.log_format.old_brokers import OLD_PROTOCOL
 from tests.faults.leaders import bases, move_leader, state, wait_in_sync, wait_led
 from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.oracle import Isolation, OracleRecord, dump
 
 CLUSTER_ID = "archive-1"
 ENTROPY_BITS = 5

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from tests.compatibility.archive_1_files import write_brokers, write_bucket, write_expected
 from tests.compatibility.archive_1_stage import (
     CLUSTER_ID,
@@ -34,7 +35,6 @@ from tests.uploader.beside import BUCKET, PREFIX, archives
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import ForeignCommit
 from ts_common.archive.object_keys import CACHE_DIRECTORY
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 
 
 def before_agents(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.oracle import Isolation, OracleRecord
 from tests.compatibility.archive_1 import (
     ISOLATIONS,
     KEYS,
@@ -31,7 +32,6 @@ from ts_common.archive.plan import Hole
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.oracle import Isolation, OracleRecord
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verifier
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from dev.local.kafka.cluster import LocalCluster, Record
 from tests.every_field import every_field
 from tests.made_archive import CLUSTER, MadeArchive
 from ts_consumer import Mode, TieredConsumer
-from ts_local.kafka.cluster import LocalCluster, Record
 
 SECONDS = 60.0
 FILLER = 150_000  # bytes of a record: Kafka's least segment has 1 MiB

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
 from tests.consumer.archives import Both, in_directory
 from tests.uploader.beside import BUCKET, SMALL_FETCHES
-from ts_local.kafka.cluster import LocalCluster
 
 
 @pytest.fixture(scope="session")

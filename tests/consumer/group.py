@@ -12,9 +12,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.waiting import wait_for
 from ts_consumer import TieredConsumer
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.waiting import wait_for
 
 SECONDS = 120.0
 _LOT = 20  # records that the application handles at once

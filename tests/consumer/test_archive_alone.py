@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 
+from dev.local.waiting import wait_for
 from tests.consumer.archives import error_of, in_directory, offsets_of, place, read_until
 from tests.made_archive import MadeArchive, batches, steps
 from ts_consumer import Mode, TieredConsumer
-from ts_local.waiting import wait_for
 
 TOPIC, END = "clicks", 1000
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

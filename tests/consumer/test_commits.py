@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from dev.local.kafka.cluster import Record
+from dev.local.waiting import wait_for
 from tests.consumer.archives import FILLER, Both, ship
 from tests.matrix import cases
 from ts_consumer import Mode, TieredConsumer
-from ts_local.kafka.cluster import Record
-from ts_local.waiting import wait_for
 
 
 def poll(consumer: Any, count: int) -> list[int]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import Record
 from tests.consumer.archives import Both, fill, ship
 from tests.docs.commands import CHECKOUT
 from tests.endpoint.kafka_clients.java_tools import run_tool_raw
 from tests.made_archive import CLUSTER, MadeArchive, batches
-from ts_local.kafka.cluster import Record
 
 TOPIC = "console"
 PACKAGE = "org.apache.kafka.common.serialization."

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
+from dev.local.waiting import wait_for
 from tests.consumer.archives import Both, fill, ship
 from ts_consumer import Mode, TieredConsumer
-from ts_local.waiting import wait_for
 
 TOPIC = "contract"
 FIRST, SECOND, UNKNOWN = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1), TopicPartition(TOPIC, 7)

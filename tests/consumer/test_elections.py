@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.waiting import wait_for
 from tests.consumer.archives import read_until
 from tests.uploader.beside import Archive, archives
 from ts_consumer import Mode, TieredConsumer
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.waiting import wait_for
 
 SECONDS = 120.0
 SHARED, DEAD, LIVING = 50, 200, 300  # records of both leaders, of the lost one, and of the later one

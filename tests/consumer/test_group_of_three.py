@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.link import LinkProxy
+from dev.local.waiting import wait_for
 from tests.consumer.archives import PROTOCOLS
 from tests.consumer.group import SECONDS, Member, Results, Writer
 from tests.uploader.beside import Archive, archives
@@ -19,9 +22,6 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.model import TopicPartition as Partition
 from ts_consumer import Mode
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.link import LinkProxy
-from ts_local.waiting import wait_for
 
 PARTITIONS = 4
 SEGMENT = 200_000

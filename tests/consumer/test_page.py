@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from dev.local.kafka.cluster import Record
 from tests.consumer.archives import FILLER, Both, fill, ship
 from tests.docs.commands import CHECKOUT, blocks
-from ts_local.kafka.cluster import Record
 
 PAGE = CHECKOUT / "docs/consumer.md"
 (EXAMPLE,) = blocks(PAGE, "From confluent_kafka in three lines", language="python")

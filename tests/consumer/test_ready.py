@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from dev.local.kafka.cluster import Record
+from dev.local.waiting import wait_for
 from tests.consumer.archives import PROTOCOLS, Both, fill, ship
 from tests.matrix import cases
 from ts_consumer import Mode, TieredConsumer
 from ts_consumer.live import LivePart, place_after
 from ts_consumer.partitions import Assigned, Assignment
 from ts_consumer.ready import Ready
-from ts_local.kafka.cluster import Record
-from ts_local.waiting import wait_for
 
 TOPIC = "ready"
 Place = tuple[int | None, int | None]

@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from dev.local.kafka.cluster import Record
+from dev.local.waiting import wait_for
 from tests.consumer.archives import PROTOCOLS, Both, Row, error_of, fill, offsets_of, read_until, row_of, ship
 from ts_common.errors import StoreUnavailable
 from ts_common.model import TopicPartition as Partition
 from ts_consumer import Mode, TieredConsumer
 from ts_consumer.archive_tier import ArchivedPartition, ArchiveTier
-from ts_local.kafka.cluster import Record
-from ts_local.waiting import wait_for
 
 KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY
 BOTH_TIERS = (KAFKA_FIRST, ARCHIVE_FIRST)

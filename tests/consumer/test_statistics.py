@@ -6,10 +6,10 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry, generate_latest
 
+from dev.local.waiting import wait_for
 from tests.consumer.archives import Both, fill, read_until, ship
 from ts_consumer import Mode, TieredConsumer
 from ts_consumer.metrics import ConsumerCollector
-from ts_local.waiting import wait_for
 
 TOPIC = "statistics"
 

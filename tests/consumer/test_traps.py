@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from dev.local.kafka.cluster import Record
+from dev.local.waiting import wait_for
 from tests.consumer.archives import Both, error_of, fill, offsets_of, read_until, ship
 from tests.made_archive import batches
 from tests.matrix import examples
 from ts_consumer import Mode, TieredConsumer
 from ts_consumer.live import LivePart
-from ts_local.kafka.cluster import Record
-from ts_local.waiting import wait_for
 
 KAFKA_FIRST, ARCHIVE_FIRST, ARCHIVE = Mode.KAFKA_PREFERRED, Mode.TIERED_STORAGE_PREFERRED, Mode.TIERED_STORAGE_ONLY
 TOPIC = "traps"

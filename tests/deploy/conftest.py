@@ -7,6 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from dev.local.ports import LOOPBACK
+from dev.local.stores.moto import MotoServer
 from tests.deploy.identities import (
     BUCKET,
     DEPLOY,
@@ -18,8 +20,6 @@ from tests.deploy.identities import (
 )
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.ports import LOOPBACK
-from ts_local.stores.moto import MotoServer
 
 # AWS requires s3:ListBucket for it, and has no such action.
 _HEAD_BUCKET = json.dumps(

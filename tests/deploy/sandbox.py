@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ts_local.systemd import analyze
+from dev.local.systemd import analyze
 
 _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE = 0x4000 | (1 << 18)

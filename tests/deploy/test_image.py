@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.dist import build as build_release
 from tests.deploy.image import Build, stages_of
-from ts_local.dist import build as build_release
 
 CHECKOUT = Path(__file__).parents[2]
 STAGES = stages_of((CHECKOUT / "deploy" / "Dockerfile").read_text())

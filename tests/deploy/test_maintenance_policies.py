@@ -12,6 +12,7 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from dev.local.stores.moto import MotoServer
 from tests.deploy.identities import BUCKET, DEPLOY, ENDED, KEYS, LOCATION, As, archive_of_one_topic, document, removed
 from tests.docs.commands import blocks, commands
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
@@ -28,7 +29,6 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import DeleteOutcome, IfAbsent, IfMatch
 from ts_common.store.lifecycle import parse_rules
 from ts_common.store.protection import Protection
-from ts_local.stores.moto import MotoServer
 from tsctl.cli import run as run_tsctl
 from tsctl.exit_codes import ExitCode
 from tsctl.gc.checks import PROBE_PREFIX, Verdict, run_checks

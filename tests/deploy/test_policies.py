@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.ports import free_ports
 from tests.deploy.identities import BUCKET, KEYS, LOCATION, POLICIES, As, archive_of_one_topic, document, removed
 from tests.spark.archives import Archive
 from tests.tsctl.running import PROGRAM
@@ -22,7 +23,6 @@ from ts_common.store.options import Endpoint, StorageOptions
 from ts_endpoint.cli import run as run_endpoint
 from ts_endpoint.groups.offsets import Unwritten
 from ts_endpoint.groups.offsets_store import OffsetsStore
-from ts_local.ports import free_ports
 from ts_uploader.findings import Severity
 from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.systemd import analyze, problems_of
 from tests.deploy.endpoint_options import settings_of
 from tests.deploy.sandbox import allowed_calls, settings
 from ts_endpoint.peers.cluster import CHECK_SECONDS, DEADLINE_SECONDS
 from ts_endpoint.serving.endpoint import GRACE_SECONDS
-from ts_local.systemd import analyze, problems_of
 
 CHECKOUT = Path(__file__).parents[2]
 UNIT = CHECKOUT / "deploy" / "ts-uploader.service"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.proxy.s3 import S3FaultProxy
 
 TOPIC = "counted"
 SEGMENT_BYTES = 20_000

@@ -43,7 +43,7 @@ def _words() -> frozenset[str]:
 @cache
 def sources() -> str:
     """Return the code, and the files of `deploy/`."""
-    files = [file for room in (*_ROOMS, "ts_local", "deploy") for file in sorted((CHECKOUT / room).rglob("*"))]
+    files = [file for room in (*_ROOMS, "dev", "deploy") for file in sorted((CHECKOUT / room).rglob("*"))]
     return "\n".join(file.read_text() for file in files if file.suffix in {".py", ".yml", ".yaml", ".json", ".service"})
 
 

@@ -9,13 +9,12 @@ from tests.docs.commands import CHECKOUT
 PROTOCOL = CHECKOUT / "docs/protocol.md"
 FAULTS = CHECKOUT / "docs/faults.md"
 _ROOMS = (
-    "bench",
     "deploy",
+    "dev",
     "docs",
     "tests",
     "ts_common",
     "ts_endpoint",
-    "ts_local",
     "ts_reader",
     "ts_spark",
     "ts_tables",

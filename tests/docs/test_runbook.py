@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.jvm import java_command
 from tests.docs.commands import CHECKOUT, CommandFailedError, Shell, blocks, commands
 from tests.docs.conftest import TOPIC, Beside
-from ts_local.jvm import java_command
 from ts_uploader.metrics.metrics_page import families
 
 PAGES = [CHECKOUT / "docs" / name for name in ("runbook.md", "repair.md")]

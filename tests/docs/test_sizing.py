@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from dev.local.kafka.cluster import wait_for
+from dev.local.proxy.journal import Request
 from tests.docs.conftest import Beside, produce
 from tests.uploader.beside import BUCKET
 from ts_common.archive.object_keys import CACHE_DIRECTORY
-from ts_local.kafka.cluster import wait_for
-from ts_local.proxy.journal import Request
 
 PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
 _SEGMENTS = 4

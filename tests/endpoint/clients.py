@@ -12,10 +12,6 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.decode.arrow import to_arrow
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
-from ts_common.decode.columns import Projection
-from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.markers import ABORT, read_markers
 from ts_common.store.contract import ObjectStore
@@ -32,6 +28,10 @@ from ts_endpoint.requests.metadata import MetadataHandler
 from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog, Location
+from ts_reader.decode.arrow import to_arrow
+from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS
+from ts_reader.decode.columns import Projection
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 
 def module_of(api: Api, version: int | None = None) -> Any:

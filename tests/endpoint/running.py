@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from dev.local.ports import free_ports
+from dev.local.waiting import wait_for
 from tests.made_archive import MadeArchive, batches, steps
-from ts_local.ports import free_ports
-from ts_local.waiting import wait_for
 
 TOPIC = "orders"
 PARTITIONS = 8

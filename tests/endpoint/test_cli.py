@@ -12,14 +12,14 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
+from dev.local.certificates import Certificates
+from dev.local.ports import free_ports
+from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, TOPIC, Running, made_archive, put_topic, running
 from tests.made_archive import MadeArchive, batches
 from ts_endpoint import cli_page
 from ts_endpoint.cli import run
 from ts_endpoint.security.users import read_users
-from ts_local.certificates import Certificates
-from ts_local.ports import free_ports
-from ts_local.waiting import wait_for
 
 DOCS = Path(__file__).parents[2] / "docs"
 _ANY_ARCHIVE = ("--url", "file:///no/such/archive", "--cluster", "prod")
@@ -66,7 +66,7 @@ def records(servers: str, topic: str = TOPIC, **options: Any) -> list[int]:
 def test_the_command_line_page_is_the_generated_one() -> None:
     """The page under docs and the man page never fall behind the command."""
     assert (DOCS / "endpoint-cli.md").read_text() == cli_page.reference_page()
-    assert (DOCS.parent / "man/ts-endpoint.1").read_text() == cli_page.manual()
+    assert (DOCS / "man/ts-endpoint.1").read_text() == cli_page.manual()
 
 
 def test_an_admin_client_reads_the_settings_of_topics_and_brokers(endpoint: Running) -> None:

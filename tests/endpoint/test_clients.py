@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import pytest
 
+from dev.local.jars import LINES, Line
+from dev.local.oracle import Isolation, OracleRecord
+from dev.local.ports import free_ports
 from tests.endpoint.kafka_clients import java_tools
 from tests.endpoint.kafka_clients.interface import ByTopic
 from tests.endpoint.kafka_clients.matrix import CLIENTS, CONSOLES
@@ -20,9 +23,6 @@ from tests.endpoint.running import Running
 from tests.matrix import cases
 from tests.oracle_topics.kinds import CUT, KINDS, QUICK
 from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, Shipped, selected_topics, ship
-from ts_local.jars import LINES, Line
-from ts_local.oracle import Isolation, OracleRecord
-from ts_local.ports import free_ports
 
 # In `make test` these read each quick topic, and every other client a few of them, in one call.
 THOROUGH: Final = ("librdkafka assign", "Java consumer 3.9")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from dev.local.jars import Line
+from dev.local.jvm import java_command
+from dev.local.waiting import wait_for
 from tests.endpoint.running import Running, running
 from tests.made_archive import MadeArchive, batches, steps
 from tests.matrix import cases
-from ts_local.jars import Line
-from ts_local.jvm import java_command
-from ts_local.waiting import wait_for
 
 BEFORE, PARTED, AFTER = 30, 22, 40
 

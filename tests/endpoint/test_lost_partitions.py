@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 from kio.schema.errors import ErrorCode
 
+from dev.local.go_programs import franz_go, go_clients
+from dev.local.jars import Line
+from dev.local.waiting import wait_for
 from tests.endpoint.network.java_tools import run_tool
 from tests.endpoint.running import Running, running
 from tests.made_archive import MadeArchive, batches
 from ts_common.archive.object_keys import SegmentName
-from ts_local.go_programs import franz_go, go_clients
-from ts_local.jars import Line
-from ts_local.waiting import wait_for
 
 DAMAGED, NEWER, METADATA, LIST = TOPICS = ("damaged-commit", "newer-commit", "damaged-metadata", "damaged-list")
 CODES = {DAMAGED: "commit-damaged", NEWER: "newer-format", METADATA: "segment-damaged", LIST: "incarnations-damaged"}

@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 import structlog
 
+from dev.local.oracle import Isolation, OracleRecord
+from dev.local.ports import free_ports
 from tests.archive import record_of
 from tests.common.log_format.build import batch, record
 from tests.endpoint.kafka_clients.interface import ByTopic
@@ -20,8 +22,6 @@ from tests.made_damage import DAMAGES, LOG
 from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
 from tests.reader.test_views import CASES, of_two_incarnations
-from ts_local.oracle import Isolation, OracleRecord
-from ts_local.ports import free_ports
 
 QUICK: Final = ("librdkafka assign", "Java consumer 3.9", "franz-go")
 

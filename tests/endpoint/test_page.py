@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.jvm import java_command
+from dev.local.kcat import kcat
+from dev.local.ports import free_ports
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.endpoint.running import Running
 from tests.made_archive import MadeArchive, batches
 from ts_endpoint.security.users import read_users
-from ts_local.jvm import java_command
-from ts_local.kcat import kcat
-from ts_local.ports import free_ports
 
 PAGE = CHECKOUT / "docs/endpoint.md"
 _RECORDS = 50  # of each of two partitions
@@ -27,7 +27,7 @@ _KAFKA = {
 }
 _SPARK = """
 import sys
-from bench.measuring.java_parts import spark_kafka_jars
+from dev.bench.measuring.java_parts import spark_kafka_jars
 from pyspark.sql import SparkSession
 jars = ",".join(map(str, spark_kafka_jars()))
 builder = SparkSession.builder.master("local[1]").config("spark.jars", jars)

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from dev.local.jars import Line
+from dev.local.jvm import java_command
+from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, RECORDS, TOPIC, Running, made_archive, running
-from ts_local.jars import Line
-from ts_local.jvm import java_command
-from ts_local.waiting import wait_for
 
 # Small fetches and no queue: when a process ends, most records are not fetched yet.
 _SLOWLY = {

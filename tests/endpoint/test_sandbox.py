@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from dev.local.ports import free_ports
+from dev.local.waiting import wait_for
 from tests.endpoint.running import RECORDS, TOPIC, Running, made_archive
-from ts_local.ports import free_ports
-from ts_local.waiting import wait_for
 
 UNIT = Path(__file__).parents[2] / "deploy" / "ts-endpoint.service"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.actions import Action, Answer, CutAfter, CutBefore, Delay, TruncateAnswer
+from dev.local.proxy.s3 import Rule, S3FaultProxy
+from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, RECORDS, TOPIC, Running, put_topic, running
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.actions import Action, Answer, CutAfter, CutBefore, Delay, TruncateAnswer
-from ts_local.proxy.s3 import Rule, S3FaultProxy
-from ts_local.waiting import wait_for
 
 BUCKET = "endpoint-faults"
 TIMES = 12

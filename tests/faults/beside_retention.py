@@ -19,6 +19,9 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import wait_for
+from dev.local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from tests.faults.leaders import Background
 from tests.tsctl.gc.archives import NO_FUSE
 from tests.tsctl.running import PROGRAM
@@ -28,9 +31,6 @@ from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.archive.table_claims import read_claims
 from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.store.factory import open_store
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import wait_for
-from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from ts_reader import Archive as Reader
 from ts_tables import Tables
 from ts_tables.iceberg.catalog import open_catalog

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.crashes.lives import SEED, SOME, History, Past, record
 from tests.faults.crashes.runs import Step
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]
 TIMES = 10

@@ -1,6 +1,6 @@
 """The end of a process."""
 
-from ts_local.agent import AgentProcess
+from dev.local.agent import AgentProcess
 
 
 def exit_status(agent: AgentProcess, seconds: float) -> int:

@@ -9,6 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import Record, wait_for
+from dev.local.oracle import OracleRecord
+from dev.local.process import Server
 from tests.archive import record_of
 from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_catalog
@@ -20,17 +24,13 @@ from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.decode.arrow import projection_of, to_arrow
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
-from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
 from ts_common.model import TopicPartition
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import Record, wait_for
-from ts_local.oracle import OracleRecord
-from ts_local.process import Server
+from ts_reader.decode.arrow import projection_of, to_arrow
+from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 SECONDS = 90.0  # timeout of every wait; the machine may be busy
 

@@ -14,12 +14,12 @@ from typing import Self, TypeVar
 from confluent_kafka import KafkaError, Message
 from kazoo.client import KazooClient
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.kafka.zookeeper import PartitionState, ZooKeeper
+from dev.local.oracle import OracleRecord
 from tests.uploader.beside import Archive
 from ts_common.archive.epoch_history import EpochHistory
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.kafka.zookeeper import PartitionState, ZooKeeper
-from ts_local.oracle import OracleRecord
 from ts_uploader.log_dirs.checkpoints import parse_leader_epoch_checkpoint
 from ts_uploader.log_dirs.directory_scan import read_high_watermarks
 

@@ -6,6 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from http.client import HTTPException
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.oracle import OracleRecord, dump
+from dev.local.proxy.s3 import Request, S3FaultProxy
 from tests.faults.files import SECONDS, live_bases, records, sample
 from tests.uploader.beside import BUCKET, Archive
 from ts_common.archive.catalog import read_catalog, read_commit
@@ -13,10 +17,6 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.oracle import OracleRecord, dump
-from ts_local.proxy.s3 import Request, S3FaultProxy
 
 # A batch of four records fills a segment; with these settings the index of an active segment is not 10 MB.
 TINY = {"segment.bytes": "1000", "segment.index.bytes": "1000"}

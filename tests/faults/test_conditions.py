@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import Action, Answer, CutBefore, Hold
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import SECONDS
 from tests.faults.store_faults import ANY_TIMES, TINY, fill, wait_led
 from tests.matrix import cases
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import Action, Answer, CutBefore, Hold
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.conditions import NAMED_WITHIN_SECONDS, Condition
 
 FAULTS: dict[str, tuple[Callable[[], Action], Condition]] = {

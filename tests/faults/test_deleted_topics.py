@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.oracle import OracleRecord
 from tests.archive import read_incarnation
 from tests.faults.files import SECONDS, live_bases, records, text_of
 from tests.uploader.beside import BUCKET, Archive, archives
@@ -15,8 +17,6 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.oracle import OracleRecord
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 SMALL = {"segment.bytes": "20000"}

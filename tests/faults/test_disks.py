@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
+from dev.local.jvm import java_command
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.proxy.actions import Hold
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, wait_leadership_shipped, wait_led
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive
-from ts_local.jvm import java_command
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.proxy.actions import Hold
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,9 @@ import shutil
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import CutBefore, Hold
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import (
     PATIENCE,
@@ -24,9 +27,6 @@ from tests.faults.leaders import (
     wait_led,
 )
 from ts_common.archive.commit import LogStart, decode_log_start
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import CutBefore, Hold
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 
 pytestmark = pytest.mark.usefixtures("mended")
 

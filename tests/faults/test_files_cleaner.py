@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import (
     SECONDS,
@@ -29,7 +30,6 @@ from tests.faults.files import (
 from tests.uploader.beside import Archive
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import Trailing
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 COMPACTED = {

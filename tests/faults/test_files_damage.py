@@ -10,6 +10,7 @@ import pytest
 from awscrt.checksums import crc32c
 from confluent_kafka import Producer
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import (
     SECONDS,
@@ -32,7 +33,6 @@ from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, Trailing, parse_header
 from ts_common.log_format.index_files import txnindex_is_complete
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 SMALL = {"segment.bytes": "20000"}

@@ -2,6 +2,8 @@
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import (
     SECONDS,
@@ -17,8 +19,6 @@ from tests.faults.files import (
     wait_until_said,
 )
 from ts_common.archive.plan import Hole
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 SMALL = {"segment.bytes": "20000"}
 

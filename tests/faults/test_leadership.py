@@ -7,6 +7,10 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import Hold
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import (
     PATIENCE,
@@ -27,10 +31,6 @@ from tests.faults.leaders import (
     zookeeper_of,
 )
 from tests.uploader.beside import BUCKET, PREFIX, Archive
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import Hold
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT
 

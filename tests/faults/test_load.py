@@ -12,6 +12,10 @@ from typing import Self
 import psutil
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import Answer, CutBefore, Delay, Hold
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.ends import exit_status
 from tests.faults.files import SECONDS, wait_until_said
@@ -30,10 +34,6 @@ from tests.faults.store_faults import (
     wait_shipped,
 )
 from tests.uploader.beside import BUCKET, Archive
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import Answer, CutBefore, Delay, Hold
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.agent import STOP_SECONDS
 from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
 

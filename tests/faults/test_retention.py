@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.actions import Answer
+from dev.local.proxy.s3 import Request, Rule, S3FaultProxy
+from dev.local.stores.s3 import S3Server
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, bases, later, names, ship, start_of
 from tests.tsctl.running import Ended, Run, runner
@@ -22,10 +26,6 @@ from ts_common.archive.segment_inspection import metadata_of
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.protection import HiddenBytes
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.actions import Answer
-from ts_local.proxy.s3 import Request, Rule, S3FaultProxy
-from ts_local.stores.s3 import S3Server
 from tsctl.gc import archive_run
 from tsctl.gc.run import store_time
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.oracle import dump
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.beside_retention import (
     Collector,
     Repairs,
@@ -19,9 +22,6 @@ from tests.faults.beside_retention import (
 )
 from tests.faults.leaders import PATIENCE, Load, start_agents
 from tests.uploader.beside import BUCKET, SMALL_FETCHES, archives
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.oracle import dump
-from ts_local.proxy.s3 import S3FaultProxy
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,18 @@ from collections.abc import Callable
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import (
+    Action,
+    Answer,
+    CutAfter,
+    CutBefore,
+    Delay,
+    LandLate,
+    SwallowAnswer,
+    TruncateAnswer,
+)
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import SECONDS, live_bases, records, sample
 from tests.faults.leaders import move_leader, zookeeper_of
@@ -27,18 +39,6 @@ from tests.faults.store_faults import (
     wait_shipped,
 )
 from tests.matrix import cases
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import (
-    Action,
-    Answer,
-    CutAfter,
-    CutBefore,
-    Delay,
-    LandLate,
-    SwallowAnswer,
-    TruncateAnswer,
-)
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 
 # --- U01, U02: order ---------------------------------------------------------------------------------------------
 

@@ -2,6 +2,10 @@
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.oracle import OracleRecord
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import SECONDS, gaps_of, look, wait_until_said
 from tests.faults.store_faults import (
@@ -18,10 +22,6 @@ from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.oracle import OracleRecord
-from ts_local.proxy.s3 import S3FaultProxy
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # its public name, imported without `as`
 
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.oracle import dump
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import (
     SECONDS,
@@ -22,8 +24,6 @@ from tests.uploader.beside import BUCKET, Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.oracle import dump
 
 SMALL = {"segment.bytes": "20000"}
 

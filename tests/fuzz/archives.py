@@ -25,9 +25,9 @@ from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.small_objects import COMMIT_BYTES, get_small
 from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
-from ts_common.reading.transactional_batches import read_transactional
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_reader.reading.transactional_batches import read_transactional
 
 _KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 _MOST_SIZE = 1 << 40  # sparse: no disk space

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tests.common.schemas.sources import Schemas, framed
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.fuzz.target import Mismatch, Target
+from tests.reader.schemas.sources import Schemas, framed
 from ts_common.errors import CorruptData
-from ts_common.schemas.bundle import load_bundle
-from ts_common.schemas.contract import Part
-from ts_common.schemas.schema_codec import SchemaCodec
-from ts_common.schemas.source import SchemaType
+from ts_reader.schemas.bundle import load_bundle
+from ts_reader.schemas.contract import Part
+from ts_reader.schemas.schema_codec import SchemaCodec
+from ts_reader.schemas.source import SchemaType
 
 _AVRO: Final[list[Any]] = [
     "string",

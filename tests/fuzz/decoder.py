@@ -19,24 +19,24 @@ import lz4.frame
 import pyarrow
 from awscrt.checksums import crc32
 
+from dev.local.consumed_logs import Consumed, consume
+from dev.local.resident_jvm import CommandFailedError, JvmLostError, resident_jvm
 from tests.common.log_format import build
 from tests.fuzz.excuses import COUNT_BY_HEADER, Difference, Ours, Row, excuse_of
 from tests.fuzz.guard import GuardedNumpy, guarded
 from tests.fuzz.logs import batches_of, draw_log, with_crcs
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.target import Mismatch, Target, corpus_of, split_input
-from ts_common.decode import columns
-from ts_common.decode.arrow import to_arrow
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS
-from ts_common.decode.batch_summary import BatchSummary
-from ts_common.decode.columns import BinaryColumn, Projection, RecordColumns
-from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC_POSITION
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import BatchLimit
-from ts_local.consumed_logs import Consumed, consume
-from ts_local.resident_jvm import CommandFailedError, JvmLostError, resident_jvm
+from ts_reader.decode import columns
+from ts_reader.decode.arrow import to_arrow
+from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS
+from ts_reader.decode.batch_summary import BatchSummary
+from ts_reader.decode.columns import BinaryColumn, Projection, RecordColumns
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 _MOST: Final = 8 << 20
 _MOST_AHEAD: Final = 1 << 18

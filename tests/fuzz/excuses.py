@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ts_common.decode.segment_decoder import MAX_OFFSET
+from dev.local.consumed_logs import Consumed, ConsumedRecord, Header, Reading
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import (
     CONTROL_MASK,
@@ -20,7 +20,7 @@ from ts_common.log_format.framing import (
     Trailing,
     batch_field_position,
 )
-from ts_local.consumed_logs import Consumed, ConsumedRecord, Header, Reading
+from ts_reader.decode.segment_decoder import MAX_OFFSET
 
 _OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")

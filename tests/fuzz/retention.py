@@ -9,9 +9,9 @@ from ts_common.archive.gc_plans import Plan, read_moves, read_parts, read_plan
 from ts_common.archive.gc_runs import MOVES, PART, PLAN_NAME, list_runs, numbered_key, read_claim, run_directory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.table_claims import claims_key, read_claims
-from ts_common.following.checkpoint import read_checkpoint
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_reader.following.checkpoint import read_checkpoint
 from tsctl.gc.absence import ArchivedTopic, note_absent
 from tsctl.gc.deletion_log import LOG, read_log
 

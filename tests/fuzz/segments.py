@@ -13,11 +13,11 @@ from tests.common.log_format import build
 from tests.fuzz.logs import with_crcs
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
-from ts_common.decode.batch_boundaries import Claim
-from ts_common.decode.salvage import salvage_segment
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
+from ts_reader.decode.batch_boundaries import Claim
+from ts_reader.decode.salvage import salvage_segment
 
 
 class Segments(Target):

@@ -26,8 +26,8 @@ from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_reader.reading.transactions import find_hidden, stable_end
 from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, ShipDeleted, Task, WriteCommit
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 

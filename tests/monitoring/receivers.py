@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from ts_local.ports import LOOPBACK
+from dev.local.ports import LOOPBACK
 
 
 @contextmanager

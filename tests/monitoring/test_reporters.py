@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.registry import Collector
 from structlog.testing import capture_logs
 
+from dev.local.ports import LOOPBACK, free_port
+from dev.local.waiting import wait_for
 from tests.monitoring.receivers import datagrams, graphite, hanging_up, statsd
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
-from ts_local.ports import LOOPBACK, free_port
-from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.reporters.contract import MetricsReporter, ReporterConfig, Reporting
 from ts_uploader.reporters.factory import open_reporter

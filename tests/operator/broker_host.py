@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dev.dist import build
+from dev.local.agent import AgentProcess
+from dev.local.prometheus import program
 from tests.docs.commands import CHECKOUT, Block, CommandFailedError, Shell
-from ts_local.agent import AgentProcess
-from ts_local.dist import build
-from ts_local.prometheus import program
 from ts_uploader.cli import EXIT_REFUSED
 
 _PYTHON = """\

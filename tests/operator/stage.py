@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.prometheus import PrometheusServer
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.docs.commands import CHECKOUT, Block, blocks
 from tests.operator.broker_host import Host
 from tests.uploader.beside import BUCKET, Archive, archives
 from tests.uploader.produced import records
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.prometheus import PrometheusServer
-from ts_local.proxy.s3 import S3FaultProxy
 
 PAGE = CHECKOUT / "docs" / "quick-start.md"
 DEPLOY = CHECKOUT / "docs" / "deploy.md"

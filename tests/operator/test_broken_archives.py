@@ -17,6 +17,9 @@ import pytest
 from confluent_kafka import KafkaError
 from kazoo.client import KazooClient
 
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.oracle import OracleFailedError, OracleRecord, dump
+from dev.local.ports import free_ports
 from tests.browser import look, open_page, without_scripts
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.endpoint.kafka_clients.python_clients import up_to_an_error
@@ -27,9 +30,6 @@ from tests.operator.breaking import flip_a_bit, make_hole, make_orphan, make_ove
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.oracle import OracleFailedError, OracleRecord, dump
-from ts_local.ports import free_ports
 from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "verify.md"

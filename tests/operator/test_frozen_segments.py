@@ -8,17 +8,17 @@ from confluent_kafka import TopicPartition
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from dev.local.stores.moto import MotoServer
+from dev.local.waiting import wait_for
 from tests.consumer.archives import error_of, place
 from tests.endpoint.clients import FetchError, read_all, run, serving
 from tests.made_cold import STEP, TOPIC, ColdArchive, cold_archive
 from tests.tables.made_tables import MadeTable
 from tests.tsctl.running import Run, runner
 from ts_common.errors import ObjectFrozen
-from ts_common.query.plan_query import plan_query
 from ts_consumer import Mode, TieredConsumer
-from ts_local.stores.moto import MotoServer
-from ts_local.waiting import wait_for
 from ts_reader import Archive
+from ts_reader.query.plan_query import plan_query
 from ts_spark.options.parse import parse_options
 
 FOUND = "t-0: 2 of 3 segments to read, "

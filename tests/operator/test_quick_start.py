@@ -11,6 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.dist import build as build_release
+from dev.local.agent import AgentProcess
+from dev.local.environment import spark_variables
+from dev.local.kafka.cluster import wait_for
+from dev.local.ports import free_port
+from dev.local.proxy.actions import CutBefore, Hold
+from dev.local.proxy.rules import Rule
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.docs.commands import Shell, commands
 from tests.faults.store_faults import ANY_TIMES
 from tests.monitoring.files import DASHBOARD, alert_names
@@ -19,14 +27,6 @@ from tests.operator.stage import DEPLOY, MONITORING, PAGE, SCRAPED, TOPIC, Stage
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import archives
 from tests.uploader.produced import records
-from ts_local.agent import AgentProcess
-from ts_local.dist import build as build_release
-from ts_local.environment import spark_variables
-from ts_local.kafka.cluster import wait_for
-from ts_local.ports import free_port
-from ts_local.proxy.actions import CutBefore, Hold
-from ts_local.proxy.rules import Rule
-from ts_local.proxy.s3 import S3FaultProxy
 
 SECONDS = 120.0
 ALERT = "TsUploaderRetentionNear"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from dev.local.kafka.cluster import LocalCluster, Record
 from tests.common.log_format.old_brokers import CODECS as OLD_CODECS
 from tests.common.log_format.old_brokers import FORMATS, produce_as_of_old, write_in
 from tests.every_field import TIME, every_field
 from ts_common.log_format.framing import BatchHeader
-from ts_local.kafka.cluster import LocalCluster, Record
 
 CODECS = (*OLD_CODECS, "zstd")
 SECONDS = 60.0
@@ -231,7 +231,7 @@ def _kinds() -> dict[str, Kind]:
 
 
 KINDS: Final = _kinds()
-# Each kind with one codec. Kafka's bytes of every codec and format are also in tests/common/decode, without a broker.
+# Each kind with one codec. Kafka's bytes of every codec and format are also in tests/reader/decode, without a broker.
 QUICK: Final = (
     *("appended-snappy", "by-broker-lz4", "transactions-lz4"),
     *("compacted-transactions-zstd", "forgotten-transactions-none"),

@@ -8,6 +8,9 @@ from typing import Final
 
 import pytest
 
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.common.log_format.old_brokers import OLD_PROTOCOL, closed, headers
 from tests.oracle_topics.kinds import CUT, KINDS, Kind
 from ts_common.archive.catalog import read_commit
@@ -16,9 +19,6 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.log_format.framing import BatchHeader
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.oracle import Isolation, OracleRecord, dump
 
 CLUSTER: Final = "kinds"
 ENTROPY_BITS: Final = 3

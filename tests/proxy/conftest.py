@@ -7,10 +7,10 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.s3 import S3FaultProxy
+from dev.local.stores.s3 import REGION, S3Server
 from tests.proxy.objects import BUCKET
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.stores.s3 import REGION, S3Server
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError, ReadTimeoutError, ResponseStreamingError
 
-from tests.proxy.conftest import ClientOf
-from tests.proxy.objects import BUCKET, CONTENT, body, error_of, stored
-from ts_common.errors import OutcomeUnknown
-from ts_common.store.contract import IfAbsent
-from ts_common.store.factory import open_store
-from ts_local.proxy.actions import (
+from dev.local.proxy.actions import (
     Action,
     Answer,
     CutAfter,
@@ -25,10 +20,15 @@ from ts_local.proxy.actions import (
     SwallowAnswer,
     TruncateAnswer,
 )
-from ts_local.proxy.rules import Throttle
-from ts_local.proxy.s3 import Rule, S3FaultProxy
-from ts_local.stores.s3 import S3Server
-from ts_local.waiting import wait_for
+from dev.local.proxy.rules import Throttle
+from dev.local.proxy.s3 import Rule, S3FaultProxy
+from dev.local.stores.s3 import S3Server
+from dev.local.waiting import wait_for
+from tests.proxy.conftest import ClientOf
+from tests.proxy.objects import BUCKET, CONTENT, body, error_of, stored
+from ts_common.errors import OutcomeUnknown
+from ts_common.store.contract import IfAbsent
+from ts_common.store.factory import open_store
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.process import ServerDiedError
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.process import ServerDiedError
 
 
 def controller_of(cluster: LocalCluster) -> int:

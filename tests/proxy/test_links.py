@@ -12,13 +12,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, HTTPClientError, ReadTimeoutError
 from kazoo.client import KazooClient
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.ports import free_port
+from dev.local.proxy.link import LinkProxy
+from dev.local.stores.s3 import S3Server
+from dev.local.waiting import wait_for
 from tests.proxy.conftest import ClientOf
 from tests.proxy.objects import BUCKET, stored
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.ports import free_port
-from ts_local.proxy.link import LinkProxy
-from ts_local.stores.s3 import S3Server
-from ts_local.waiting import wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

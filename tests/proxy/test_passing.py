@@ -16,11 +16,11 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, HTTPClientError
 
+from dev.local.proxy.s3 import S3FaultProxy
+from dev.local.stores.s3 import REGION, S3Server
+from dev.local.waiting import wait_for
 from tests.proxy.conftest import ClientOf
 from tests.proxy.objects import BUCKET
-from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.stores.s3 import REGION, S3Server
-from ts_local.waiting import wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
+from dev.local.proxy.actions import Answer
+from dev.local.proxy.s3 import DropRequest, Request, Rule, S3FaultProxy
+from dev.local.stores.s3 import S3Server
 from tests.proxy.conftest import ClientOf
 from tests.proxy.objects import BUCKET, body, error_of, stored
-from ts_local.proxy.actions import Answer
-from ts_local.proxy.s3 import DropRequest, Request, Rule, S3FaultProxy
-from ts_local.stores.s3 import S3Server
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

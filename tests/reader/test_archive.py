@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.s3 import Identity, S3Server
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.reader.archives import ScannedArchive
 from ts_common.archive.layout import Layout
 from ts_common.archive.object_keys import LOG_START_NAME
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import AccessDenied, BucketMissing, ConfigurationError, QueryError
-from ts_local.stores.s3 import Identity, S3Server
 from ts_reader import Archive, PartitionInfo
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g")

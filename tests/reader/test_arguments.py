@@ -8,9 +8,9 @@ import pytest
 
 from tests.made_archive import CLUSTER
 from ts_common.errors import ConfigurationError
-from ts_common.query.policies import Mode, View
-from ts_common.query.query import Edge, Offset, Offsets, Subscription, Timestamp, Timestamps
 from ts_reader import Archive, Scan
+from ts_reader.query.policies import Mode, View
+from ts_reader.query.query import Edge, Offset, Offsets, Subscription, Timestamp, Timestamps
 
 S3 = "s3://bucket/base"
 PARTITIONS = "numbers of partitions are expected, as in [0, 3]"

@@ -294,8 +294,8 @@ import itertools, os, sys
 import duckdb
 import pyarrow.compute as pc
 import ts_reader.archive, ts_reader.arguments
-from ts_common.execution import process_pool, run
-from ts_common.query import read_split
+from ts_reader.execution import process_pool, run
+from ts_reader.query import read_split
 location, engine, runs = sys.argv[1:]
 if engine != "processes":
     ts_reader.Archive(location, "prod", workers=1).scan("t").to_table()  # loads compiled code for all runs

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.common.schemas.sources import Schemas, archived, framed, schema_record
 from tests.made_archive import CLUSTER
 from tests.reader.archives import ScannedArchive
+from tests.reader.schemas.sources import Schemas, archived, framed, schema_record
 from ts_common.errors import ConfigurationError, CorruptData
-from ts_common.execution import run
 from ts_reader import Archive
+from ts_reader.execution import run
 
 ORDER = """{"type": "record", "name": "Order", "fields": [
     {"name": "id", "type": "long"}, {"name": "user", "type": "string"}]}"""
@@ -72,7 +72,7 @@ def test_values_of_all_schemas_have_the_type_of_the_newest(
         workers = 2
         monkeypatch.setattr(run, "PROCESSES_FROM_BYTES", 0)
     if engine == "the bytes alone in workers":
-        monkeypatch.setattr("ts_common.execution.columns._BUILT_IN", "nothing.")
+        monkeypatch.setattr("ts_reader.execution.columns._BUILT_IN", "nothing.")
     opened = Archive(archive.location, CLUSTER, registry="topic:_schemas", workers=workers)
     scan = pickle.loads(pickle.dumps(opened)).scan("orders", value="registry", key="utf8")
     assert scan.schema.field("value").type == ORDER_TYPE
@@ -173,8 +173,8 @@ def test_a_missing_package_of_codecs_is_named_with_the_way_out(
     archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader's own packages are few: those of codecs are an extra."""
-    monkeypatch.delitem(sys.modules, "ts_common.schemas.opening", raising=False)
-    monkeypatch.delitem(sys.modules, "ts_common.schemas.plain", raising=False)
+    monkeypatch.delitem(sys.modules, "ts_reader.schemas.opening", raising=False)
+    monkeypatch.delitem(sys.modules, "ts_reader.schemas.plain", raising=False)
     monkeypatch.setitem(sys.modules, "orjson", None)
     with pytest.raises(ConfigurationError, match=r"package orjson is not installed.*requirements/schemas.txt"):
         _ = archive.scan("orders", value="json").schema

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from dev.local.waiting import wait_for
 from tests.common.log_format.build import marker
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.reader.archives import ScannedArchive
@@ -24,10 +25,9 @@ from tests.reader.shapes import ABORT, COMMIT, transaction, txnindex_entry
 from tests.reader.test_archive import PROVIDER, URL, ByTopic
 from tests.reader.test_scan import reader_threads
 from ts_common.errors import ConfigurationError, DataLoss, QueryError
-from ts_common.execution import run
 from ts_common.model import TopicPartition
-from ts_local.waiting import wait_for
 from ts_reader import Archive, Scan, Step
+from ts_reader.execution import run
 
 POLL = 0.001
 POSITION = 'the position of a step (JSON values, not text) is expected, or "latest"'

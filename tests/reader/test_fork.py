@@ -13,9 +13,9 @@ import pytest
 from tests.made_archive import CLUSTER, batches
 from tests.reader.archives import ScannedArchive
 from ts_common.errors import QueryError
-from ts_common.execution import run, scheduler
-from ts_common.execution.process_pool import POOL
 from ts_reader import Archive, Scan
+from ts_reader.execution import run, scheduler
+from ts_reader.execution.process_pool import POOL
 
 SECONDS = 60  # after which a process that hangs is killed
 

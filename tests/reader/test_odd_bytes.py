@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from tests.common.decode.decoded_rows import decoded_to_the_damage
-from tests.common.decode.odd_bytes import ALL, FILES, OFFSETS, STREAMS, with_deltas
 from tests.made_archive import CLUSTER, MadeArchive
-from ts_common.decode.segment_decoder import SegmentDecoder
+from tests.reader.decode.decoded_rows import decoded_to_the_damage
+from tests.reader.decode.odd_bytes import ALL, FILES, OFFSETS, STREAMS, with_deltas
 from ts_reader import Archive
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 Row = tuple[int, bytes | None]
 Rows = dict[int, list[Row]]

@@ -9,14 +9,14 @@ from typing import Final
 
 import pytest
 
+from dev.local.oracle import Isolation
 from tests.archive import record_of
 from tests.matrix import cases
 from tests.oracle_topics.kinds import KINDS, QUICK
 from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, ByTopic, Shipped, selected_topics, ship
 from tests.reader.engines import ENGINES, Rows
-from ts_common.execution import run
-from ts_local.oracle import Isolation
 from ts_reader import Archive, Scan
+from ts_reader.execution import run
 
 WORKERS: Final = "pyarrow, worker processes"
 READERS: Final[dict[str, Callable[[Scan], Rows]]] = {**ENGINES, WORKERS: ENGINES["pyarrow"]}

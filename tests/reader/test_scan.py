@@ -12,17 +12,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from dev.local.waiting import wait_for
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.made_indexes import index_of
 from tests.reader.archives import ScannedArchive
 from tests.reader.shapes import SHAPES, damaged_in_the_middle, rows_of, scanned
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import BucketMissing, ObjectNotFound, QueryError
-from ts_common.execution import run
-from ts_common.query.locations import plan_everywhere
-from ts_common.query.query import Query
-from ts_local.waiting import wait_for
 from ts_reader import Archive, Scan
+from ts_reader.execution import run
+from ts_reader.query.locations import plan_everywhere
+from ts_reader.query.query import Query
 
 
 def reader_threads() -> list[str]:
@@ -258,7 +258,7 @@ def test_an_estimate_has_segments_bytes_and_offsets(three: ScannedArchive) -> No
 
 def test_large_segments_are_cut_at_their_indexes(archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Splits are read at once, and the rows stay in order."""
-    monkeypatch.setattr("ts_common.query.splitting.SPLIT_BYTES", 1000)
+    monkeypatch.setattr("ts_reader.query.splitting.SPLIT_BYTES", 1000)
     monkeypatch.setattr(run, "_DIRECTORY", "no scheme")
     log = batches(*steps(0, 300))
     archive.put_segment("t", 0, log, index=index_of(log))

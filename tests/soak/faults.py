@@ -14,13 +14,13 @@ from random import Random
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from dev.local.kafka.broker import ZooKeeperBroker
+from dev.local.kafka.zookeeper import PartitionState
+from dev.local.process import Server, ServerNotRunningError
+from dev.local.waiting import WaitTimedOutError, wait_for
 from tests.soak.stage import ASSIGNMENTS, PARTITIONS, UNCLEAN, Stage
 from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
-from ts_local.kafka.broker import ZooKeeperBroker
-from ts_local.kafka.zookeeper import PartitionState
-from ts_local.process import Server, ServerNotRunningError
-from ts_local.waiting import WaitTimedOutError, wait_for
 
 # The agent's own, and the resolution of ZooKeeper's clock.
 _AGENT_SESSION_SECONDS = 10.0
@@ -172,7 +172,7 @@ def _elect_uncleanly(scene: Scene) -> bool:
     controller = _controller(stage)
     if controller is None:
         return False
-    dying = 3 - controller  # the controller must reach itself: see ts_local.proxy.cluster_links
+    dying = 3 - controller  # the controller must reach itself: see dev.local.proxy.cluster_links
     unclean = [TopicPartition(UNCLEAN, number) for number in range(len(ASSIGNMENTS[UNCLEAN]))]
 
     def led_by_the_dying() -> list[TopicPartition]:

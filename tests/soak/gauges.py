@@ -7,8 +7,8 @@ from statistics import median
 
 import psutil
 
+from dev.local.process import ServerNotRunningError
 from tests.soak.stage import Stage
-from ts_local.process import ServerNotRunningError
 
 _EVERY_SECONDS = 0.5
 _SETTLED_SECONDS = 6.0  # from its start until an agent has all its threads and connections

@@ -13,9 +13,9 @@ from random import Random
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from dev.local.kafka.cluster import LocalCluster
 from tests.soak.stage import COMPACTED, UNCLEAN
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import LocalCluster
 
 _EVERY_SECONDS = 0.1
 _RECORDS = 12  # of each partition, each time

@@ -10,10 +10,10 @@ from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
-from ts_common.decode.arrow import projection_of, to_arrow
-from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_reader.decode.arrow import projection_of, to_arrow
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 _COLUMNS = ("offset", "value")
 

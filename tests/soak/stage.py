@@ -13,6 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.proxy.link import LinkProxy
+from dev.local.proxy.s3 import S3FaultProxy
+from dev.local.stores.s3 import S3Server
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys
@@ -20,12 +26,6 @@ from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.proxy.link import LinkProxy
-from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.stores.s3 import S3Server
 
 BUCKET = "archive"
 LOCATION = f"s3://{BUCKET}/soak"

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
+from dev.local.proxy.actions import Action, Answer, CutAfter, CutBefore, LandLate, SwallowAnswer, TruncateAnswer
+from dev.local.proxy.rules import Rule
+from dev.local.waiting import WaitTimedOutError, wait_for
 from tests.soak.faults import Fault, Scene
-from ts_local.proxy.actions import Action, Answer, CutAfter, CutBefore, LandLate, SwallowAnswer, TruncateAnswer
-from ts_local.proxy.rules import Rule
-from ts_local.waiting import WaitTimedOutError, wait_for
 
 _PROXY = ("proxy-{n}",)
 # How long a fault waits for a request to break.

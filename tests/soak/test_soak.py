@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import wait_for
+from dev.local.oracle import OracleRecord, dump
 from tests.archive import read_archive
 from tests.soak.gauges import Gauges
 from tests.soak.invariants import Invariants
@@ -22,8 +24,6 @@ from tests.soak.load import Load, id_of
 from tests.soak.runner import FAULTS, Runner, revive
 from tests.soak.stage import ASSIGNMENTS, COMPACTED, PARTITIONS, STRICT, UNCLEAN, Stage, staged
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import wait_for
-from ts_local.oracle import OracleRecord, dump
 
 _SAYINGS = ("agent_started", "leadership_given_up", "committed_records_lost", "task_failed", "segment_changed")
 _SECONDS = 600

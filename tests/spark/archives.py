@@ -6,10 +6,10 @@ from typing import Any
 
 from pyspark.sql.datasource import Filter
 
+from dev.local.oracle import OracleRecord
 from tests.made_archive import CLUSTER, MadeArchive
-from ts_common.query.plan_query import QueryPlan, plan_query
-from ts_common.query.read_split import read_split
-from ts_local.oracle import OracleRecord
+from ts_reader.query.plan_query import QueryPlan, plan_query
+from ts_reader.query.read_split import read_split
 from ts_spark.options.filters import wanted_by
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import (
 )
 
 from tests.spark.archives import Archive
-from ts_common.query.plan_query import QueryPlan
+from ts_reader.query.plan_query import QueryPlan
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 

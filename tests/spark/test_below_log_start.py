@@ -14,11 +14,11 @@ from ts_common.archive.catalog import read_catalog
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
-from ts_common.query.plan_query import plan_query
-from ts_common.query.read_split import read_split
-from ts_common.reading.transactional_batches import read_transactional
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_reader.query.plan_query import plan_query
+from ts_reader.query.read_split import read_split
+from ts_reader.reading.transactional_batches import read_transactional
 from ts_spark.options.parse import parse_options
 from ts_uploader.committing.gap_recording import fillable
 

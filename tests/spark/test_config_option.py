@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.made_archive import CLUSTER, batches
 from tests.spark.archives import Archive
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.query.locations import by_location, plan_everywhere
-from ts_common.query.plan_query import plan_query
-from ts_common.query.query import Query
-from ts_common.query.wanted import EVERYTHING
 from ts_common.store.options import AddressingStyle, Connection, Endpoint
-from ts_local.stores.moto import MotoServer
+from ts_reader.query.locations import by_location, plan_everywhere
+from ts_reader.query.plan_query import plan_query
+from ts_reader.query.query import Query
+from ts_reader.query.wanted import EVERYTHING
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.options.spark_query import Kind

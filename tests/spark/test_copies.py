@@ -18,10 +18,10 @@ from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
-from ts_common.decode.columns import Projection
 from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.query.read_split import read_split
-from ts_common.reading.segment_reader import SegmentReader
+from ts_reader.decode.columns import Projection
+from ts_reader.query.read_split import read_split
+from ts_reader.reading.segment_reader import SegmentReader
 
 
 def test_u04_segments_of_two_leaders_with_other_boundaries_read_once(archive: Archive) -> None:

@@ -14,7 +14,7 @@ from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import DataLoss
-from ts_common.reading.transactions import stable_end
+from ts_reader.reading.transactions import stable_end
 
 ABORT, COMMIT = 0, 1
 COMMITTED = {"subscribe": "t", "kafka.isolation.level": "read_committed", "failOnDataLoss": "false"}

@@ -11,12 +11,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from dev.local.jars import spark_avro_jar
 from tests.common.log_format.build import batch, record, sized, varint
 from tests.docs.commands import CHECKOUT, blocks
 from tests.spark.archives import Archive
 from tests.spark.page_process import run
 from ts_common.archive.layout import Layout
-from ts_local.jars import spark_avro_jar
 
 PAGE = CHECKOUT / "docs/examples.md"
 SECONDS = 280

@@ -16,7 +16,7 @@ from tests.matrix import cases
 from tests.spark.archives import Archive
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.view import open_view
-from ts_common.reading.transactions import stable_end
+from ts_reader.reading.transactions import stable_end
 
 ABORT, COMMIT = 0, 1
 COMMITTED = {"subscribe": "t", "kafka.isolation.level": "read_committed"}

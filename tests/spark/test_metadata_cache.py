@@ -15,7 +15,7 @@ from tests.spark.archives import Archive
 from tests.spark.metadata_caches import Counting, write_all
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS
 from ts_common.archive.object_keys import SegmentName
-from ts_common.query.plan_query import plan_query
+from ts_reader.query.plan_query import plan_query
 from ts_spark.options.parse import parse_options
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 

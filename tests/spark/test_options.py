@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.query.query import Edge, Offsets, Timestamp
+from ts_reader.query.query import Edge, Offsets, Timestamp
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema, wanted_columns
 

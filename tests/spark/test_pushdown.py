@@ -31,7 +31,7 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
-from ts_common.query.wanted import EVERYTHING
+from ts_reader.query.wanted import EVERYTHING
 from ts_spark.options.filters import OPTION, filters_are_handed_over, wanted_by
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource

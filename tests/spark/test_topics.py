@@ -10,9 +10,9 @@ from tests.spark.archives import Archive
 from ts_common.archive.layout import Layout
 from ts_common.archive.object_keys import LOG_START_NAME
 from ts_common.errors import BucketMissing, DataLoss, QueryError
-from ts_common.query.plan_query import plan_query
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_reader.query.plan_query import plan_query
 from ts_spark.options.parse import parse_options
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"

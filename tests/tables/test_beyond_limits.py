@@ -23,8 +23,8 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases, examples
 from tests.tables.parsers.made_records import made_records, parsed
 from tests.tsctl.running import runner
-from ts_common.decode.times import LATEST_MILLISECONDS
 from ts_reader import Archive, FarTimes
+from ts_reader.decode.times import LATEST_MILLISECONDS
 from ts_spark.source import KafkaSegmentsSource
 from ts_tables import Tables
 from ts_tables.files.file_writer import FileWriter

@@ -9,9 +9,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.common.schemas.sources import archived, framed, schema_record
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
+from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.tables.test_parsed_tables import NAME, Made, kill_run
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.claims.state import TableState

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.s3 import S3FaultProxy
+from dev.local.stores.s3 import S3Server
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Made
 from tests.tables.victims import Victim
 from ts_common.errors import OperatorError
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.stores.s3 import S3Server
 from ts_tables import Tables
 
 BUCKET = "lake"

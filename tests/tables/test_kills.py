@@ -14,6 +14,9 @@ from typing import Literal, NamedTuple
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.s3 import S3FaultProxy
+from dev.local.stores.s3 import REGION, S3Server
 from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.matrix import cases
@@ -21,9 +24,6 @@ from tests.tables.made_parser import MadeParser, rows_of
 from tests.tables.made_tables import MadeTable
 from tests.tables.victims import Victim
 from ts_common.store.options import AddressingStyle, Connection, Credentials
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import S3FaultProxy
-from ts_local.stores.s3 import REGION, S3Server
 from ts_tables.files.layout import FileFormat
 from ts_tables.parsers.changes import KEY, RecordParser
 from ts_tables.run import run_once

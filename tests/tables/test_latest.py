@@ -10,15 +10,15 @@ from typing import Any
 import fastavro
 import pytest
 
+from dev.local.oracle import dump
+from dev.local.ports import free_ports
 from tests.common.log_format.build import batch, record
-from tests.common.schemas.sources import archived, framed, schema_record
 from tests.endpoint.running import Running
 from tests.made_archive import MadeArchive
 from tests.matrix import cases
+from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.tables.test_parsed_tables import NAME, Made, kill_run
 from ts_common.errors import ConfigurationError, DataLoss, OperatorError
-from ts_local.oracle import dump
-from ts_local.ports import free_ports
 
 PARSER = {"type": "json", "columns": {"a": "long"}, "infer": True}
 Change = tuple[str | None, int | None]  # key and value; no value deletes the key

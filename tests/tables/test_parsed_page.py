@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from tests.common.log_format.build import batch, record
 from tests.docs.commands import CHECKOUT, blocks
 from tests.made_archive import CLUSTER, MadeArchive
-from ts_common.schemas.choice import NAMES
+from ts_reader.schemas.choice import NAMES
 from ts_tables import Tables
 from ts_tables.definition.parser_definition import ColumnDefinition
 from ts_tables.files.parsed_columns import OWN_NAMES

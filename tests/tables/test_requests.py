@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.made_archive import MadeArchive, batches
 from tests.tables.made_tables import MadeTable
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import S3FaultProxy
 from ts_tables.files.layout import FileFormat
 
 BUCKET = "requests"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from typing import Any, Final
 
-from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
+from dev.local.proxy.s3 import DropRequest, Request, S3FaultProxy
 
 _NAMES: Final = re.compile(
     r"\d{8}-\d{5}-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,32}|(?<=_ts/)[0-9a-f]{8}(?=/)"

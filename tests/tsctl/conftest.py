@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.oracle import OracleRecord, dump
 from tests.every_field import every_field
 from tests.spark.archives import Archive as HandMade
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.oracle import OracleRecord, dump
 
 CODECS = ("none", "gzip", "zstd")
 TRANSACTIONS = "transactions"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.ports import free_port
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import PROGRAM, Run
 from ts_common.archive.view import open_view
 from ts_common.errors import AccessDenied, DataLoss, StoreUnavailable, WrongClock
-from ts_common.query import plan_query
-from ts_local.ports import free_port
+from ts_reader.query import plan_query
 from tsctl import cli, cli_page
 from tsctl.commands.ls import ls
 from tsctl.exit_codes import MEANINGS, ExitCode, code_of
@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_page_is_the_generated_one() -> None:
     """The page in docs is equal to what the command generates."""
     assert (DOCS / "tsctl-cli.md").read_text() == cli_page.reference_page()
-    assert (DOCS.parent / "man/tsctl.1").read_text() == cli_page.manual()
+    assert (DOCS / "man/tsctl.1").read_text() == cli_page.manual()
 
 
 def test_every_exit_code_has_its_meaning() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
-from ts_local.stores.moto import MotoServer
 from tsctl.exit_codes import ExitCode
 
 BUCKET = "outside-names"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.ports import LOOPBACK, free_port
 from tests.tsctl.running import Run
-from ts_local.ports import LOOPBACK, free_port
 from tsctl.exit_codes import ExitCode
 
 URL = "storage.service.endpoint.url"

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.oracle import OracleRecord, dump
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.archive import read_archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
@@ -15,10 +19,6 @@ from ts_common.archive.object_keys import CACHE_DIRECTORY, CLUSTER_DIRECTORY, PR
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.oracle import OracleRecord, dump
-from ts_local.proxy.s3 import S3FaultProxy
 
 BUCKET = "archive"
 PREFIX = "ts.segment.uploader."

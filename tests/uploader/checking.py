@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dev.local.agent import write_config
+from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.beside import BUCKET
-from ts_local.agent import write_config
-from ts_local.kafka.cluster import LocalCluster
 
 URL = "storage.service.endpoint.url"
 

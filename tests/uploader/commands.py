@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from dev.local.agent import write_config
+from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.beside import BUCKET
 from ts_common.archive.object_keys import PROBE_NAME
-from ts_local.agent import write_config
-from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.cli import EXIT_REFUSED
 
 CHECKOUT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, SMALL_SEGMENTS, Archive, archives
 from tests.uploader.local_directory import LocalDirectory
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]
 

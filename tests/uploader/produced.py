@@ -2,7 +2,7 @@
 
 from random import Random
 
-from ts_local.kafka.cluster import Record
+from dev.local.kafka.cluster import Record
 
 
 def records(count: int, *, size: int = 200, start: int = 0) -> list[Record]:

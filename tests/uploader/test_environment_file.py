@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.checking import URL, Check
-from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.environment_file import parse_environment_file
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 

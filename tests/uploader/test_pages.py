@@ -14,4 +14,4 @@ def test_the_metrics_page_is_the_generated_one() -> None:
 def test_the_command_line_page_is_the_generated_one() -> None:
     """The page under docs never falls behind the command."""
     assert (DOCS / "cli.md").read_text() == cli_page.reference_page()
-    assert (DOCS.parent / "man/ts-uploader.1").read_text() == cli_page.manual()
+    assert (DOCS / "man/ts-uploader.1").read_text() == cli_page.manual()

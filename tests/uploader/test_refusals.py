@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import write_config
+from dev.local.kafka.cluster import LocalCluster
 from tests.matrix import cases
 from tests.uploader.beside import BUCKET
 from tests.uploader.commands import Command
-from ts_local.agent import write_config
-from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.cli import EXIT_BROKEN, EXIT_TRY_AGAIN
 
 URL = "storage.service.endpoint.url"

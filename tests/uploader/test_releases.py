@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.leaders import CommitWatch, Load, assert_shown, logged, move_leader, zookeeper_of
 from tests.faults.store_faults import variants
 from tests.uploader.beside import Archive
@@ -14,7 +15,6 @@ from tests.uploader.produced import records
 from ts_common.archive.metadata_cache import encode_cache_object
 from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.messages import Leadership
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object

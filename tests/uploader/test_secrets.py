@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import BUCKET, PREFIX
 from tests.uploader.produced import records
 from ts_common.model import TopicPartition
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.findings import as_text, error
 from ts_uploader.messages import Leadership
 from ts_uploader.status.last_errors import LastErrors

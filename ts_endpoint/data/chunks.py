@@ -16,9 +16,6 @@ from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import ResumableReader
-from ts_common.decode.batch_index import index_batches
-from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column
-from ts_common.decode.memory import HEAP, Memory
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
@@ -32,6 +29,9 @@ from ts_common.log_format.framing import (
     parse_header,
 )
 from ts_common.store.contract import ObjectStore
+from ts_reader.decode.batch_index import index_batches
+from ts_reader.decode.kernel_arrays import TABLE_WIDTH, Column
+from ts_reader.decode.memory import HEAP, Memory
 
 CHUNK_BYTES: Final = 2 << 20
 FIRST_BYTES: Final = 256 << 10  # of a read that begins inside a segment, and may end there

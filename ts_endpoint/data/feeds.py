@@ -16,12 +16,12 @@ from time import monotonic
 from typing import Final
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.decode.memory import Memory, RecycledMemory
 from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.chunks import CHUNK_BYTES, Chunk, ChunkReader
 from ts_endpoint.data.positions import Positions
+from ts_reader.decode.memory import Memory, RecycledMemory
 
 _MOST_AHEAD: Final = 4 * CHUNK_BYTES
 _LEAST_AHEAD: Final = CHUNK_BYTES

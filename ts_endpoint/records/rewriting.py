@@ -20,15 +20,15 @@ import pyarrow.compute as pc
 
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.plan import ReadRange
-from ts_common.decode.arrow_schema import HEADERS, MILLISECONDS
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import BatchLimit
-from ts_common.reading.damage_map import Corruption, DamageMap
-from ts_common.reading.rows import read_intact_rows, read_ranges
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch
+from ts_reader.decode.arrow_schema import HEADERS, MILLISECONDS
+from ts_reader.reading.damage_map import Corruption, DamageMap
+from ts_reader.reading.rows import read_intact_rows, read_ranges
 
 BATCH_BYTES: Final = 1 << 20
 _LOT_ROWS: Final = 4096  # of one decoded lot: a client may want few of them

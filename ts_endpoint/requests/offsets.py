@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.errors import TieredStorageError
 from ts_common.json_objects import MAX_INT64
-from ts_common.reading.first_offset import first_offset_at, search_for
 from ts_endpoint.contract import Session, in_lots, permitted_first
 from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
@@ -20,6 +19,7 @@ from ts_endpoint.requests.epochs import end_of, epoch_error
 from ts_endpoint.requests.times import greatest_time, time_at
 from ts_endpoint.topics.lost import LASTING, Lost
 from ts_endpoint.topics.partitions import Partition, Snapshot
+from ts_reader.reading.first_offset import first_offset_at, search_for
 
 _READ_COMMITTED: Final = 1
 

@@ -5,11 +5,11 @@ from math import inf
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
-from ts_common.decode.columns import Projection
 from ts_common.log_format.framing import NO_TIMESTAMP
-from ts_common.reading.first_offset import MarkerTimes, search_for
-from ts_common.reading.segment_reader import SegmentReader
 from ts_common.store.contract import ObjectStore
+from ts_reader.decode.columns import Projection
+from ts_reader.reading.first_offset import MarkerTimes, search_for
+from ts_reader.reading.segment_reader import SegmentReader
 
 _NEAR_BYTES = 128 << 10
 _TIMES_ALONE = Projection(key=False, value=False, headers=False)

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 from ts_common.archive.clusters import known_clusters
 from ts_common.errors import AccessDenied, AddressInUse, ConfigurationError, QueryError, StaleStateError, TransientError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.reading.topics import other_width
 from ts_endpoint.contract import Handlers
 from ts_endpoint.data.cache import ChunkCache
 from ts_endpoint.data.feeds import Feeds
@@ -41,6 +40,7 @@ from ts_endpoint.status.pulse import Pulse
 from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog
+from ts_reader.reading.topics import other_width
 
 log = structlog.get_logger("ts_endpoint")
 

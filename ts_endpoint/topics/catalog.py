@@ -22,11 +22,11 @@ from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
-from ts_common.reading.parallel import in_threads
-from ts_common.reading.topics import read_listed_incarnations
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
 from ts_endpoint.topics.topic_ids import INCARNATION_MARK, TopicIds
+from ts_reader.reading.parallel import in_threads
+from ts_reader.reading.topics import read_listed_incarnations
 
 _LEAST_SECONDS: Final = 1.0  # between two lists, however many unknown topics clients request
 _IDS_AT_ONCE: Final = 16  # lists of incarnations

@@ -25,11 +25,11 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
-from ts_common.query.frozen import explain, frozen_of
-from ts_common.query.losses import Loss, loss_of
-from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
+from ts_reader.query.frozen import explain, frozen_of
+from ts_reader.query.losses import Loss, loss_of
+from ts_reader.reading.transactions import find_hidden, stable_end
 
 # A listing also shows what retention removed, and holes that were filled; a commit shows new segments alone.
 LISTING_SECONDS: Final = 60.0
@@ -112,7 +112,7 @@ class Snapshot:
         start, as in Kafka (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
 
         Raises:
-            as `ts_common.reading.transactions.stable_end`.
+            as `ts_reader.reading.transactions.stable_end`.
         """
         known = self.stable_at_once
         if known is not None:
@@ -130,7 +130,7 @@ class Snapshot:
             stable: the end for `read_committed`.
 
         Raises:
-            as `ts_common.reading.transactions.find_hidden`.
+            as `ts_reader.reading.transactions.find_hidden`.
         """
         lot = number // _RANGES_AT_ONCE
         known = self._hidden.get(lot)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
-from ts_common.query.query import Locations
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint
+from ts_reader.query.query import Locations
 
 if TYPE_CHECKING:
-    from ts_common.reading.cluster_file import ClusterFile
+    from ts_reader.reading.cluster_file import ClusterFile
 
 OPTION: Final = "config"
 
@@ -52,7 +52,7 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
         problems: receives the problems of the file, and each contradiction.
     """
     # pydantic: Spark loads the options for any source.
-    from ts_common.reading.cluster_file import SUFFIX, read_cluster_file  # noqa: PLC0415
+    from ts_reader.reading.cluster_file import SUFFIX, read_cluster_file  # noqa: PLC0415
 
     path = Path(file)
     if path.suffix != SUFFIX or not is_cluster_id(path.stem):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ts_common.query.wanted import ALL, BEYOND, LOWEST, Operator, Ranges, TopicFilter, Wanted, intersection
+from ts_reader.query.wanted import ALL, BEYOND, LOWEST, Operator, Ranges, TopicFilter, Wanted, intersection
 from ts_spark.options.spark_versions import (
     EqualNullSafe,
     EqualTo,

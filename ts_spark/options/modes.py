@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ts_common.query.policies import Mode, View
+from ts_reader.query.policies import Mode, View
 from ts_spark.options.schema import COLUMNS
 
 CORRUPT_COLUMN: Final = "_corrupt_record"  # as Spark's `spark.sql.columnNameOfCorruptRecord`

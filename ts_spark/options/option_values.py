@@ -9,8 +9,8 @@ from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.errors import ConfigurationError
 from ts_common.json_objects import MAX_DEPTH, MAX_INT32, MAX_INT64, check_depth
 from ts_common.model import is_cluster_id, is_topic_name
-from ts_common.query.query import Edge, Offsets, Timestamp, Timestamps
 from ts_common.store.factory import parse_location
+from ts_reader.query.query import Edge, Offsets, Timestamp, Timestamps
 from ts_spark.options.spark_query import Kind
 
 _LEAST_BATCH_BYTES: Final = 1 << 20

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES, BatchLimit
-from ts_common.query.policies import Mode, Tolerance, View
-from ts_common.query.query import Bound, Edge, Offsets, Query, SplitLimits, Subscription
-from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
+from ts_reader.query.policies import Mode, Tolerance, View
+from ts_reader.query.query import Bound, Edge, Offsets, Query, SplitLimits, Subscription
+from ts_reader.reading.incarnation_option import NEWEST, parse_incarnation
 from ts_spark.options import option_values as values
 from ts_spark.options.batch_limits import Rates, parse_duration
 from ts_spark.options.cluster_config import Place, completed

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ts_common.query.query import Query
+from ts_reader.query.query import Query
 from ts_spark.options.batch_limits import Rates
 
 

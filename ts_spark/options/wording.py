@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ts_common.query.wording import Wording
+from ts_reader.query.wording import Wording
 
 SPARK: Final = Wording(
     entropy_bits="prefixEntropyBits=",

@@ -19,14 +19,14 @@ from typing import Any, Final
 import structlog
 
 from ts_common.errors import QueryError
-from ts_common.following.commit_snapshot import CommitSnapshot
-from ts_common.following.follower import Follower
-from ts_common.following.offset import StreamOffset, decode_offset
-from ts_common.following.progress import lag
 from ts_common.printable import printable
-from ts_common.query.split import Split
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
+from ts_reader.following.commit_snapshot import CommitSnapshot
+from ts_reader.following.follower import Follower
+from ts_reader.following.offset import StreamOffset, decode_offset
+from ts_reader.following.progress import lag
+from ts_reader.query.split import Split
 from ts_spark.options.batch_limits import MinOffsetsDelay
 from ts_spark.options.spark_query import SparkQuery
 

@@ -8,10 +8,10 @@ from typing import Final
 import pyarrow as pa
 
 from ts_common.errors import OperatorError
-from ts_common.schemas.choice import parse_codec
-from ts_common.schemas.contract import Codec, Part
-from ts_common.schemas.schema_codec import SchemaCodec
-from ts_common.schemas.source import RegisteredSchema
+from ts_reader.schemas.choice import parse_codec
+from ts_reader.schemas.contract import Codec, Part
+from ts_reader.schemas.schema_codec import SchemaCodec
+from ts_reader.schemas.source import RegisteredSchema
 from ts_tables.claims.state import TableState
 from ts_tables.definition.parser_definition import OF_SCHEMA, THRIFT, ParserDefinition
 from ts_tables.definition.table_definitions import Mode, TableDefinition
@@ -24,7 +24,7 @@ from ts_tables.parsers.table_types import table_type
 
 _FILE: Final = "sha256="  # and the digest of a schema that is a file
 
-CodecOf = Callable[[Part, str], Codec]  # by its name and options, as ts_common.schemas.choice.parse_codec has them
+CodecOf = Callable[[Part, str], Codec]  # by its name and options, as ts_reader.schemas.choice.parse_codec has them
 
 
 class ParserOpener:

@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError, TieredStorageError
-from ts_common.schemas.choice import NAMES, PLAIN
 from ts_common.suggestions import nearest
+from ts_reader.schemas.choice import NAMES, PLAIN
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.parsers.changes import base_of
 from ts_tables.parsers.columns import Column, make_column, parse_type

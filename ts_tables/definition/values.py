@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from ts_common.config.file_values import LIST, listed
 from ts_common.model import is_topic_name
-from ts_common.schemas.choice import parse_codec
+from ts_reader.schemas.choice import parse_codec
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})+")
 

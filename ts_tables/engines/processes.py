@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from ts_common.execution.process_pool import run_in_worker
+from ts_reader.execution.process_pool import run_in_worker
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import MILLISECONDS
-from ts_common.decode.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
-from ts_common.decode.sha256 import DIGEST_BYTES, sha256
+from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_reader.decode.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
+from ts_reader.decode.sha256 import DIGEST_BYTES, sha256
 
 _HASH: Final = 64  # digits
 _NUMBERS: Final = 4 * 21 + 3  # bytes of the numbers of a row, of 64 bits in any file, and of all bars

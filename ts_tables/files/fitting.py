@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import MILLISECONDS
-from ts_common.decode.times import LATEST_MILLISECONDS
-from ts_common.schemas.contract import Codec
+from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.schemas.contract import Codec
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import TIMESTAMP
 from ts_tables.files.times import Times, check_held, times_of

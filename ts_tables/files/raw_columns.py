@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import COLUMNS_WITH_HEADERS, MILLISECONDS, TYPES
 from ts_common.model import TopicPartition
+from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS, MILLISECONDS, TYPES
 
 TOPIC_ID: Final = "_topic_id"
 PARTITION: Final = "_partition_id"

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import MILLISECONDS, TYPES
 from ts_common.model import TopicPartition
+from ts_reader.decode.arrow_schema import MILLISECONDS, TYPES
 from ts_tables.files.layout import KEYLESS_FORMATS, RECORD_FORMATS, Layout, Runs
 from ts_tables.files.raw_columns import RawColumns
 from ts_tables.files.times import times_of

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import TYPES
-from ts_common.schemas.contract import Codec
+from ts_reader.decode.arrow_schema import TYPES
+from ts_reader.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.decoded import Reading
 from ts_tables.parsers.inference import FoundColumn, Member

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import batch_of
 from ts_common.errors import CorruptData
-from ts_common.schemas.contract import Codec
 from ts_common.wording import counted
+from ts_reader.decode.arrow_schema import batch_of
+from ts_reader.schemas.contract import Codec
 from ts_tables.parsers.inference import FoundColumn, Member
 
 REASON_CHARACTERS: Final = 300

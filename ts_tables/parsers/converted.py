@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.arrow_schema import batch_of
 from ts_common.errors import BatchTooLarge
 from ts_common.printable import printable
+from ts_reader.decode.arrow_schema import batch_of
 from ts_tables.parsers.contract import REASON_CHARACTERS, Parsed
 
 NO_FIT = (pa.ArrowException, OverflowError, TypeError, ValueError)

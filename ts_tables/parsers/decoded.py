@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import CorruptData
-from ts_common.schemas.contract import Codec
+from ts_reader.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of
 from ts_tables.parsers.inference import FoundColumn, free_name

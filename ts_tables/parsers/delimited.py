@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.schemas.limits import MAX_VALUE_BYTES
 from ts_common.wording import counted
+from ts_reader.schemas.limits import MAX_VALUE_BYTES
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import parsed_of

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import BatchTooLarge
-from ts_common.schemas.json_values import double_of, json_text, json_value
-from ts_common.schemas.limits import MAX_JSON_VALUE_DEPTH
+from ts_reader.schemas.json_values import double_of, json_text, json_value
+from ts_reader.schemas.limits import MAX_JSON_VALUE_DEPTH
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of, shown

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.schemas.json_values import double_of, json_text
-from ts_common.schemas.limits import MAX_TIME
+from ts_reader.schemas.json_values import double_of, json_text
+from ts_reader.schemas.limits import MAX_TIME
 from ts_tables.parsers.columns import MOMENT, Column
 from ts_tables.parsers.converted import Converted, halving, shown
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ts_common.errors import OperatorError
 from ts_common.json_objects import check_depth
-from ts_common.schemas.limits import MAX_JSON_DEPTH
+from ts_reader.schemas.limits import MAX_JSON_DEPTH
 from ts_tables.parsers.converted import Converted, halving, shown
 from ts_tables.parsers.inference import KINDS
 

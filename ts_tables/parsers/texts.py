@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.schemas.json_values import json_value
+from ts_reader.schemas.json_values import json_value
 from ts_tables.parsers.columns import Column
 from ts_tables.parsers.converted import Converted, halving, shown
 from ts_tables.parsers.python_values import from_values

@@ -20,10 +20,10 @@ from ts_common.errors import (
     OutcomeUnknown,
     PreconditionFailed,
 )
-from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
 from ts_common.wording import counted
+from ts_reader.reading.parallel import in_threads
 from ts_tables.plain.entries import MOST_BYTES, OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
 from ts_tables.targets import HeadMoved, TableMissing
 

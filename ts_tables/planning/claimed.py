@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
-from ts_common.following.commit_snapshot import Observer
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_common.query.losses import loss_of
-from ts_common.query.plan_query import splits_of
-from ts_common.query.query import Query
-from ts_common.query.splitting import PartitionRanges
-from ts_common.reading.parallel import in_threads
-from ts_common.reading.transactions import apart, find_hidden
 from ts_common.store.contract import ObjectStore
+from ts_reader.following.commit_snapshot import Observer
+from ts_reader.query.losses import loss_of
+from ts_reader.query.plan_query import splits_of
+from ts_reader.query.query import Query
+from ts_reader.query.splitting import PartitionRanges
+from ts_reader.reading.parallel import in_threads
+from ts_reader.reading.transactions import apart, find_hidden
 from ts_tables.claims.advance import parting
 from ts_tables.claims.state import PartitionState, TableState, without
 from ts_tables.planning.seeing import joined

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.query.query import Query, settled
-from ts_common.query.shared_stores import shared_store
 from ts_common.store.contract import ObjectStore
+from ts_reader.query.query import Query, settled
+from ts_reader.query.shared_stores import shared_store
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.planning.claimed import Claimed

@@ -11,17 +11,17 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView
 from ts_common.errors import DataLoss, OperatorError
-from ts_common.following.commit_snapshot import Observer
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_common.query.losses import Loss, loss_of
-from ts_common.query.plan_query import splits_of
-from ts_common.query.query import Query
-from ts_common.query.split import bytes_of
-from ts_common.query.splitting import PartitionRanges
-from ts_common.reading.parallel import in_threads
-from ts_common.reading.transactions import find_hidden
 from ts_common.store.contract import ObjectStore
+from ts_reader.following.commit_snapshot import Observer
+from ts_reader.query.losses import Loss, loss_of
+from ts_reader.query.plan_query import splits_of
+from ts_reader.query.query import Query
+from ts_reader.query.split import bytes_of
+from ts_reader.query.splitting import PartitionRanges
+from ts_reader.reading.parallel import in_threads
+from ts_reader.reading.transactions import find_hidden
 from ts_tables.claims.advance import OnLost, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
 from ts_tables.claims.state import IncarnationState, PartitionState, TableState, without
 from ts_tables.planning.claimed import Claimed, claimed_of

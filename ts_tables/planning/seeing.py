@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView
-from ts_common.following.commit_snapshot import PartitionEnd
-from ts_common.reading.transactions import find_hidden
 from ts_common.store.contract import ObjectStore
+from ts_reader.following.commit_snapshot import PartitionEnd
+from ts_reader.reading.transactions import find_hidden
 from ts_tables.claims.advance import Seen
 from ts_tables.claims.state import PartitionState, PassedHole
 

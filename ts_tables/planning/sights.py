@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd, TopicSnapshot
 from ts_common.model import TopicPartition
-from ts_common.reading.parallel import in_threads
+from ts_reader.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd, TopicSnapshot
+from ts_reader.reading.parallel import in_threads
 from ts_tables.claims.advance import OnRecreated
 from ts_tables.claims.state import PartitionState, TableState
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from ts_common.decode.memory import HEAP, Memory
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_common.query.read_split import read_split
-from ts_common.query.split import Split
-from ts_common.reading.transactions import apart
 from ts_common.store.contract import ObjectStore
+from ts_reader.decode.memory import HEAP, Memory
+from ts_reader.query.read_split import read_split
+from ts_reader.query.split import Split
+from ts_reader.reading.transactions import apart
 
 _OFFSET = "offset"
 
@@ -83,7 +83,7 @@ class Work:
         Args:
             store: of the split.
             names: of the columns.
-            memory: as of `ts_common.query.read_split.read_split`, which also describes what it raises.
+            memory: as of `ts_reader.query.read_split.read_split`, which also describes what it raises.
         """
         if not self.shown_before:
             yield from read_split(store, self.split, names, memory)

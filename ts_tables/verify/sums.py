@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
+from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_tables.files.digest import BLOCK_OFFSETS, COLUMNS, RAW_DIGEST, DigestSum, sum_of
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import TOPIC, parsed_schema, topic_column

@@ -11,9 +11,9 @@ import typer
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
-from ts_common.query.losses import Loss
-from ts_common.reading.archive_name import SOURCE
-from ts_common.reading.incarnation_option import NEWEST
+from ts_reader.query.losses import Loss
+from ts_reader.reading.archive_name import SOURCE
+from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,
@@ -137,7 +137,7 @@ def cat(
 
 
 def _form(archive: "Archive", topic: str, option: str, text: str) -> "Form":
-    from ts_common.schemas.contract import Part  # noqa: PLC0415  (pyarrow)
+    from ts_reader.schemas.contract import Part  # noqa: PLC0415  (pyarrow)
     from tsctl.record_lines import BYTES, Form  # noqa: PLC0415  (the same)
 
     if text in BYTES:
@@ -218,7 +218,7 @@ class _Shown:
     def ended(self) -> None:
         """Warn of times that do not fit their column, once for all partitions."""
         if self._far:
-            from ts_common.decode.times import far_warning  # noqa: PLC0415  (pyarrow)
+            from ts_reader.decode.times import far_warning  # noqa: PLC0415  (pyarrow)
 
             self._output.warn(far_warning(self._far, WORDING.exact_times))
 

@@ -13,7 +13,7 @@ import typer
 
 from ts_common.config.file_values import parse_seconds, parse_size
 from ts_common.errors import ConfigurationError
-from ts_common.reading.archive_name import SOURCE, name_archive
+from ts_reader.reading.archive_name import SOURCE, name_archive
 from tsctl.agents import addresses, page_urls
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, TopicsArgument, UrlOption
 from tsctl.cost.changes import Change, what_if

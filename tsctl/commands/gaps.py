@@ -20,11 +20,11 @@ from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
-from ts_common.query.losses import loss_of
-from ts_common.reading.archive_name import name_archive
-from ts_common.reading.incarnation_option import NEWEST
-from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ObjectStore
+from ts_reader.query.losses import loss_of
+from ts_reader.reading.archive_name import name_archive
+from ts_reader.reading.incarnation_option import NEWEST
+from ts_reader.reading.parallel import in_threads
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,

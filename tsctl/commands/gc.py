@@ -19,10 +19,10 @@ from ts_common.errors import (
     QueryError,
     TieredStorageError,
 )
-from ts_common.reading.archive_name import SOURCE, name_archive
-from ts_common.reading.topics import some
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
+from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.reading.topics import some
 from tsctl.archive import (
     Archive,
     ClusterOption,

@@ -10,9 +10,9 @@ from ts_common.archive.holds import Hold, check_reason
 from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
-from ts_common.reading.archive_name import SOURCE, name_archive
-from ts_common.reading.topics import some
 from ts_common.wording import counted
+from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.reading.topics import some
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold

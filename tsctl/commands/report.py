@@ -9,7 +9,7 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.reading.archive_name import SOURCE, ArchiveName, name_archive
+from ts_reader.reading.archive_name import SOURCE, ArchiveName, name_archive
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,

@@ -20,15 +20,15 @@ from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.view import without_commit
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
-from ts_common.query.frozen import Span
-from ts_common.reading.archive_name import SOURCE, name_archive
-from ts_common.reading.incarnation_option import NEWEST
-from ts_common.reading.parallel import in_threads
-from ts_common.reading.topics import some
 from ts_common.store.contract import ObjectStore
 from ts_common.store.thaw_prices import ThawCost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
+from ts_reader.query.frozen import Span
+from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.reading.incarnation_option import NEWEST
+from ts_reader.reading.parallel import in_threads
+from ts_reader.reading.topics import some
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,

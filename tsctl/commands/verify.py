@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.reading.archive_name import name_archive
 from ts_common.wording import counted
+from ts_reader.reading.archive_name import name_archive
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,

@@ -193,7 +193,7 @@ class JsonPrinter:
                 ends[topic, partition] = rows["offset"][-1].as_py() + 1
 
     def _print(self, topic: str, partition: int, rows: Any) -> None:
-        from ts_common.schemas.contract import Part  # noqa: PLC0415  (only with --json)
+        from ts_reader.schemas.contract import Part  # noqa: PLC0415  (only with --json)
         from tsctl.record_lines import DEFAULT, Form, RecordLines  # noqa: PLC0415  (only with --json)
 
         key = Form(DEFAULT, self._archive.codec(topic, Part.KEY, DEFAULT))

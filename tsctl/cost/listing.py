@@ -31,8 +31,8 @@ from ts_common.archive.object_keys import (
 from ts_common.archive.small_objects import LOG_START_BYTES, get_small
 from ts_common.errors import NewerFormat, ObjectNotFound, PermanentError
 from ts_common.model import TopicPartition, is_topic_name
-from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_reader.reading.parallel import in_threads
 from tsctl.cost.usage import OWN, SEGMENT, Kind, Part, Usage
 
 _ENTROPY: Final = re.compile(r"[01]+")

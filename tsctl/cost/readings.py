@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ts_common.errors import StoreUnavailable
 from ts_common.json_objects import MAX_INT64
-from ts_common.reading.parallel import in_threads
+from ts_reader.reading.parallel import in_threads
 from tsctl.agents import NoPage, get_page
 from tsctl.cost.requests import COUNTERS, OPERATIONS, START, Reading, Requests, between, since_start
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.reading.archive_name import SOURCE, ArchiveName
-from ts_common.reading.topics import some
 from ts_common.store.factory import Scheme, parse_location
 from ts_common.suggestions import nearest
+from ts_reader.reading.archive_name import SOURCE, ArchiveName
+from ts_reader.reading.topics import some
 from tsctl.archive import chooser, open_archive
 from tsctl.cost.listing import Directory, Measure, count, find_directories, topics_in
 from tsctl.cost.prices import Prices

@@ -12,11 +12,11 @@ from ts_common.archive.group_offsets import Committed, read_offsets
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.table_claims import read_claims, tables_with_claims
 from ts_common.errors import BucketMissing, ConfigurationError, TieredStorageError
-from ts_common.following.checkpoint import read_checkpoint
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import Scheme, open_store, parse_location
 from ts_common.store.options import NO_OPTIONS, StorageOptions
+from ts_reader.following.checkpoint import read_checkpoint
 from tsctl.gc.policy import ReadBy, TopicRule
 from tsctl.gc.readers import (
     CheckpointReader,

@@ -12,10 +12,10 @@ from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.table_claims import TableClaims
 from ts_common.errors import CorruptData
-from ts_common.following.checkpoint import Checkpoint
-from ts_common.following.offset import StreamOffset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_reader.following.checkpoint import Checkpoint
+from ts_reader.following.offset import StreamOffset
 from tsctl.gc.retention import NeededFrom
 
 if TYPE_CHECKING:

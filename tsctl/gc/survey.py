@@ -7,8 +7,8 @@ from typing import Final
 from ts_common.archive.gc_plans import PlannedObject, PlannedPartition
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.reading.parallel import stream_in_threads
 from ts_common.store.contract import ObjectStore
+from ts_reader.reading.parallel import stream_in_threads
 from tsctl.gc.due import Limit
 from tsctl.gc.examination import examine
 from tsctl.gc.over import read_over

@@ -8,8 +8,8 @@ from ts_common.archive.directories import list_topics
 from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_common.reading.topics import read_listed_incarnations
 from ts_common.store.contract import ObjectStore
+from ts_reader.reading.topics import read_listed_incarnations
 from tsctl.gc.retention import UNREADABLE, LeftOut, Skipped, TopicIncarnation
 
 

@@ -8,9 +8,9 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.repair_requests import RepairAnswer
 from ts_common.errors import LineageUnsettled, NewerFormat
-from ts_common.query.moments import time_text
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
+from ts_reader.query.moments import time_text
 from tsctl.output import Output
 from tsctl.repair.from_versions import PartitionVersions, PutBack
 from tsctl.repair.needs import Need, PartitionNeeds, rest_of

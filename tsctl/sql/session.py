@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
-from ts_common.reading.topics import some
 from ts_common.suggestions import nearest
 from ts_reader import Archive, Estimate, Observer, Scan
+from ts_reader.reading.topics import some
 from tsctl.sql.progress import ReadProgress
 
 # DuckDB would draw a progress bar on standard output, among the rows.

@@ -12,12 +12,12 @@ from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectFrozen, ObjectNotFound
-from ts_common.query.frozen import Span, ranges_of
-from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ObjectStore
 from ts_common.store.lifecycle import ARCHIVE_CLASSES
 from ts_common.store.retry import OPERATION_POLICY
 from ts_common.store.thaw_state import ThawState
+from ts_reader.query.frozen import Span, ranges_of
+from ts_reader.reading.parallel import in_threads
 
 TIERING: Final = "INTELLIGENT_TIERING"
 _REQUESTS: Final = 16

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.errors import OperatorError
-from ts_common.reading.parallel import in_threads
 from ts_common.store.retry import OPERATION_POLICY
 from ts_common.store.thaw_prices import LIST_PRICES, ThawCost, ThawPrices, thaw_cost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.store.wrappers.request_rate import Pace
 from ts_common.wording import counted
+from ts_reader.reading.parallel import in_threads
 from tsctl.thaw.objects import ColdObject, with_states
 
 DAY_SECONDS: Final = 86_400.0

@@ -15,7 +15,7 @@ from tsctl.limits import batch_limit
 from tsctl.verify.coverage import live_end
 
 if TYPE_CHECKING:  # what decodes, only if records are compared
-    from ts_common.decode.columns import BinaryColumn, RecordColumns
+    from ts_reader.decode.columns import BinaryColumn, RecordColumns
 
 _FIXED = struct.Struct(">qi")  # timestamp in ms and its type
 _LENGTH = struct.Struct(">i")  # of the bytes that follow; -1 for null
@@ -91,7 +91,7 @@ def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iter
 
 def digests_of(chunks: Iterator[bytes], size: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield as `digests` for the bytes of a segment, whose number is `size`."""
-    from ts_common.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415  (as above)
+    from ts_reader.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415  (as above)
 
     decoder = SegmentDecoder(start_offset=start, end_offset=end, size=size, limit=batch_limit())
     for columns in decoder.decode(chunks):

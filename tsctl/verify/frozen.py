@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ts_common.archive.catalog import PartitionCatalog
-from ts_common.query.frozen import bytes_text
 from ts_common.wording import counted
+from ts_reader.query.frozen import bytes_text
 from tsctl.verify.findings import FROZEN, Finding
 
 

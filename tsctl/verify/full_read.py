@@ -84,8 +84,8 @@ class _Decoding:
 
     def _run(self) -> None:
         # What decodes: only for --depth full.
-        from ts_common.decode.columns import Projection  # noqa: PLC0415
-        from ts_common.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415
+        from ts_reader.decode.columns import Projection  # noqa: PLC0415
+        from ts_reader.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415
 
         pieces = iter(self._pieces.get, None)
         try:

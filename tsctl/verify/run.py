@@ -24,13 +24,13 @@ from ts_common.errors import (
     QueryError,
 )
 from ts_common.model import TopicPartition
-from ts_common.reading.archive_name import SOURCE, ArchiveName, settled
-from ts_common.reading.topics import nothing_under
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
 from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
+from ts_reader.reading.archive_name import SOURCE, ArchiveName, settled
+from ts_reader.reading.topics import nothing_under
 from tsctl.archive import check_partitions, chooser
 from tsctl.output import Output
 from tsctl.verify.audit import Side, audit, compare_records, with_cluster

@@ -31,10 +31,10 @@ from ts_common.errors import (
     ObjectNotFound,
     SegmentChanged,
 )
-from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import OPERATION_POLICY
 from ts_common.wording import counted
+from ts_reader.reading.cluster_file import STUCK_AFTER_SECONDS
 from tsctl.verify.assumed_ends import assume_copy, extend_to_live_bases
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import (

@@ -9,10 +9,10 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from dev.local.waiting import wait_for
 from ts_common.http_server.answers import Answers
 from ts_common.http_server.bounded_server import MOST_CONNECTIONS
 from ts_common.http_server.listening import HttpServer
-from ts_local.waiting import wait_for
 
 _NOTHING = b"GET /metrics HTTP/1.1\r\n"  # and no end of it
 

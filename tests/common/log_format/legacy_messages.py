@@ -3,8 +3,8 @@
 import gzip
 from collections.abc import Iterable
 
-from tests.common.decode.frames import lz4_frame, xerial
 from tests.common.log_format.build import message
+from tests.reader.decode.frames import lz4_frame, xerial
 
 GZIP, SNAPPY, LZ4 = 1, 2, 3
 

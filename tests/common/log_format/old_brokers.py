@@ -4,11 +4,11 @@ import socket
 import struct
 from functools import partial
 
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from tests.common.log_format.build import message
 from tests.common.log_format.legacy_messages import LZ4, packed
 from tests.every_field import every_field
 from ts_common.log_format.framing import BatchHeader, parse_header
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 
 CODECS = ("none", "gzip", "snappy", "lz4")
 FORMATS = {0: "0.9.0", 1: "0.10.2"}

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.common.log_format.build import CONTROL, batch, record, varint
-from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.log_format import scan
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.log_format.record_offsets import RecordOffsets, can_contradict, contradicts
+from ts_reader.decode.segment_decoder import SegmentDecoder
 
 
 def header_of(data: bytes) -> BatchHeader:

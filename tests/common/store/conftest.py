@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.stores.azurite import AzuriteServer
+from dev.local.stores.fake_gcs import GcsServer
+from dev.local.stores.hdfs import HdfsServer
+from dev.local.stores.moto import MotoServer
+from dev.local.stores.s3 import S3Server
 from tests.common.store.servers import FakeServer
 from tests.conftest import empty_place
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.stores.azurite import AzuriteServer
-from ts_local.stores.fake_gcs import GcsServer
-from ts_local.stores.hdfs import HdfsServer
-from ts_local.stores.moto import MotoServer
-from ts_local.stores.s3 import S3Server
 
 BUCKET = "contract"
 CLOSED_BUCKET = "closed"

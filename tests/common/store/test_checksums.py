@@ -7,6 +7,7 @@ import uuid
 import pytest
 from awscrt.checksums import crc32c
 
+from dev.local.stores.s3 import S3Server
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import CorruptData
 from ts_common.store.checksums import ChecksumAlgorithm, checksum_argument
@@ -14,7 +15,6 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions, Storing
 from ts_common.store.validation import SizedBody
-from ts_local.stores.s3 import S3Server
 
 
 def stored(bucket: str, storing: Storing) -> ObjectStore:

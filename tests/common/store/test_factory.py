@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.stores.azurite import AzuriteServer
+from dev.local.stores.fake_gcs import GcsServer
+from dev.local.stores.s3 import S3Server
 from tests.common.store.conftest import BUCKET
 from tests.conftest import AZURE_CONTAINER, GCS_BUCKET
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.store.factory import Location, Scheme, open_store, parse_location
 from ts_common.store.options import StorageOptions, Storing
-from ts_local.stores.azurite import AzuriteServer
-from ts_local.stores.fake_gcs import GcsServer
-from ts_local.stores.s3 import S3Server
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from dev.local.stores.azurite import ACCOUNT, KEY
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import CorruptData, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore
@@ -16,7 +17,6 @@ from ts_common.store.factory import open_store
 from ts_common.store.gcs.tokens import default_tokens
 from ts_common.store.options import Connection, StorageOptions
 from ts_common.store.response_body import MOST_BYTES
-from ts_local.stores.azurite import ACCOUNT, KEY
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
 FAR = "Sun, 22 Nov 99999999999999999999 02:33:34 GMT"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, RECORDS, TOPIC, Running, made_archive, running
-from ts_local.waiting import wait_for
 
 EVERY = {(partition, offset) for partition in range(PARTITIONS) for offset in range(RECORDS)}
 

@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from dev.local.jars import Line
+from dev.local.jvm import java_command
+from dev.local.waiting import wait_for
 from tests.endpoint.running import PARTITIONS, RECORDS, TOPIC, Running, made_archive, running
-from ts_local.jars import Line
-from ts_local.jvm import java_command
-from ts_local.waiting import wait_for
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ts_local.oracle import Isolation, OracleRecord
+from dev.local.oracle import Isolation, OracleRecord
 
 SECONDS = 600.0  # a guard against hangs
 ByTopic = dict[str, list[OracleRecord]]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dev.local.jars import Line
+from dev.local.jvm import java_command
+from dev.local.oracle import Isolation, OracleRecord, dump
 from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError, ReadOne, ReadSeveral
 from tests.endpoint.kafka_clients.python_clients import by_assign
-from ts_local.jars import Line
-from ts_local.jvm import java_command
-from ts_local.oracle import Isolation, OracleRecord, dump
 
 _FIELD: Final = b"\x1f<field>\x1f"  # in no key, value or header of a test
 _LINE: Final = b"\x1e<line>\x1e"

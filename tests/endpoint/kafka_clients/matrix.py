@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dev.local.jars import LINES
 from tests.endpoint.kafka_clients import java_tools, python_clients
 from tests.endpoint.kafka_clients.interface import Client, each
 from tests.endpoint.kafka_clients.programs import (
@@ -13,7 +14,6 @@ from tests.endpoint.kafka_clients.programs import (
     shown_by_platformatic,
 )
 from tests.endpoint.kafka_clients.spark_source import by_spark
-from ts_local.jars import LINES
 
 CONSOLES: Final = {f"console consumer {line}": line for line in LINES}
 _AT_ONCE: Final = 2  # console consumers, which wait for their group at first

@@ -5,11 +5,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dev.local.go_programs import franz_go
+from dev.local.kcat import kcat
+from dev.local.node_clients import node_program
+from dev.local.oracle import Isolation, OracleRecord, record_of
 from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError, ReadSeveral
-from ts_local.go_programs import franz_go
-from ts_local.kcat import kcat
-from ts_local.node_clients import node_program
-from ts_local.oracle import Isolation, OracleRecord, record_of
 
 
 def by_franz_go(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> list[OracleRecord]:

@@ -10,8 +10,8 @@ from typing import Any
 import aiokafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from dev.local.oracle import Isolation, OracleRecord
 from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError
-from ts_local.oracle import Isolation, OracleRecord
 
 with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated function
     warnings.simplefilter("ignore", DeprecationWarning)

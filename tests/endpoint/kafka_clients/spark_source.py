@@ -16,9 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
-from bench.measuring.java_parts import spark_kafka_jars
+from dev.bench.measuring.java_parts import spark_kafka_jars
+from dev.local.oracle import Isolation, OracleRecord, record_of
 from tests.endpoint.kafka_clients.interface import SECONDS, ClientFailedError
-from ts_local.oracle import Isolation, OracleRecord, record_of
 
 _ROOT = Path(__file__).parents[3]
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from dev.local.jars import LINES, Line
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.oracle import Isolation, dump
 from tests.common.log_format.old_brokers import OLD_PROTOCOL
 from tests.endpoint.kafka_clients import java_tools
 from tests.endpoint.kafka_clients.interface import ByTopic
@@ -13,9 +16,6 @@ from tests.endpoint.kafka_clients.python_clients import offsets_for_times, read_
 from tests.every_field import TIME, every_field
 from tests.oracle_topics.kinds import KINDS
 from tests.oracle_topics.shipped import ISOLATIONS
-from ts_local.jars import LINES, Line
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.oracle import Isolation, dump
 
 pytestmark = pytest.mark.full
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from ts_local.jars import Line
-from ts_local.jvm import java_command
+from dev.local.jars import Line
+from dev.local.jvm import java_command
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"

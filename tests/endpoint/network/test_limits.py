@@ -11,6 +11,7 @@ import psutil
 import pytest
 import structlog
 
+from dev.local.certificates import Certificates
 from tests.endpoint.network.raw_client import RawClient, framed
 from tests.endpoint.network.requests import FETCH, fetched
 from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
@@ -21,7 +22,6 @@ from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.security.tls import Tls, TlsFiles
-from ts_local.certificates import Certificates
 
 
 def counters(cluster: SmallCluster) -> Any:

@@ -12,11 +12,11 @@ from kio.schema.create_topics.v7.request import CreatableTopic
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
 from kio.schema.errors import ErrorCode
 
+from dev.local.jars import Line
 from tests.endpoint.network.java_tools import DELETE_RECORDS, PRODUCER, run_tool
 from tests.endpoint.network.raw_client import RawClient
 from tests.endpoint.network.small_cluster import TOPIC, SmallCluster, serve
 from ts_endpoint.protocol.versions import Api
-from ts_local.jars import Line
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True])

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+from dev.local.kafka.cluster import LocalCluster
 from tests.endpoint.recorded.frames import Recording, distinct
 from tests.endpoint.recorded.recorder import Recorder
 from tests.endpoint.recorded.sessions import SESSIONS
 from tests.endpoint.recorded.topics import PREFIX, TOPICS, fill, topic_id
-from ts_local.kafka.cluster import LocalCluster
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from confluent_kafka import Consumer, TopicPartition
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.waiting import wait_for
 from tests.endpoint.recorded.comparison import Difference, Names, differences, plain
 from tests.endpoint.recorded.frames import Frame, Recording
 from tests.endpoint.recorded.replay import Replay, parsed
@@ -16,8 +18,6 @@ from tests.endpoint.recorded.topics import PREFIX, TOPICS, TX, ship, topic_id
 from tests.endpoint.running import running
 from tests.made_archive import CLUSTER, MadeArchive
 from ts_endpoint.protocol.versions import Api
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.waiting import wait_for
 
 _SECONDS: Final = 60.0  # until the endpoint has loaded the records of a request
 

@@ -9,12 +9,12 @@ import threading
 from contextlib import suppress
 from typing import Final, Self
 
+from dev.local.kafka.broker import Broker
+from dev.local.ports import LOOPBACK, free_port, listen
 from tests.endpoint.recorded.frames import Frame, head_of
 from ts_endpoint.protocol.replies import api_versions, encode_reply
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api, served_versions
-from ts_local.kafka.broker import Broker
-from ts_local.ports import LOOPBACK, free_port, listen
 
 _NAME: Final = "RECORDED"  # of the listener
 _SESSIONS_SINCE: Final = 7  # version of Fetch

@@ -14,12 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ResourceType,
 )
 
+from dev.local.go_programs import go_clients
+from dev.local.node_clients import node_program
 from tests.endpoint.kafka_clients.java_tools import run_tool
 from tests.endpoint.kafka_clients.python_clients import librdkafka, to_the_ends
 from tests.endpoint.recorded.topics import PARTITIONS, PREFIX, TOPICS, TX, WITH_GZIP_ALONE
 from tests.every_field import TIME
-from ts_local.go_programs import go_clients
-from ts_local.node_clients import node_program
 
 _SECONDS: Final = 300.0
 _AT: Final = TIME + 100_000

@@ -5,6 +5,8 @@ from concurrent.futures import wait
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.oracle import Isolation
 from tests.endpoint.kafka_clients.interface import Client
 from tests.endpoint.kafka_clients.programs import by_node
 from tests.endpoint.recorded.__main__ import record
@@ -18,8 +20,6 @@ from tests.endpoint.recorded.sessions import SESSIONS
 from tests.endpoint.recorded.topics import OPEN, PLAIN, PREFIX, TX, fill
 from tests.oracle_topics.shipped import ISOLATIONS
 from ts_endpoint.protocol.versions import Api
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.oracle import Isolation
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from uuid import UUID
 
 from confluent_kafka import Producer
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.waiting import wait_for
 from tests.every_field import TIME
 from tests.made_archive import MadeArchive
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.waiting import wait_for
 
 PREFIX: Final = "recorded-"
 TX, OPEN, PLAIN, CODECS, COMPACTED = (f"{PREFIX}{name}" for name in ("tx", "open", "plain", "codecs", "compacted"))

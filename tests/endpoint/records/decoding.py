@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from aiokafka.record.memory_records import MemoryRecords
 
-from tests.common.decode.decoded_rows import Row, decoded
+from dev.local.consumed_logs import consume
+from dev.local.jvm import java_command
+from dev.local.resident_jvm import resident_jvm
+from tests.reader.decode.decoded_rows import Row, decoded
 from ts_common.log_format.framing import BatchHeader, batch_crc, crc_start, parse_header
-from ts_local.consumed_logs import consume
-from ts_local.jvm import java_command
-from ts_local.resident_jvm import resident_jvm
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.common.decode.decoded_rows import Row as Decoded
 from tests.common.log_format import build
 from tests.endpoint.records.decoding import DECODERS, dump_log_segments, headers_of
 from tests.matrix import examples
+from tests.reader.decode.decoded_rows import Row as Decoded
 from ts_endpoint.records.encoding import MOST_DELTA, Batch, Row, empty_batch, varint
 
 TIME = 1_700_000_000_000

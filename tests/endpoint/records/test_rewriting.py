@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.common.decode.decoded_rows import Row, decoded
 from tests.common.log_format.build import batch, marker, message, record
 from tests.endpoint.records.decoding import headers_of
 from tests.made_archive import batches
@@ -15,15 +14,16 @@ from tests.made_damage import DAMAGES, LOG
 from tests.made_views import ranges_of, view_of
 from tests.matrix import cases
 from tests.reader.archives import ScannedArchive
+from tests.reader.decode.decoded_rows import Row, decoded
 from tests.reader.test_views import compacted_differently, of_two_leaders, with_dead_tail, with_lost_marker
 from ts_common.archive.plan import ReadRange, with_spares
 from ts_common.archive.view import PartitionView
-from ts_common.decode.salvage import salvage_segment
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import AbortedTransaction
-from ts_common.reading.damage_map import DamageMap
 from ts_endpoint.records.encoding import MOST_DELTA
 from ts_endpoint.records.rewriting import BATCH_BYTES, Rewritten, rewrite
+from ts_reader.decode.salvage import salvage_segment
+from ts_reader.reading.damage_map import DamageMap
 
 MADE = {one.__name__: one for one in (of_two_leaders, compacted_differently, with_dead_tail, with_lost_marker)}
 TRANSACTIONAL, LOG_APPEND_TIME = 0x10, 0x08
@@ -268,7 +268,7 @@ def test_a_damage_map_of_earlier_calls_checks_no_object_again(
         checked.append(claim)
         return salvage_segment(source, claim)
 
-    monkeypatch.setattr("ts_common.reading.damage_map.salvage_segment", noted)
+    monkeypatch.setattr("ts_reader.reading.damage_map.salvage_segment", noted)
     kept = DamageMap(archive.store)
     found = list(rewritten(archive, view, part, 0, 100, max_bytes=150, tolerant=True, damage_map=kept))
     assert (len(found) > 5, len(checked)) == (True, 2)

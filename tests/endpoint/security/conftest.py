@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.certificates import Certificates
 from ts_endpoint.security.user_entries import add_user
-from ts_local.certificates import Certificates
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka.admin import AdminClient
 
+from dev.local.certificates import Certificates
+from dev.local.kcat import kcat as debians_kcat
 from tests.endpoint.network.java_tools import TOPICS, properties, run_tool
-from ts_local.certificates import Certificates
-from ts_local.kcat import kcat as debians_kcat
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from dev.local.certificates import Certificates
 from tests.endpoint.network.small_cluster import TOPIC, SmallCluster, serve
 from tests.endpoint.security.kafka_clients import Access, Client, aiokafka, confluent, java, kafka_python, kcat
 from ts_endpoint.security.login import MECHANISMS, Sasl
 from ts_endpoint.security.tls import Tls, TlsFiles
 from ts_endpoint.security.users import Users
-from ts_local.certificates import Certificates
 
 WAYS = [
     ("TLS", {"tls": "tls"}, None),

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from dev.local.certificates import Certificates
 from tests.endpoint.network.raw_client import RawClient, framed
 from tests.endpoint.network.requests import FETCH, fetched
 from tests.endpoint.network.small_cluster import SmallCluster, advance, serve
@@ -25,7 +26,6 @@ from ts_endpoint.protocol.replies import Values
 from ts_endpoint.protocol.requests import Request
 from ts_endpoint.protocol.versions import Api
 from ts_endpoint.security.tls import Tls, TlsFiles, subject_of
-from ts_local.certificates import Certificates
 
 
 def copied(certificates: Certificates, directory: Path) -> TlsFiles:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import structlog
 
+from dev.local.waiting import wait_for
 from ts_common.errors import ConfigurationError
 from ts_endpoint.contract import Permissions
 from ts_endpoint.security.scram import ScramMechanism, has_password, keys_of
 from ts_endpoint.security.user_entries import add_user, list_users, remove_user
 from ts_endpoint.security.users import Users, read_users
-from ts_local.waiting import wait_for
 
 KEYS = keys_of(ScramMechanism.SHA_256, "correct horse", iterations=4096).text()
 

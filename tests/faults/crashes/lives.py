@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.oracle import OracleRecord
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.crashes.runs import Fate, Moment, Step, Victim, step_of
 from tests.faults.files import SECONDS
 from tests.faults.store_faults import (
@@ -27,9 +30,6 @@ from tests.faults.store_faults import (
 )
 from tests.uploader.beside import Archive
 from ts_common.archive.object_keys import CACHE_DIRECTORY
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.oracle import OracleRecord
-from ts_local.proxy.s3 import S3FaultProxy
 
 PARTITIONS = 2
 SEGMENTS = 2  # of each partition: a first commit and a next one

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from dev.local.agent import AgentProcess
+from dev.local.process import ServerNotRunningError
+from dev.local.proxy.s3 import DropRequest, Request, S3FaultProxy
 from tests.faults.store_faults import key_of
 from tests.uploader.beside import Archive
 from ts_common.archive.object_keys import CLUSTER_DIRECTORY, PROBE_NAME
-from ts_local.agent import AgentProcess
-from ts_local.process import ServerNotRunningError
-from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 
 Moment = Literal["before", "after"]
 Fate = Literal["kill", "pause"]

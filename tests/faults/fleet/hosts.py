@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from dev.local.kafka.cluster import wait_for
 from tests.faults.fleet.later import LATER, is_later
 from tests.faults.leaders import PATIENCE
 from tests.operator.broker_host import Host
 from tests.uploader.beside import Archive
-from ts_local.kafka.cluster import wait_for
 
 
 def host_beside(archive: Archive, directory: Path, **units: object) -> Host:

@@ -10,12 +10,12 @@
 from collections import deque
 from math import inf
 
+from dev.local.kafka.cluster import wait_for
 from tests.faults.leaders import PATIENCE, Background, zookeeper_of
 from tests.uploader.beside import Archive
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import ObjectNotFound
-from ts_local.kafka.cluster import wait_for
 
 _FILES = (".index", ".log", ".timeindex")  # in arbitrary order
 

@@ -1,12 +1,12 @@
 """Java uploaders on brokers."""
 
+from dev.local.kafka.cluster import wait_for
 from tests.faults.leaders import (
     PATIENCE,
 )
 from tests.uploader.beside import Archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import ForeignCommit
-from ts_local.kafka.cluster import wait_for
 
 
 def wait_java_shipped(archive: Archive, above: int, partition: int = 0) -> int:

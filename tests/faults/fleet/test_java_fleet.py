@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.conftest import ArchiveOf
 from tests.faults.fleet.java_uploader import JavaUploader, wait_taken_over
 from tests.faults.fleet.java_uploaders import wait_java_shipped
@@ -26,7 +27,6 @@ from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import ForeignCommit
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import open_view
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 pytestmark = pytest.mark.usefixtures("mended")
 

@@ -10,13 +10,13 @@ from random import Random
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.kafka.migration import Migration
 from tests.faults.ends import exit_status
 from tests.faults.leaders import start_agents
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_common.archive.incarnations import read_incarnations
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.kafka.migration import Migration
 from ts_uploader.cli import EXIT_TRY_AGAIN
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.conftest import ArchiveOf
 from tests.faults.fleet.later import LATER, is_later
 from tests.faults.leaders import PATIENCE, Load, assert_shown, start_agents, wait_in_sync, wait_leadership_shipped
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 CHECKOUT = Path(__file__).parents[3]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import write_config
+from dev.local.kafka.cluster import LocalCluster
 from tests.deploy.fleet import ROLLOUT, script
 from tests.docs.commands import CHECKOUT
 from tests.faults.conftest import ArchiveOf
 from tests.faults.fleet.hosts import host_beside, wait_release
 from tests.faults.leaders import PATIENCE, Load, assert_shown
-from ts_local.agent import write_config
-from ts_local.kafka.cluster import LocalCluster
 
 pytestmark = pytest.mark.usefixtures("mended")
 

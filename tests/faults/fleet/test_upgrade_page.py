@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import write_config
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.docs.commands import CHECKOUT, CommandFailedError, blocks
 from tests.faults.conftest import ArchiveOf
 from tests.faults.fleet.hosts import host_beside, wait_release
@@ -15,8 +17,6 @@ from tests.faults.fleet.java_uploader import JavaUploader, wait_taken_over
 from tests.faults.fleet.java_uploaders import wait_java_shipped
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, logged, wait_in_sync
 from tests.operator.broker_host import Host
-from ts_local.agent import write_config
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 pytestmark = pytest.mark.usefixtures("mended")
 

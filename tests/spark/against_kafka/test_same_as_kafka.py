@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from bench.measuring.java_parts import spark_kafka_jars
+from dev.bench.measuring.java_parts import spark_kafka_jars
+from dev.local.kafka.cluster import LocalCluster, Record
 from tests.spark.against_kafka.cases import Case, cases
 from tests.spark.archives import Archive
-from ts_local.kafka.cluster import LocalCluster, Record
 
 ROOT = Path(__file__).parents[3]
 COUNT = 300  # records of each partition

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyspark
 
-from ts_local.dist import build_wheel
-from ts_local.environment import spark_variables
-from ts_local.jdk import program
+from dev.dist import build_wheel
+from dev.local.environment import spark_variables
+from dev.local.jdk import program
 
 
 def spark_home(directory: Path) -> Path:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.dist import build as build_release
+from dev.local.waiting import wait_for
 from tests.deploy.image import Build, stages_of
 from tests.docs.commands import CHECKOUT, CommandFailedError, Shell, blocks
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.clusters.environment import pack_environment, shell_environment, spark_home
-from ts_local.dist import build as build_release
-from ts_local.waiting import wait_for
 
 PAGE = CHECKOUT / "docs/spark-clusters.md"
 DOCKERFILE = CHECKOUT / "deploy/spark/Dockerfile"
@@ -109,7 +109,7 @@ def test_the_environment_of_the_image_is_built_from_a_release(tmp_path: Path) ->
     (programs / "python").chmod(0o755)
     build = Build(tmp_path, build_release(tmp_path / "dist"), stages_of(DOCKERFILE.read_text()), str(programs))
     python = build.root("build") / "opt/venv/bin/python"
-    command = [str(python), "-c", "import ts_common.query.read_split, ts_common.store.s3.driver"]
+    command = [str(python), "-c", "import ts_reader.query.read_split, ts_common.store.s3.driver"]
     subprocess.run(command, cwd="/", env={**os.environ, "PYTHONPATH": ""}, check=True)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.oracle import OracleRecord, dump
 from tests.every_field import every_field
 from tests.spark.archives import Archive
 from tests.spark_sessions import local_session
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.oracle import OracleRecord, dump
 
 BUCKET = "history"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ts_common.errors import QueryError
-from ts_common.query.plan_query import QueryPlan, plan_query
 from ts_common.store.factory import open_store
+from ts_reader.query.plan_query import QueryPlan, plan_query
 from ts_spark.options.parse import parse_options
 
 LOCATION = (Path(__file__).parents[2] / "data/java-uploader/bucket-archive/kafka").as_uri()

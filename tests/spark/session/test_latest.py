@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, LessThan
 from structlog.testing import capture_logs
 
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
+from dev.local.oracle import OracleRecord, dump
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import batches
 from tests.spark.archives import Archive, oracle_records
 from ts_common.archive.fetch import ResumableReader
 from ts_common.errors import ConfigurationError, CorruptData, DataLoss
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
-from ts_local.oracle import OracleRecord, dump
 from ts_spark.options.parse import parse_options
 from ts_spark.options.spark_query import Kind
 

@@ -16,8 +16,8 @@ from tests.spark.made_segments import from_offset, index
 from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
-from ts_common.query import splitting
-from ts_common.query.read_split import RAW_BYTES
+from ts_reader.query import splitting
+from ts_reader.query.read_split import RAW_BYTES
 
 
 def damaged(archive: Archive, how: Damage, log: bytes = LOG, end: int = 50, **put: Any) -> None:

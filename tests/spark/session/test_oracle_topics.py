@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
+from dev.local.oracle import Isolation
 from tests.matrix import cases
 from tests.oracle_topics.kinds import KINDS, QUICK
 from tests.oracle_topics.shipped import CLUSTER, ENTROPY_BITS, ISOLATIONS, ByTopic, Shipped, selected_topics, ship
 from tests.spark.archives import oracle_records
-from ts_local.oracle import Isolation
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dev.local.oracle import OracleRecord
+from dev.local.waiting import wait_for
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive, oracle_records
 from tests.spark.session.conftest import CODECS, Shipped
 from ts_common.archive.catalog import read_catalog
-from ts_common.following.checkpoint import read_checkpoint
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
-from ts_local.oracle import OracleRecord
-from ts_local.waiting import wait_for
+from ts_reader.following.checkpoint import read_checkpoint
 
 SECONDS = 240
 TOPIC = "fields"

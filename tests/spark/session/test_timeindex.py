@@ -14,9 +14,9 @@ from tests.spark.session.conftest import Shipped
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import DataLoss
-from ts_common.query.subscription import find_topics
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.directory.driver import FileStore
+from ts_reader.query.subscription import find_topics
 from ts_spark.options.parse import parse_options
 
 RECORDS = 4000

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.datasource import In
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.oracle import OracleRecord, dump
 from tests.matrix import cases
 from tests.spark.archives import Archive, oracle_records
 from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.log_format.index_files import read_transaction_index
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.oracle import OracleRecord, dump
 
 SECONDS = 60
 TOPIC = "transactions"

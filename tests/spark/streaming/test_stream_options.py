@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from tests.spark.archives import Archive
 from tests.spark.streaming.query import EARLIEST, Query
 from ts_common.errors import ConfigurationError
-from ts_common.query.query import Edge, Offsets
+from ts_reader.query.query import Edge, Offsets
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.options.spark_query import Kind

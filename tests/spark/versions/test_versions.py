@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from dev.local.environment import spark_variables
+from dev.local.jars import BUILD
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.versions import process
-from ts_local.environment import spark_variables
-from ts_local.jars import BUILD
 
 ROOT: Final = Path(__file__).parents[3]
 SPARKS: Final = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables.files.test_json_lines import BYTES, ROWS
-from ts_common.decode.arrow_schema import MILLISECONDS
 from ts_common.errors import CorruptData, OperatorError
 from ts_common.model import TopicPartition
+from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_tables.files.digest import sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.formats import FORMATS

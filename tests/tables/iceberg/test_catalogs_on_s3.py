@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.stores.s3 import S3Server
 from tests.made_archive import MadeArchive
 from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import AccessDenied
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.stores.s3 import S3Server
 
 BUCKET = "lake"
 

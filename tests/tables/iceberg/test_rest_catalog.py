@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
+from dev.local.stores.s3 import S3Server
 from tests.made_archive import MadeArchive
 from tests.tables.iceberg.test_commit import Faulty, run
 from tests.tables.made_tables import NAME, MadeTable, put
 from ts_common.errors import OperatorError
-from ts_local.stores.s3 import S3Server
 from ts_tables.iceberg.storage import TableFiles
 from ts_tables.iceberg.transaction import Change, stage
 from ts_tables.targets import FilesLeft, HeadMoved

@@ -3,8 +3,8 @@
 import json
 
 from tests.tables.parsers.made_records import made_records
-from ts_common.schemas.contract import Part
-from ts_common.schemas.opening import open_codec
+from ts_reader.schemas.contract import Part
+from ts_reader.schemas.opening import open_codec
 from ts_tables.parsers.changes import CHANGES, RecordParser
 from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.contract import check

@@ -9,8 +9,8 @@ from pathlib import Path
 import fastavro
 
 from tests.tables.parsers.made_records import parsed
-from ts_common.schemas.contract import Codec, Part
-from ts_common.schemas.opening import open_codec
+from ts_reader.schemas.contract import Codec, Part
+from ts_reader.schemas.opening import open_codec
 from ts_tables.parsers.decoded import DecodedParser, Reading, columns_of
 from ts_tables.parsers.inference import FoundColumn
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from dev.local.jars import iceberg_jars
 from tests.spark_sessions import local_session
-from ts_local.jars import iceberg_jars
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+from dev.local.jars import iceberg_jars
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import NAME, MadeTable
-from ts_local.jars import iceberg_jars
 from ts_tables.compaction import compact
 from ts_tables.engines.spark import SparkEngine
 from ts_tables.engines.spark.procedures import SparkProcedures

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from dev.local.stores.s3 import S3Server
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.iceberg.test_rest_catalog import offsets
 from tests.tables.made_tables import NAME, MadeTable, put
-from ts_local.stores.s3 import S3Server
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.compaction import compact
 from ts_tables.engines.spark.procedures import SparkProcedures

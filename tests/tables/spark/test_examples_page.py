@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.common.log_format.build import batch, record
-from tests.common.schemas.sources import archived, framed, schema_record
 from tests.docs.commands import CHECKOUT, Block, blocks, commands
 from tests.made_archive import MadeArchive
+from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.tables.test_page import PAGE as TABLES_PAGE
 from tests.tables.test_page import placed
 from tests.tsctl.running import runner
-from ts_common.query.moments import milliseconds_of
+from ts_reader.query.moments import milliseconds_of
 
 PAGE = CHECKOUT / "docs/table-examples.md"
 DAY = "2026-11-25"

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dev.local.oracle import OracleRecord
 from tests.common.log_format.build import batch, record, sized, varint
-from tests.common.schemas.sources import archived, framed, schema_record
 from tests.made_archive import batches, steps
+from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import CODECS, FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import PROGRAM, Run
-from ts_local.oracle import OracleRecord
 
 _TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
 AS_BASE64 = ("--key", "base64", "--value", "base64", "--header", "base64")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.ports import free_port
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.commands.agents import answering
 from tests.tsctl.running import Run
 from ts_common.archive.object_keys import SegmentName
-from ts_local.ports import free_port
 from tsctl.cost.prices import EXAMPLE, read_prices
 
 METRICS = """\

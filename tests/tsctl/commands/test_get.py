@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from awscrt.checksums import crc32c
 
+from dev.local.jars import Line
+from dev.local.jvm import java_command
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import Run
 from ts_common.archive.object_keys import SegmentName
-from ts_local.jars import Line
-from ts_local.jvm import java_command
 
 
 def dumped(line: Line, files: list[Path]) -> str:

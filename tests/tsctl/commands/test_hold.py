@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import write_config
+from dev.local.stores.s3 import Identity, S3Server
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from ts_common.archive.holds import Hold
-from ts_local.agent import write_config
-from ts_local.stores.s3 import Identity, S3Server
 
 BUCKET = "held"
 

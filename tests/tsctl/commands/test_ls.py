@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import write_config
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.tsctl.conftest import CODECS, FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import Run
 from tests.uploader.beside import BUCKET
-from ts_local.agent import write_config
 
 TOPIC_IDS = ("A" * 22, "B" * 22)
 

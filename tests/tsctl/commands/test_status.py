@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from dev.local.ports import free_port
 from tests.tsctl.commands.agents import IDLE, WELL, answering
 from tests.tsctl.running import Run
-from ts_local.ports import free_port
 from tsctl.agent_status import Answer
 
 PARTITION = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.docs.commands import CHECKOUT, blocks
 from tests.made_archive import MadeArchive, batches
 from tests.made_cold import STEP, TOPIC, ColdArchive, cold_archive, slow_thaws
 from tests.tsctl.running import Run, runner
 from ts_common.archive.object_keys import SegmentName
-from ts_local.stores.moto import MotoServer
 from tsctl.thaw import thawing
 
 

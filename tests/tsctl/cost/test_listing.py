@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from tests.tsctl.running import Run, runner
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
@@ -17,7 +18,6 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.stores.moto import MotoServer
 from tsctl.cost.listing import Measure, count, find_directories
 from tsctl.cost.usage import OWN, Kind, Part, Usage, edges_of
 

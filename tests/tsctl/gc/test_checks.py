@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.fake_gcs import GcsServer
+from dev.local.stores.moto import MotoServer
 from tests.conftest import GCS_BUCKET
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied
@@ -18,8 +20,6 @@ from ts_common.store.directory.driver import FileStore
 from ts_common.store.factory import open_store
 from ts_common.store.protection import Protection
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.stores.fake_gcs import GcsServer
-from ts_local.stores.moto import MotoServer
 from tsctl.gc.checks import Check, Verdict, run_checks
 
 KEYS = ClusterKeys("prod", 3)

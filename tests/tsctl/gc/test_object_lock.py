@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.made_archive import MadeArchive
 from tests.tsctl.gc.archives import NO_FUSE, bases, keep_last, names, ship, start_of
 from ts_common.archive.commit import LogStart
 from ts_common.archive.gc_plans import planned_log_starts
 from ts_common.archive.gc_runs import list_runs
 from ts_common.store.protection import HiddenBytes
-from ts_local.stores.moto import MotoServer
 from tsctl.gc.archive_run import locked_by
 from tsctl.gc.deletion_log import Outcome, read_log
 from tsctl.gc.run import RunResult, Settings, run_once, store_time

@@ -9,11 +9,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as TheirPartition
 from confluent_kafka.admin import AdminClient
 
+from dev.local.kafka.cluster import LocalCluster, Record
 from tests.made_archive import MadeArchive
 from ts_common.archive.incarnations import Incarnations
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import LocalCluster, Record
 from tsctl.gc.due import Rule
 from tsctl.gc.needed import open_needed
 from tsctl.gc.policy import TopicKeeping, parse_policy

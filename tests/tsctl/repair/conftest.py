@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.tsctl.repair.versioned import Versioned
 from tests.tsctl.running import runner
-from ts_local.stores.moto import MotoServer
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from dev.local.waiting import wait_for
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tsctl.running import Run
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import answer_key, unanswered
-from ts_local.waiting import wait_for
 from tsctl.repair.from_versions import PartitionVersions
 
 SHIPPED = "1700000000000"

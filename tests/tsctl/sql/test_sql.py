@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.common.schemas.sources import archived, framed, schema_record
 from tests.made_archive import MadeArchive, batches, steps
+from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.transactions import data
 from tests.transactions import ended as ended_at
 from tests.tsctl.running import Ended, Run, runner

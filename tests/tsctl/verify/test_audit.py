@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, Record
 from tests.made_archive import CLUSTER
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from ts_common.archive.commit import Commit, decode_commit
 from ts_common.archive.object_keys import SegmentName
-from ts_local.kafka.cluster import LocalCluster, Record
 from tsctl.verify import audit
 
 SMALL = {"segment.bytes": "20000"}

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.ports import LOOPBACK
 from tests.made_archive import CLUSTER
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from tests.uploader.leadership.kraft.secured_brokers import PASSWORD, make_certificates, secured
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.ports import LOOPBACK
 
 pytestmark = pytest.mark.full
 

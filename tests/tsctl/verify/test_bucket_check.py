@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run, runner
-from ts_local.stores.moto import MotoServer
 
 EXPIRES = {"ID": "too-tidy", "Status": "Enabled", "Filter": {"Prefix": "base/"}, "Expiration": {"Days": 9}}
 

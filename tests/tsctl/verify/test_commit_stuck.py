@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import write_config
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from tests.uploader.beside import PREFIX
-from ts_local.agent import write_config
 
 STUCK_SECONDS = 900
 LATE = STUCK_SECONDS + 300

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.made_archive import batches
 from tests.made_cold import STEP, TOPIC, ColdArchive, cold_archive
 from tests.tsctl.running import Run, runner
-from ts_local.stores.moto import MotoServer
 
 KINDS = ("code", "severity", "from", "to", "detail")
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.common.decode.odd_bytes import FILES, OFFSETS, with_deltas
 from tests.made_archive import MadeArchive
+from tests.reader.decode.odd_bytes import FILES, OFFSETS, with_deltas
 from tests.tsctl.verify.verified import READING, verify
 from tsctl.verify.findings import Severity
 from tsctl.verify.segment_check import Depth

@@ -3,11 +3,11 @@
 import shutil
 from pathlib import Path
 
+from dev.local.kafka.cluster import LocalCluster, Record
 from tests.uploader.beside import ON_BOTH, Archive
 from tests.uploader.conftest import ArchiveOf
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import ForeignCommit
-from ts_local.kafka.cluster import LocalCluster, Record
 
 JAVA_BUCKET = Path(__file__).parents[2] / "data" / "java-uploader" / "bucket-archive" / "kafka"
 COMMITTED_END = 287  # of the segment 200, which the Java uploader's watermark names; 287 itself is not committed

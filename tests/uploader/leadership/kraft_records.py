@@ -1,7 +1,7 @@
 """Records for the KRaft clusters of these tests."""
 
+from dev.local.kafka.cluster import Record
 from tests.uploader.produced import records as small_records
-from ts_local.kafka.cluster import Record
 
 
 def records(count: int, *, start: int = 0) -> list[Record]:

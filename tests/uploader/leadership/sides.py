@@ -10,10 +10,10 @@ from pathlib import Path
 from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as TheirPartition
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.process import Server
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.process import Server
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.listener import client_settings

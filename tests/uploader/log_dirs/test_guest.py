@@ -11,15 +11,15 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
+from dev.local.cached_pages import cached_pages, uncache
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import CutBefore
+from dev.local.proxy.rules import Rule
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.files import paused
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
 from tests.uploader.log_dirs.page_reader import READER
 from tests.uploader.produced import records
-from ts_local.cached_pages import cached_pages, uncache
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import CutBefore
-from ts_local.proxy.rules import Rule
-from ts_local.proxy.s3 import S3FaultProxy
 
 SECONDS = 120.0
 TOPIC = "guest"

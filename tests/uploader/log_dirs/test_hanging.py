@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.waiting import wait_for
 from tests.common.log_format import build
 from tests.uploader.local_directory import ID, TP, LocalDirectory
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import SegmentChanged
-from ts_local.waiting import wait_for
 from ts_uploader.log_dirs.hanging import look_below, lowest_held
 from ts_uploader.messages import Leadership
 from ts_uploader.tasks import LookBelow

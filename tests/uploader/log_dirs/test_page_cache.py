@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 import pytest
 import structlog
 
+from dev.local.cached_pages import PAGE_BYTES, cache, cached_pages, uncache
 from tests.common.log_format import build
 from tests.uploader.local_directory import KEYS, TP, LocalDirectory
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
-from ts_local.cached_pages import PAGE_BYTES, cache, cached_pages, uncache
 from ts_uploader.log_dirs import page_cache
 from ts_uploader.log_dirs.local_log import largest_timestamp, last_index_entries, read_indexes
 from ts_uploader.log_dirs.segment_file import open_log

@@ -13,9 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 from watchdog.observers.inotify import InotifyObserver
 
+from dev.local.kafka.cluster import wait_for
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import wait_for
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.log_dirs.last_epoch import EpochReader
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher

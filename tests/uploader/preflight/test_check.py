@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.beside import BUCKET, PREFIX
 from tests.uploader.checking import URL, Check
 from tests.wrong_clock import wrong_clock
 from ts_common.archive.object_keys import PROBE_NAME
 from ts_common.wording import counted
-from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.environment import Environment
 from ts_uploader.findings import (
     EXIT_ACT,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 INCLUDE = PREFIX + "kafka.topics.include"
 EXCLUDE = PREFIX + "kafka.topics.exclude"

@@ -10,12 +10,12 @@ import psutil
 import pytest
 import structlog
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.process.priority import lower_priority
 
 IDLE, LEAST = (3,), (2, 7)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.certificates import Certificates
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.stores.s3 import S3Server
 from tests.uploader.beside import BUCKET, ON_BOTH
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.process.confined import CONFINED
 from tests.uploader.produced import records
-from ts_local.certificates import Certificates
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.stores.s3 import S3Server
 
 S3 = "storage.service.endpoint.s3."
 

@@ -2,9 +2,9 @@
 
 import threading
 
+from dev.local.waiting import wait_for
 from ts_common.endpoints.provider import UrlEndpointProvider
 from ts_common.store.options import Endpoint
-from ts_local.waiting import wait_for
 from ts_uploader import progress
 
 progress._LEAST_SECONDS, progress._TIMEOUTS = 5.0, 0  # this process is a test's own

@@ -1,8 +1,8 @@
 """Compacted topics: what the real log cleaner leaves is whole in the archive."""
 
+from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from tests.uploader.beside import ON_BOTH
 from tests.uploader.conftest import ArchiveOf
-from ts_local.kafka.cluster import LocalCluster, Record, wait_for
 
 
 @ON_BOTH

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.waiting import wait_for
 from tests.uploader.local_directory import LocalDirectory
 from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, watermarks
 from ts_common.archive.ends import End, read_ends
@@ -16,7 +17,6 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.waiting import wait_for
 from ts_uploader.messages import HighWatermarks, Led, NotLed
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.shipping.ends_writer import EndsWriter, ends_in

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.s3 import S3FaultProxy
 from tests.faults.crashes.runs import Moment, Step, Victim
 from tests.made_archive import batches
 from tests.uploader.conftest import ArchiveOf
@@ -22,8 +24,6 @@ from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, St
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.s3 import S3FaultProxy
 from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CACHE_OBJECT_WRITE, CacheWriter, write_cache_object
 
 EVERY = SEGMENTS_PER_CACHE_OBJECT_WRITE

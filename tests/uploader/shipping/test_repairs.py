@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.faults.leaders import move_leader, zookeeper_of
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import Archive
@@ -20,8 +22,6 @@ from ts_common.archive.metadata_cache import CacheObject
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import unanswered
 from ts_common.store.contract import ObjectInfo
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 PATIENCE = 60.0
 SMALL = {"segment.bytes": "20000", "segment.index.bytes": "1000", "file.delete.delay.ms": "100"}

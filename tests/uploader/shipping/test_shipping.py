@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import ON_BOTH, PREFIX, ROLLS, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
 from ts_common.archive.commit import Commit
 from ts_common.archive.incarnations import read_incarnations
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.local_log import closed_at
 
 pytestmark = ON_BOTH

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from dev.local.agent import AgentProcess, write_config
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
 from ts_common.store.wrappers.bandwidth import CREDIT_SECONDS, PIECE_SECONDS
-from ts_local.agent import AgentProcess, write_config
-from ts_local.kafka.cluster import LocalCluster, wait_for
 
 KEY = PREFIX + "upload.max.bytes.per.second"
 SECONDS = 120.0

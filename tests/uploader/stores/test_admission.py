@@ -4,12 +4,12 @@ import json
 from http.client import HTTPException
 from pathlib import Path
 
+from dev.local.agent import AgentProcess
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.proxy.actions import Answer
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.uploader.conftest import ArchiveOf
 from tests.wrong_clock import wrong_clock
-from ts_local.agent import AgentProcess
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import Answer
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 
 REFUSALS = 'ts_uploader_errors_total{{operation="CheckStores",reason="{}"}}'
 

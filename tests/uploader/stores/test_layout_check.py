@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import PREFIX
 from tests.uploader.conftest import ArchiveOf
 from ts_common.archive.directories import entropy_widths, list_topics
@@ -19,7 +20,6 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.stores.layout_check import settle_layout
 from ts_uploader.stores.topic_stores import Stores
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, Record
+from dev.local.proxy.actions import WebPage
+from dev.local.proxy.s3 import Rule, S3FaultProxy
 from tests.uploader.batches import batch
 from tests.uploader.beside import BUCKET
 from tests.uploader.conftest import ArchiveOf
@@ -14,9 +17,6 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.kafka.cluster import LocalCluster, Record
-from ts_local.proxy.actions import WebPage
-from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.messages import Leadership
 from ts_uploader.tasks import ReadPosition

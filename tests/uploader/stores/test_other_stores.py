@@ -2,13 +2,13 @@
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
 from tests.conftest import OTHER_STORES, empty_place
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.produced import records
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
-from ts_local.kafka.cluster import LocalCluster
 from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check
 

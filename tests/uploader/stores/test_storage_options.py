@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.stores.moto import MotoServer
 from tests.matrix import cases
 from tests.uploader.commands import Command
 from tests.uploader.conftest import ArchiveOf
@@ -15,8 +17,6 @@ from tests.uploader.produced import records
 from ts_common.archive.object_keys import PROBE_NAME
 from ts_common.store.option_table import OPTIONS
 from ts_common.store.options import PREFIX as S3
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.stores.moto import MotoServer
 
 URL = "storage.service.endpoint.url"
 

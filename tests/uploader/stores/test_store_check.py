@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from ts_common.archive.directories import entropy_widths, list_topics
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied, StoreUnavailable, TieredStorageError
@@ -16,7 +17,6 @@ from ts_common.store.contract import NO_METADATA, Body, Condition, IfAbsent, IfM
 from ts_common.store.factory import open_store
 from ts_common.store.options import PREFIX, Acl, Encryption, Endpoint, StorageOptions, Storing
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.stores.moto import MotoServer
 from ts_uploader.stores.store_check import CONDITIONAL_KEY, PROBE, problems_of
 
 KEYS = ClusterKeys("prod", 5)

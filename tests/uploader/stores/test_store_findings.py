@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from dev.local.stores.moto import MotoServer
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied
 from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
@@ -17,7 +18,6 @@ from ts_common.store.factory import open_store
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.options import Endpoint, StorageOptions, Storing
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.stores.moto import MotoServer
 from ts_uploader.findings import Finding, Severity
 from ts_uploader.stores.layout_check import settle_layout
 from ts_uploader.stores.store_check import PROBE, problems_of

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
+from dev.local.agent import write_config
+from dev.local.waiting import wait_for
 from tests.common.log_format import build
 from tests.uploader.beside import PREFIX
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
@@ -19,8 +21,6 @@ from ts_common.archive.commit import Commit
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.provider import open_provider
 from ts_common.store.factory import open_store
-from ts_local.agent import write_config
-from ts_local.waiting import wait_for
 from ts_uploader.agent import Agent
 from ts_uploader.environment import Environment
 

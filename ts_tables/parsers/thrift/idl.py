@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from ts_common.installed import missing_package
-from ts_common.schemas.limits import MAX_COLUMNS, MAX_DEPTH, MAX_SCHEMA_BYTES
 from ts_common.suggestions import nearest
+from ts_reader.schemas.limits import MAX_COLUMNS, MAX_DEPTH, MAX_SCHEMA_BYTES
 from ts_tables.parsers.thrift.types import Default, Enumeration, Field, Items, Name, Pairs, Scalar, Struct, ThriftType
 
 _SUFFIX: Final = ".thrift"

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ts_common.schemas.limits import MAX_VALUE_BYTES
-from ts_common.schemas.rows import ColumnBuilder
 from ts_common.suggestions import nearest
+from ts_reader.schemas.limits import MAX_VALUE_BYTES
+from ts_reader.schemas.rows import ColumnBuilder
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of
 from ts_tables.parsers.thrift.types import Struct

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ts_common.schemas.limits import DEFAULT_BYTES, STRUCT_CELLS
+from ts_reader.schemas.limits import DEFAULT_BYTES, STRUCT_CELLS
 from ts_tables.parsers.converted import shown
 from ts_tables.parsers.thrift.wire import Wire, WireReader
 
@@ -49,7 +49,7 @@ class ThriftType(ABC):
 
     @property
     def cells(self) -> int:
-        """The cells of one value, as of `ts_common.schemas.cells`, without those of items."""
+        """The cells of one value, as of `ts_reader.schemas.cells`, without those of items."""
         return 1
 
     @abstractmethod

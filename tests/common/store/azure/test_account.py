@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from dev.local.stores.azurite import ACCOUNT, KEY, AzuriteServer
 from tests.common.store.servers import FakeServer, answer
 from tests.conftest import AZURE_CONTAINER
 from ts_common.errors import (
@@ -18,7 +19,6 @@ from ts_common.errors import (
 from ts_common.store.azure.account import account_of
 from ts_common.store.contract import IfMatch
 from ts_common.store.factory import open_store
-from ts_local.stores.azurite import ACCOUNT, KEY, AzuriteServer
 
 
 def test_a_wrong_key_is_access_denied(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:

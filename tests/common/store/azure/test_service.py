@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from dev.local.stores.azurite import AzuriteServer
 from tests.common.store.servers import FakeServer, answer
 from tests.conftest import AZURE_CONTAINER
 from ts_common.errors import CorruptData, ObjectFrozen
@@ -16,7 +17,6 @@ from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Page
 from ts_common.store.protection import Lock, Protection
 from ts_common.store.thaw_state import ThawState, ThawTier
-from ts_local.stores.azurite import AzuriteServer
 
 
 @pytest.mark.parametrize("name", ["ts-end", "ts-time-max", "n", "0", "a_b", "a.b", "x-", "2nd"])

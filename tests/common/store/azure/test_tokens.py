@@ -13,6 +13,7 @@ import pytest
 from azure.core.exceptions import ServiceRequestError
 from azure.core.pipeline.transport import RequestsTransport
 
+from dev.local.stores.azurite import ACCOUNT
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import (
     AccessDenied,
@@ -23,7 +24,6 @@ from ts_common.errors import (
 from ts_common.store.azure.account import account_of
 from ts_common.store.azure.tokens import _is_configured, object_of
 from ts_common.store.factory import open_store
-from ts_local.stores.azurite import ACCOUNT
 
 EMPTY_LISTING = answer("200 OK", b"<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>")
 

@@ -5,6 +5,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from dev.local.loopback_http import request
+from dev.local.stores.fake_gcs import GcsServer
 from tests.conftest import GCS_BUCKET
 from ts_common.errors import (
     ObjectNotFound,
@@ -19,8 +21,6 @@ from ts_common.store.gcs.service import GcsService, gcs_service
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Copying, Page
 from ts_common.store.protection import Lock, Protection
-from ts_local.loopback_http import request
-from ts_local.stores.fake_gcs import GcsServer
 
 
 @pytest.mark.parametrize("etag", ["0", "00", '"0000"', "not a number", ""])

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from dev.local.stores.hdfs import USER, HdfsServer
 from ts_common.errors import (
     ObjectNotFound,
     OutcomeUnknown,
@@ -17,7 +18,6 @@ from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.hdfs.driver import WebHdfsStore
 from ts_common.store.hdfs.namenode import NameNode, Status
-from ts_local.stores.hdfs import USER, HdfsServer
 
 OpenAgain = Callable[[], ObjectStore]
 

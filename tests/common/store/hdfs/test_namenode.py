@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from dev.local.stores.hdfs import USER
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import (
     AccessDenied,
@@ -17,7 +18,6 @@ from ts_common.errors import (
 )
 from ts_common.store.hdfs.namenode import NameNode
 from ts_common.store.http.bodies import RequestBody
-from ts_local.stores.hdfs import USER
 
 
 def remote(status: str, exception: str) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from urllib3 import exceptions as http
 
+from dev.local.ports import LOOPBACK, free_port
 from tests.common.store.bodies import FailingBody
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import AccessDenied, OperatorError, OutcomeUnknown, StoreUnavailable, TieredStorageError
@@ -17,7 +18,6 @@ from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Request, never_connected, no_answer
 from ts_common.store.response_body import MOST_BYTES
 from ts_common.store.retry import READ_ATTEMPTS
-from ts_local.ports import LOOPBACK, free_port
 
 READ = Call("GET Object", "gs://bucket/key")
 WRITE = Call("PUT Object", "gs://bucket/key", writes=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from awscrt.checksums import crc32c
 
+from dev.local.stores.azurite import ACCOUNT, KEY
 from tests.common.store import servers
 from tests.common.store.servers import FakeServer
 from ts_common.errors import (
@@ -27,7 +28,6 @@ from ts_common.store.contract import ByteRange, DeleteOutcome, IfAbsent, IfMatch
 from ts_common.store.factory import open_store
 from ts_common.store.protection import Protection
 from ts_common.store.retry import READ_ATTEMPTS
-from ts_local.stores.azurite import ACCOUNT, KEY
 
 
 def answer(status: str, body: bytes = b"", **headers: str) -> bytes:

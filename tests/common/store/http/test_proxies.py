@@ -7,6 +7,8 @@ import pytest
 import urllib3
 from botocore.exceptions import ProxyConnectionError
 
+from dev.local.ports import LOOPBACK, free_port
+from dev.local.stores.azurite import ACCOUNT, KEY
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
@@ -15,8 +17,6 @@ from ts_common.store.factory import open_store
 from ts_common.store.http.client import no_answer
 from ts_common.store.http.proxies import Pools, proxy_of
 from ts_common.store.s3.errors import translate
-from ts_local.ports import LOOPBACK, free_port
-from ts_local.stores.azurite import ACCOUNT, KEY
 
 PUT = Call("PUT", "s3://bucket/key", writes=True)
 Behind = Callable[[str], ObjectStore]

@@ -13,15 +13,15 @@ import pytest
 from awscrt.checksums import crc32c
 from urllib3.exceptions import InsecureRequestWarning
 
+from dev.local.certificates import Certificates
+from dev.local.ports import LOOPBACK, free_port
+from dev.local.stores.s3 import S3Server
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import ConfigurationError, OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import AddressingStyle, Connection, StorageOptions
 from ts_common.store.wrappers.bandwidth import Allowance
-from ts_local.certificates import Certificates
-from ts_local.ports import LOOPBACK, free_port
-from ts_local.stores.s3 import S3Server
 
 SECRET = "hunter2"
 OK = answer("200 OK", etag='"e"', last_modified="Sat, 21 Nov 2026 04:00:00 GMT")

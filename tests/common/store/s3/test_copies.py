@@ -4,6 +4,11 @@ from contextlib import closing
 
 import pytest
 
+from dev.local.proxy.actions import CutBefore, LandLate, SwallowAnswer
+from dev.local.proxy.s3 import Rule, S3FaultProxy
+from dev.local.stores.moto import MotoServer
+from dev.local.stores.s3 import S3Server
+from dev.local.waiting import wait_for
 from tests.common.store.conftest import BUCKET, OpenStore
 from tests.common.store.s3.calls import ok
 from tests.common.store.servers import FakeServer, answer, error
@@ -21,11 +26,6 @@ from ts_common.errors import (
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
-from ts_local.proxy.actions import CutBefore, LandLate, SwallowAnswer
-from ts_local.proxy.s3 import Rule, S3FaultProxy
-from ts_local.stores.moto import MotoServer
-from ts_local.stores.s3 import S3Server
-from ts_local.waiting import wait_for
 
 COPIED = answer(
     "200 OK", b'<CopyObjectResult><ETag>"e"</ETag><LastModified>2026-11-21</LastModified></CopyObjectResult>'

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from dev.local.ports import free_port
+from dev.local.stores.moto import MotoServer
+from dev.local.stores.s3 import S3Server
 from tests.common.store.conftest import OpenStore
 from tests.common.store.s3.calls import EVERY_CALL, MODIFIED, Ask, ok
 from tests.common.store.servers import FakeServer, answer, error
@@ -27,9 +30,6 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
-from ts_local.ports import free_port
-from ts_local.stores.moto import MotoServer
-from ts_local.stores.s3 import S3Server
 
 
 def test_a_missing_bucket_stays_missing_after_a_put(open_s3: OpenStore, aws: S3Server) -> None:

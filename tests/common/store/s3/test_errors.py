@@ -14,6 +14,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from dev.local.ports import free_port
 from tests.common.store.conftest import OpenStore
 from tests.common.store.s3.calls import EVERY_CALL, MODIFIED, Ask
 from tests.common.store.servers import FakeServer, answer, error
@@ -40,7 +41,6 @@ from ts_common.store.s3.errors import (
     translate,
     translated,
 )
-from ts_local.ports import free_port
 
 
 @pytest.mark.parametrize("ask", EVERY_CALL)

@@ -4,11 +4,11 @@ from contextlib import closing
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.store.conftest import BUCKET, OpenStore
 from ts_common.errors import AccessDenied
 from ts_common.store.factory import open_store
 from ts_common.store.options import Connection, StorageOptions
-from ts_local.stores.moto import MotoServer
 
 ROLE = "arn:aws:iam::123456789012:role/holder"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.store.servers import FakeServer, error
 from ts_common.errors import AccessDenied, BucketMissing, StoreUnavailable, TieredStorageError
 from ts_common.store.lifecycle import LifecycleRule
@@ -13,7 +14,6 @@ from ts_common.store.options import Connection
 from ts_common.store.s3.client import open_clients
 from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.wrappers.bandwidth import UNLIMITED
-from ts_local.stores.moto import MotoServer
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
+from dev.local.stores.s3 import S3Server
 from tests.common.store.conftest import OpenStore
 from tests.common.store.servers import FakeServer, answer, error
 from ts_common.errors import AccessDenied, ObjectNotFound, StoreUnavailable
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.protection import HiddenBytes, Lock, Protection
-from ts_local.stores.moto import MotoServer
-from ts_local.stores.s3 import S3Server
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
 UNTIL = datetime(2030, 1, 1, tzinfo=UTC)

@@ -8,13 +8,13 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from dev.local.ports import LOOPBACK
+from dev.local.stores.moto import MotoServer
 from tests.common.store.servers import FakeServer, answer
 from ts_common.errors import AccessDenied, StoreUnavailable, TieredStorageError
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Connection, StorageOptions
-from ts_local.ports import LOOPBACK
-from ts_local.stores.moto import MotoServer
 
 ROLE = "arn:aws:iam::123456789012:role/archive"
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.store.servers import FakeServer, answer, error
 from tests.made_cold import cold_archive, slow_thaws
 from ts_common.errors import ObjectFrozen, ObjectNotFound, OperatorError, StoreUnavailable
@@ -12,7 +13,6 @@ from ts_common.store.s3.thaw import state_of
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_local.stores.moto import MotoServer
 
 DAY = 86_400
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.store.servers import FakeServer, answer, error
 from ts_common.errors import AccessDenied, ObjectNotFound, StoreUnavailable, TieredStorageError
 from ts_common.store.contract import ObjectInfo, ObjectStore, ObjectVersion
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.factory import open_store
-from ts_local.stores.moto import MotoServer
 
 
 def listed(store: ObjectStore, prefix: str = "") -> list[ObjectVersion]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dev.local.stores.moto import MotoServer
 from tests.common.store.servers import FakeServer, answer
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import OperatorError
@@ -14,7 +15,6 @@ from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
 from ts_common.store.s3.writes import check_encrypted, storing_arguments
-from ts_local.stores.moto import MotoServer
 
 PARTITION = "prod/t-0/"
 SEGMENT = [f"{PARTITION}{100:020d}{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".log")]

@@ -10,7 +10,7 @@ import pytest
 from tests.tables.parsers.made_records import parsed
 from tests.tables.parsers.thrift.made_thrift import WRITERS, classes_of, encoded, made_parser, written_idl
 from tests.tables.parsers.thrift.test_values import rich
-from ts_common.schemas.limits import MAX_VALUE_BYTES
+from ts_reader.schemas.limits import MAX_VALUE_BYTES
 from ts_tables.parsers.thrift.idl import read_struct
 from ts_tables.parsers.thrift.parser import Protocol, ThriftParser
 

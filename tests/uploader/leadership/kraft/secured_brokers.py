@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.ports import LOOPBACK, free_port
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.ports import LOOPBACK, free_port
 
 PASSWORD = "hush, hush"
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ts_local.kafka.cluster import wait_for
+from dev.local.kafka.cluster import wait_for
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
 
 QUESTION = ("t", "X")

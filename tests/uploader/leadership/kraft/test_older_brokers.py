@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from tests.uploader.produced import records
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 
 

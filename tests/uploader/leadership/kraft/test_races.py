@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.certificates import Certificates
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
-from ts_local.certificates import Certificates
-from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.kraft import source as kraft
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable

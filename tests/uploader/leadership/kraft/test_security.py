@@ -15,13 +15,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     UserScramCredentialUpsertion,
 )
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.matrix import cases
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, make_certificates, secured
 from tests.uploader.leadership.kraft_records import records
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 
 

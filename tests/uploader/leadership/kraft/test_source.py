@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
 from tests.uploader.beside import BUCKET, archives
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.leadership.kraft_records import records
 from ts_common.model import TopicPartition as Partition
-from ts_local.kafka.cluster import LocalCluster, wait_for
 from ts_uploader.leadership.kraft.broker_client import BrokerClient
 
 # Kafka 4 rejects segments below 1 MiB, and a follower appends a whole fetch at once.

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
+from dev.local.kafka.zookeeper import ZooKeeper
 from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.zookeeper.sources import NEVER, Listen, listener_of
-from ts_local.kafka.zookeeper import ZooKeeper
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 
 

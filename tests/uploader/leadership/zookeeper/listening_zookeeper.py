@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.kafka.zookeeper_security import PASSWORD
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from ts_common.config.cluster_config import parse_config
 from ts_common.config.zookeeper_options import PREFIX
 from ts_common.model import TopicPartition
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.kafka.zookeeper_security import PASSWORD
-from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.contract import LeadershipSource

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.kerberos import Kerberos
+from dev.local.kafka.zookeeper_security import ZooKeeperSecurity
 from tests.uploader.checking import CHECKOUT, URL, Check
 from tests.uploader.leadership.zookeeper.jaas_files import JAAS
 from ts_common.config.zookeeper_options import PREFIX
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.kafka.kerberos import Kerberos
-from ts_local.kafka.zookeeper_security import ZooKeeperSecurity
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE
 
 pytestmark = pytest.mark.full

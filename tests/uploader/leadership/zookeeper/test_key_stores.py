@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from ts_local.kafka.zookeeper_security import PASSWORD, TYPES, KeyStores
+from dev.local.kafka.zookeeper_security import PASSWORD, TYPES, KeyStores
 from ts_uploader.leadership.zookeeper.jks import StoreError
 from ts_uploader.leadership.zookeeper.key_stores import own_certificate, own_certificate_pem, trusted_certificates
 from ts_uploader.leadership.zookeeper.security import StoreType

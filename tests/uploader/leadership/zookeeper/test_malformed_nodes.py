@@ -5,6 +5,8 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 from structlog.testing import capture_logs
 
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.zookeeper.kafka_nodes import (
     BROKER,
     OWN,
@@ -20,8 +22,6 @@ from tests.uploader.leadership.zookeeper.kafka_nodes import (
 )
 from tests.uploader.leadership.zookeeper.sources import Listen
 from ts_common.model import TopicPartition
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.zookeeper.check import zookeeper_findings

@@ -9,10 +9,10 @@ import pytest
 from kazoo.client import KazooClient
 from structlog.testing import capture_logs
 
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.zookeeper.migration import MIGRATION
 from ts_uploader.leadership.zookeeper.source import BrokerMigrated, ZookeeperLeadership

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.kafka.zookeeper_security import ZooKeeperSecurity, client_jaas
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     TP,
     Listen,
@@ -18,9 +21,6 @@ from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     wait_trouble,
 )
 from ts_common.errors import ConfigurationError
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.kafka.zookeeper_security import ZooKeeperSecurity, client_jaas
-from ts_local.waiting import wait_for
 
 __all__ = ["listen"]  # a fixture
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoAuthError
 
+from dev.local.kafka.cluster import LocalCluster, wait_for
+from dev.local.kafka.zookeeper_security import PASSWORD, KeyStores, ZooKeeperSecurity, broker_properties, client_jaas
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.leadership.kraft_records import records
 from tests.uploader.process.confined import CONFINED
-from ts_local.kafka.cluster import LocalCluster, wait_for
-from ts_local.kafka.zookeeper_security import PASSWORD, KeyStores, ZooKeeperSecurity, broker_properties, client_jaas
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE
 
 SECRET = "Zq7x digest secret"

@@ -8,10 +8,10 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.zookeeper.kafka_nodes import SETTINGS, STATE, TOPIC, TP, all_of, create, settings, state
 from tests.uploader.leadership.zookeeper.sources import Impatient, Listen, Quick, led
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.waiting import wait_for
 from ts_uploader.messages import NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 

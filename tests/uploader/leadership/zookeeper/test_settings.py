@@ -4,12 +4,12 @@ import subprocess
 
 from kazoo.client import KazooClient
 
+from dev.local.jvm import java_command
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.zookeeper import ZooKeeper
 from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER, EVERYONES, SETTINGS, all_of, create, settings
 from tests.uploader.leadership.zookeeper.sources import Listen
 from ts_common.model import TopicPartition
-from ts_local.jvm import java_command
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.kafka.zookeeper import ZooKeeper
 
 
 def test_a_change_of_a_topics_settings_is_reported_by_its_watch(

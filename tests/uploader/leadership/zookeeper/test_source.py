@@ -3,13 +3,13 @@
 import pytest
 from kazoo.client import KazooClient
 
+from dev.local.kafka.cluster import LocalCluster
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.waiting import wait_for
 from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER, STATE, TOPIC, TP, all_of, create, state, topic
 from tests.uploader.leadership.zookeeper.sources import Listen, listener_of
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
-from ts_local.kafka.cluster import LocalCluster
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.waiting import wait_for
 from ts_uploader.leadership.kraft import deleted_topics
 from ts_uploader.messages import Led, NotLed
 

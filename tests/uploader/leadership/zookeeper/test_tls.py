@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from dev.local.kafka.zookeeper import ZooKeeper
+from dev.local.kafka.zookeeper_security import PASSWORD, TYPES, KeyStores, ZooKeeperSecurity, broker_properties
+from dev.local.waiting import wait_for
 from tests.matrix import cases
 from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     NEVER,
@@ -20,9 +23,6 @@ from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     wait_trouble,
 )
 from ts_common.errors import ConfigurationError
-from ts_local.kafka.zookeeper import ZooKeeper
-from ts_local.kafka.zookeeper_security import PASSWORD, TYPES, KeyStores, ZooKeeperSecurity, broker_properties
-from ts_local.waiting import wait_for
 from ts_uploader.findings import Severity
 
 __all__ = ["listen"]  # a fixture

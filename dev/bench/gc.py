@@ -1,0 +1,328 @@
+"""`python -m dev.bench.gc`: retention of 100,000 segments in 100 partitions; half of them are due.
+
+The store is a directory. One partition of 1,000 segments is written: `.log`, `.index`, `.timeindex`, `offset.wm`,
+`log.start`, and the cache objects that the agent's own code writes. The other partitions are hard links to its files,
+so they have the same ETags. Their cache objects are files of their own. A wrapper counts requests as S3 has them: a
+LIST for each 1,000 keys, a DELETE for each object.
+
+A fresh process surveys, moves `log.start` and plans, then deletes. The same with a tenth of the partitions.
+
+The goals: no more requests of each kind than formulas allow, no HEAD at all, and peak memory at ten times the segments
+at most 1.5 times. Exits with 1 if one is missed; `--no-gate` only prints.
+"""
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dev.bench.measuring.pairs import Goal, exit_code, gate_parser, print_goals, print_table
+from dev.bench.planning import CLUSTER, TOPIC, fill, write_cache_objects
+from ts_common.archive.gc_plans import PART_BYTES
+from ts_common.archive.gc_runs import list_runs
+from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS, CacheObject, encode_cache_object
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.model import TopicPartition
+from ts_common.store.contract import NO_METADATA, ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.directory.objects import etag_of
+from ts_common.store.factory import open_store
+from ts_common.store.wrappers.wrapped import WrappedStore
+from tsctl.gc.deletion import delete_planned
+from tsctl.gc.deletion_log import Outcome
+from tsctl.gc.due import Rule
+from tsctl.gc.planning import make_plan, new_run
+from tsctl.gc.retention import NeededFrom, TopicIncarnation
+from tsctl.gc.survey import survey
+from tsctl.gc.topic_incarnations import read_topic_incarnations
+
+MEMORY_RATIO: Final = 1.5
+_PAGE: Final = 1000  # keys of a LIST
+_LINE_BYTES: Final = 100  # of an object in a plan or a log, at most
+_PHASES: Final = ("survey", "plan", "deletion")
+_KINDS: Final = ("LIST", "GET", "PUT", "DELETE", "HEAD")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The cost of one run.
+
+    Attributes:
+        requests: by phase and kind.
+        seconds: by phase.
+        deleted: number of objects.
+        peak_mib: peak memory of the process.
+        imports_mib: its memory before the survey.
+    """
+
+    requests: dict[str, dict[str, int]]
+    seconds: dict[str, float]
+    deleted: int
+    peak_mib: float
+    imports_mib: float
+
+
+class CountingStore(WrappedStore):
+    """Counts requests as S3 has them.
+
+    Args:
+        inner: a store in a directory.
+        root: the directory.
+    """
+
+    def __init__(self, inner: ObjectStore, root: Path) -> None:
+        super().__init__(inner, threads=1)
+        self._root = root
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def counted(self) -> dict[str, int]:
+        """Return the counts since the last call."""
+        with self._lock:
+            found, self._counts = dict(self._counts), Counter()
+        return found
+
+    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+        """Count a PUT."""
+        self._add("PUT")
+        return super().put(key, *arguments, **named)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Count a GET."""
+        self._add("GET")
+        return super().open(key, byte_range)
+
+    def head(self, key: str) -> ObjectInfo:
+        """Count a HEAD."""
+        self._add("HEAD")
+        return super().head(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Count a LIST for each page, also for an empty one."""
+        self._add("LIST")
+        for number, info in enumerate(super().list(prefix, start_after=start_after)):
+            if number and number % _PAGE == 0:
+                self._add("LIST")
+            yield info
+
+    def list_directories(self, prefix: str = "") -> Iterator[str]:
+        """Count a LIST for each page."""
+        self._add("LIST")
+        for number, found in enumerate(super().list_directories(prefix)):
+            if number and number % _PAGE == 0:
+                self._add("LIST")
+            yield found
+
+    def delete_matching(self, etags: Mapping[str, str]) -> DeleteOutcome:
+        """Count a DELETE for each object. Files are deleted at once, not durably one by one: 10 times faster."""
+        self._add("DELETE", len(etags))
+        removed, kept = [], []
+        for key, etag in etags.items():
+            path = self._root / key
+            if etag_of(path.stat()) == etag:
+                path.unlink()
+                removed.append(key)
+            else:
+                kept.append(key)
+        return DeleteOutcome(tuple(removed), tuple(kept), {})
+
+    def _add(self, kind: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[kind] += count
+
+
+class Half:
+    """The retention of half of the segments."""
+
+    def __init__(self, size: int) -> None:
+        self._rule = Rule(size=size)
+
+    def rule(self, topic: str) -> Rule:
+        """Return the same rule for each topic."""
+        del topic
+        return self._rule
+
+    def needed(self, keys: PartitionKeys) -> NeededFrom | None:
+        """Return None: there are no readers."""
+        del keys
+        return None
+
+    def check_holds(self, topic: str) -> None:
+        """Accept each topic."""
+
+    def is_over(self, incarnation: TopicIncarnation) -> bool:
+        """Return False."""
+        del incarnation
+        return False
+
+
+class _Puts:
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def put(self, key: str, body: bytes, metadata: Mapping[str, str] = NO_METADATA) -> None:
+        """Put one object with its metadata."""
+        self._store.put(key.removeprefix("/"), body, metadata=metadata)
+
+
+def make(root: Path, partitions: int, segments: int) -> None:
+    """Write one partition, and link the others to it."""
+    root.mkdir()
+    with open_store(root.as_uri()) as store:
+        fill(_Puts(store), "", 1, segments + 1)
+    write_cache_objects(root.as_uri(), 1, segments + 1)
+    keys = ClusterKeys(CLUSTER)
+    first_keys = keys.partition(TopicPartition(TOPIC, 0))
+    first = root / first_keys.prefix
+    files = [path.relative_to(first) for path in first.rglob("*") if path.is_file()]
+    cached = {path.name for path in (root / first_keys.cache_objects).iterdir() if path.is_file()}
+    for number in range(1, partitions):
+        other_keys = keys.partition(TopicPartition(TOPIC, number))
+        other = root / other_keys.prefix
+        for directory in {path.parent for path in files}:
+            (other / directory).mkdir(parents=True, exist_ok=True)
+        for path in files:
+            if path.name in cached:  # a cache object has the name of its partition
+                entries = CacheObject((first / path).read_bytes(), first_keys, str(path)).entries()
+                (other / path).write_bytes(encode_cache_object(other_keys, entries))
+            else:
+                os.link(first / path, other / path)
+
+
+def collect_here(root: Path, segments: int) -> Collected:
+    """Collect the archive in this process."""
+    keys = ClusterKeys(CLUSTER)
+    imports = _peak_mib()
+    requests, seconds = {}, {}
+    with open_store(root.as_uri()) as inner:
+        store = CountingStore(inner, root)
+        size = next(
+            info.size for info in inner.list(keys.partition(TopicPartition(TOPIC, 0)).prefix + "0" * 20 + ".log")
+        )
+        retention = Half(size * (segments // 2))
+        now = int(time.time() * 1000)
+        began = time.perf_counter()
+
+        def ended(phase: str) -> None:
+            nonlocal began
+            requests[phase], seconds[phase] = store.counted(), time.perf_counter() - began
+            began = time.perf_counter()
+
+        incarnations = read_topic_incarnations(store, keys, lambda _: True, lambda _: None)
+        found = survey(store, incarnations, retention, now)
+        ended("survey")
+        planned = make_plan(store, keys, new_run(now), found.candidates, retention, now, grace=0, policy={})
+        ended("plan")
+        if planned.plan is None:
+            raise RuntimeError(f"nothing was planned: {found.skipped} {planned.skipped}")
+        (run,) = list_runs(inner, keys)
+        deleted = delete_planned(store, keys, run, retention, now + 3_600_000)
+        ended("deletion")
+    if set(deleted.objects) != {Outcome.REMOVED}:
+        raise RuntimeError(f"not all of the plan was deleted: {deleted.objects}")
+    return Collected(requests, seconds, deleted.objects[Outcome.REMOVED], _peak_mib(), imports)
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def collect_apart(root: Path, segments: int) -> Collected:
+    """Run `collect_here` in a fresh process."""
+    command = [sys.executable, "-m", "dev.bench.gc", "--collect", str(root), "--segments", str(segments)]
+    answer = subprocess.run(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, check=True)
+    return Collected(**json.loads(answer.stdout.splitlines()[-1]))
+
+
+def bounds(partitions: int, segments: int, deleted: int) -> dict[str, dict[str, int]]:
+    """Return the most requests of each phase and kind."""
+    caches = math.ceil(segments / CACHE_OBJECT_SEGMENTS)
+    pages = math.ceil((3 * segments + caches + 2) / _PAGE) + 1  # and one for objects that were written meanwhile
+    topics = 2 + math.ceil(partitions / _PAGE)
+    examination = {"LIST": pages * partitions, "GET": (caches + 3) * partitions}
+    parts = math.ceil((deleted + 2 * partitions) * _LINE_BYTES / PART_BYTES)
+    moves = math.ceil(partitions * 300 / PART_BYTES)
+    return {
+        "survey": {"LIST": examination["LIST"] + topics, "GET": examination["GET"] + 1},
+        "plan": {
+            "LIST": examination["LIST"] + 1,
+            # The claim, log.start, and the commit before and after the move; the claim again at the end.
+            "GET": examination["GET"] + 4 * partitions + 1,
+            "PUT": partitions + moves + parts + 1,
+        },
+        "deletion": {
+            "LIST": examination["LIST"],
+            "GET": examination["GET"] + 1 + 2 * parts,
+            "PUT": parts + 2,  # the log, the claim, and the end
+            "DELETE": partitions * (3 * (segments // 2) + segments // 2 // CACHE_OBJECT_SEGMENTS),
+        },
+    }
+
+
+def report(found: Mapping[int, Collected], segments: int) -> None:
+    """Print a column for each size."""
+    rows: list[list[object]] = []
+    for phase in _PHASES:
+        rows.append([f"seconds of the {phase}", *(each.seconds[phase] for each in found.values())])
+        for kind in _KINDS:
+            counts = [each.requests[phase].get(kind, 0) for each in found.values()]
+            most = [bounds(count, segments, each.deleted)[phase].get(kind, 0) for count, each in found.items()]
+            rows.append([f"  {kind}", *(f"{one:,} of {bound:,}" for one, bound in zip(counts, most, strict=True))])
+    rows.append(["objects deleted", *(f"{each.deleted:,}" for each in found.values())])
+    rows.append(["peak RSS, MiB", *(f"{each.peak_mib:.0f}" for each in found.values())])
+    rows.append(["  of the imports", *(f"{each.imports_mib:.0f}" for each in found.values())])
+    print_table(("", *(f"{count * segments:,} segments" for count in found)), rows)
+    print(flush=True)
+
+
+def goals(found: Mapping[int, Collected], segments: int) -> list[Goal]:
+    """Return the goals of all runs."""
+    checked = []
+    for partitions, each in found.items():
+        most = bounds(partitions, segments, each.deleted)
+        for phase in _PHASES:
+            for kind in _KINDS:
+                count, bound = each.requests[phase].get(kind, 0), most[phase].get(kind, 0)
+                checked.append(Goal(f"{partitions * segments:,} segments, {phase}, {kind}", count, bound, False))
+    few, many = (found[count].peak_mib for count in sorted(found))
+    return [*checked, Goal("peak memory at ten times the segments", many / few, MEMORY_RATIO, False)]
+
+
+def main() -> int:
+    """Make the archives, collect, report."""
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--partitions", type=int, default=100)
+    arguments.add_argument("--segments", type=int, default=1_000, help="of each partition")
+    arguments.add_argument("--collect", metavar="DIRECTORY", help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    if options.collect is not None:
+        print(json.dumps(asdict(collect_here(Path(options.collect), options.segments))))
+        return 0
+    build = Path(__file__).parents[2] / "build"
+    build.mkdir(exist_ok=True)
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="bench-gc.", dir=build) as directory:
+        for count in (options.partitions // 10, options.partitions):
+            root = Path(directory) / str(count)
+            began = time.monotonic()
+            make(root, count, options.segments)
+            print(f"{count * options.segments} segments made in {time.monotonic() - began:.0f} s", flush=True)
+            found[count] = collect_apart(root, options.segments)
+            print(found[count], flush=True)
+    report(found, options.segments)
+    return exit_code(print_goals(goals(found, options.segments)), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

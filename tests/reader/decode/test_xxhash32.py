@@ -1,0 +1,19 @@
+import numpy as np
+import pytest
+
+from ts_reader.decode.xxhash32 import xxh32
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0x02CC5D05),
+        (b"a", 0x550D7456),
+        (b"abc", 0x32D153FF),
+        (b"Nobody inspects the spammish repetition", 0xE2293B2F),
+    ],
+)
+def test_checksums_are_those_of_the_specification(data: bytes, expected: int) -> None:
+    """Of fewer and of more than 16 bytes, at any position, compiled or not."""
+    array = np.frombuffer(b"before" + data + b"behind", np.uint8)
+    assert xxh32(array, 6, 6 + len(data)) == xxh32.function(array, 6, 6 + len(data)) == expected

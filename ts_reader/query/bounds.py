@@ -1,0 +1,178 @@
+"""Where a query starts and ends in each partition: from its bounds to offsets.
+
+A timestamp means the first record, in the order of offsets, that has it or a later one.
+
+Offsets of the query outside the view are data loss. Below its start, retention removed them. Above its end they were
+never shipped, or an election lost them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ts_common.archive.view import PartitionView
+from ts_common.errors import QueryError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_reader.query.moments import time_text
+from ts_reader.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps
+from ts_reader.reading.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Offsets `[start, end)` of a partition to plan for, inside its view.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last, at least `start`.
+        lost: ranges `[from, to)` of the query outside the view, each with the rest of a sentence about them.
+    """
+
+    start: int
+    end: int
+    lost: tuple[tuple[int, int, str], ...] = ()
+
+
+def check_named_partitions(query: Query, topics: Iterable[Topic]) -> None:
+    """Check that bounds by partition name each partition of the query and no other, as Spark's Kafka source requires.
+
+    The store does not hold the number of partitions of a topic without data, so any of them may be named.
+
+    Raises:
+        QueryError: a partition is missing, or does not belong to the query.
+    """
+    by_name = {topic.name: topic for topic in topics}
+    expected = {catalog.keys.partition for topic in by_name.values() for catalog in topic.partitions}
+    wording = query.wording
+    names = {
+        True: (wording.starting_offsets, wording.starting_timestamps, f"{wording.earliest} is earliest"),
+        False: (wording.ending_offsets, wording.ending_timestamps, f"{wording.latest} is latest"),
+    }
+    for is_start, bound in ((True, query.start), (False, query.end)):
+        if not isinstance(bound, Offsets | Timestamps):
+            continue
+        offsets, timestamps, edge = names[is_start]
+        named = {TopicPartition(topic, number) for topic, partitions in bound.by_topic.items() for number in partitions}
+        problems = []
+        if missing := sorted(expected - named):
+            hint = f" ({edge})" if isinstance(bound, Offsets) else ""
+            problems.append(f"nothing for {', '.join(map(str, missing))}{hint}")
+        empty = {name for name, topic in by_name.items() if not topic.partitions}
+        if foreign := sorted(other for other in named - expected if other.topic not in empty):
+            problems.append(f"{', '.join(map(str, foreign))}, which this query does not read")
+        if problems:
+            name = offsets if isinstance(bound, Offsets) else timestamps
+            raise QueryError(f"{name}: {'; '.join(problems)}; it must name every partition of the query, and no other")
+
+
+def find_bounds(store: ObjectStore, view: PartitionView, query: Query) -> Bounds:
+    """Return the offsets of a partition that a query reads.
+
+    Raises:
+        QueryError: the start is greater than the end; or no record is at or after the starting timestamp, and the query
+            does not allow that.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading timestamps.
+    """
+    if view.start == view.end:  # the view is empty, so no record has a timestamp
+        start, end = _offset(view, query.start), _offset(view, query.end)
+    else:
+        start = _starting_offset(store, view, query)
+        end = _ending_offset(store, view, query)
+    if start > end and not _ends_at_latest(view, query.end):
+        raise QueryError(
+            f"{view.partition}: the query starts at offset {start}, which is greater than the offset {end} "
+            "where it ends"
+        )
+    return _inside(view, start, end, read_committed=query.read_committed)
+
+
+def reads_anything(view: PartitionView, query: Query) -> bool:
+    """Return whether a query reads a record of a partition whose end is unknown: not if its offsets are empty."""
+    start, end = _number(view, query.start), _number(view, query.end)
+    return end is None or max(view.start, start or 0) < end
+
+
+def _number(view: PartitionView, bound: Bound) -> int | None:
+    """Return the offset that a bound names; None for a time, and for earliest or latest."""
+    is_offset = isinstance(bound, Offset) or (
+        isinstance(bound, Offsets)
+        and not isinstance(bound.by_topic[view.partition.topic][view.partition.partition], Edge)
+    )
+    return _offset(view, bound) if is_offset else None
+
+
+def _ends_at_latest(view: PartitionView, bound: Bound) -> bool:
+    """Return whether a start above the end may be an offset that is not shipped yet, and not a mistake."""
+    if isinstance(bound, Offsets):
+        return bound.by_topic[view.partition.topic][view.partition.partition] is Edge.LATEST
+    return bound is Edge.LATEST
+
+
+def _starting_offset(store: ObjectStore, view: PartitionView, query: Query) -> int:
+    milliseconds = _milliseconds(view, query.start)
+    if milliseconds is None:
+        return _offset(view, query.start)
+    found = _first_offset_at(store, view, milliseconds, query)
+    if found is not None:
+        return found
+    if query.start_without_match is Edge.LATEST:
+        return view.end
+    raise QueryError(
+        f"starting at timestamp {milliseconds} ({time_text(milliseconds)}): {view.partition} has no record at or after "
+        f"it in its offsets "
+        f"{view.start} to {view.end - 1}; with {query.wording.without_match} such a partition returns no rows"
+    )
+
+
+def _ending_offset(store: ObjectStore, view: PartitionView, query: Query) -> int:
+    milliseconds = _milliseconds(view, query.end)
+    if milliseconds is None:
+        return _offset(view, query.end)
+    found = _first_offset_at(store, view, milliseconds, query, after_hole=False)
+    return view.end if found is None else found
+
+
+def _first_offset_at(
+    store: ObjectStore, view: PartitionView, milliseconds: int, query: Query, *, after_hole: bool = True
+) -> int | None:
+    # Most queries have no timestamp, and what decodes takes time to load.
+    from ts_reader.query.offset_by_time import first_offset_of  # noqa: PLC0415
+
+    return first_offset_of(store, view, milliseconds, query, after_hole=after_hole)
+
+
+def _milliseconds(view: PartitionView, bound: Bound) -> int | None:
+    """Return the timestamp of a bound for a partition; None if the bound is an offset."""
+    if isinstance(bound, Timestamps):
+        return bound.by_topic[view.partition.topic][view.partition.partition]
+    return bound.milliseconds if isinstance(bound, Timestamp) else None
+
+
+def _offset(view: PartitionView, bound: Bound) -> int:
+    if isinstance(bound, Offset):
+        return bound.offset
+    if isinstance(bound, Offsets):
+        by_partition: Mapping[int, int | Edge] = bound.by_topic[view.partition.topic]
+        given = by_partition[view.partition.partition]
+        if not isinstance(given, Edge):
+            return given
+        bound = given
+    return view.start if bound is Edge.EARLIEST else view.end
+
+
+def _inside(view: PartitionView, start: int, end: int, *, read_committed: bool) -> Bounds:
+    lost = []
+    unshipped = f"are not in the store: the next offset is {view.end} (not shipped yet, or an election lost them)"
+    if read_committed:
+        unshipped = (
+            f"are not shown: the last stable offset is {view.end} (not decided or not shipped yet, or an election lost "
+            f"them)"
+        )
+    if start < (below := min(view.start, end)):
+        lost.append((start, below, f"are lost: below the log's start {view.start}"))
+    if end > (beyond := max(view.end, start)):
+        lost.append((beyond, end, unshipped))
+    elif start > view.end:
+        lost.append((view.end, start, unshipped))
+    start = min(max(start, view.start), view.end)
+    return Bounds(start, max(start, min(end, view.end)), tuple(lost))

@@ -1,0 +1,214 @@
+"""Frozen segments of what a query reads: how many, how large, what a thaw costs, and the command that thaws them.
+
+Objects in an archive class, such as Glacier, cannot be read until an operator thaws them. A listing shows the class, so
+the planner finds them before any task begins. It rejects a plan only after a get has failed: some stores have such a
+class and return its objects all the same, and some list no readable copies.
+
+Without frozen segments this costs no request. Objects in an archive tier of S3's INTELLIGENT_TIERING are in no listing.
+The first get of one raises `ObjectFrozen` too.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.segment_metadata import known_crc32c
+from ts_common.archive.view import PartitionView
+from ts_common.errors import ObjectFrozen, ObjectNotFound
+from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.store.retry import OPERATION_POLICY
+from ts_common.store.thaw_prices import LIST_PRICES, ThawCost, ThawPrices, thaw_cost
+from ts_common.store.thaw_state import ThawState, ThawTier
+from ts_common.wording import counted
+from ts_reader.reading.incarnation_option import NEWEST
+from ts_reader.reading.parallel import in_threads
+
+_COMMANDS: Final = 5  # in one message
+# Above this number of segments the listing counts, without a HEAD for each: the message needs no exact count.
+_CONFIRMED: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of a partition that a command names; None for no bound.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last.
+        since: the range begins at the first record with this timestamp, in ms, or a later one.
+        until: the range ends before the first record with this timestamp, in ms, or a later one.
+    """
+
+    start: int | None = None
+    end: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+def ranges_of(view: PartitionView, span: Span) -> tuple[ReadRange, ...]:
+    """Return what a reader of a span needs, in whole segments: the metadata suffices, and no segment is read.
+
+    Args:
+        view: of the partition.
+        span: of it.
+    """
+    start = view.start if span.start is None else max(view.start, span.start)
+    end = view.end if span.end is None else min(view.end, span.end)
+    ranges = [part for part in view.plan(start, end) if not isinstance(part, Hole)]
+    if span.since is not None:
+        first = next((at for at, part in enumerate(ranges) if _may_reach(part, span.since)), len(ranges))
+        ranges = ranges[first:]
+    if span.until is not None:
+        last = next((at for at, part in enumerate(ranges) if _reaches(part, span.until)), len(ranges))
+        ranges = ranges[: last + 1]
+    return tuple(ranges)
+
+
+def _reaches(part: ReadRange, milliseconds: int) -> bool:
+    """Return whether metadata shows a timestamp of a range at or after this one."""
+    times = [copy.metadata.time_max for copy in part.copies]
+    return any(time is not None and time >= milliseconds for time in times)
+
+
+def _may_reach(part: ReadRange, milliseconds: int) -> bool:
+    """Return whether a range can have a record at or after a timestamp; metadata can lack timestamps."""
+    found = [copy.metadata for copy in part.copies]
+    unknown = any(one.corruptions or (one.time_max is None and known_crc32c(one) is None) for one in found)
+    return unknown or _reaches(part, milliseconds)
+
+
+def frozen_of(ranges: Iterable[ReadRange]) -> list[ReadRange]:
+    """Return the ranges with a copy that the listing shows as frozen."""
+    return [part for part in ranges if any(copy.segment.is_frozen for copy in part.copies)]
+
+
+def check_thawed(store: ObjectStore, ranges: Sequence[ReadRange], incarnation: str = NEWEST) -> None:
+    """Check that the store returns every segment of a plan.
+
+    Args:
+        store: of the segments.
+        ranges: of the plan, of any partitions of one cluster.
+        incarnation: of the topics, as the query names it.
+
+    Raises:
+        ObjectFrozen: some are frozen; with their number, bytes, cost, and the command that thaws them.
+        StoreUnavailable, AccessDenied: from the store.
+    """
+    frozen = frozen_of(ranges)
+    if not frozen:
+        return
+    copies = {copy.key: copy for part in frozen for copy in part.copies if copy.segment.is_frozen}
+    confirmed = _still_frozen(store, list(copies.values()))
+    if confirmed:
+        still = [part for part in frozen if any(copy.key in confirmed for copy in part.copies)]
+        raise ObjectFrozen(explain(store, still, ranges, incarnation, confirmed))
+
+
+def _still_frozen(store: ObjectStore, copies: Sequence[SegmentCopy]) -> dict[str, ThawState]:
+    """Return the states of the segments that the store does not return, by key."""
+    first = copies[0].key
+    try:
+        OPERATION_POLICY(lambda: store.get(first, ByteRange(0, 1)))
+    except (ObjectFrozen, ObjectNotFound):
+        pass
+    else:
+        if OPERATION_POLICY(lambda: store.thaw_state(first)).until is None:
+            return {}  # this store returns objects of the class without a thaw
+
+    def state_of(copy: SegmentCopy) -> tuple[str, ThawState]:
+        try:
+            return copy.key, OPERATION_POLICY(lambda: store.thaw_state(copy.key))
+        except ObjectNotFound:
+            return copy.key, ThawState()  # retention removed it: the read reports that
+
+    found = {key: state for key, state in in_threads(state_of, copies[:_CONFIRMED]) if state.is_frozen}
+    if not found:
+        return {}
+    return found | {copy.key: ThawState(copy.segment.storage_class, True) for copy in copies[_CONFIRMED:]}
+
+
+def explain(
+    store: ObjectStore,
+    frozen: Sequence[ReadRange],
+    ranges: Sequence[ReadRange],
+    incarnation: str = NEWEST,
+    states: Mapping[str, ThawState] | None = None,
+) -> str:
+    """Return a message about frozen segments: count, bytes, class, cost, time and command; no request is sent.
+
+    Args:
+        store: of the segments.
+        frozen: the ranges that cannot be read; not empty.
+        ranges: all ranges of the plan.
+        incarnation: of the topics, as the query names it.
+        states: of the frozen segments, by key; None for those that the listing shows as frozen.
+    """
+    copies = {copy.key: copy for part in frozen for copy in part.copies}
+    cold = [copy for key, copy in copies.items() if (copy.segment.is_frozen if states is None else key in states)]
+    cold = cold or list(copies.values())[:1]
+    total = len({copy.key for part in ranges for copy in part.copies})
+    classes = Counter(copy.segment.storage_class or "an archive tier" for copy in cold)
+    size = sum(copy.segment.size for copy in cold)
+    named = ", ".join(f"{count:,} in {name}" for name, count in classes.most_common(3))
+    thawing = sum(state.is_thawing for state in (states or {}).values())
+    running = f" A thaw of {counted(thawing, 'segment')} is in progress: `tsctl thaw` waits for it." if thawing else ""
+    partitions = len({copy.keys.prefix for copy in cold})
+    where = f"{cold[0].keys.partition}" if partitions == 1 else counted(partitions, "partition")
+    commands = commands_of(store, frozen, incarnation)
+    shown = "; ".join(f"`{command}`" for command in commands[:_COMMANDS])
+    more = f"; and for {counted(len(commands) - _COMMANDS, 'partition')} more" if len(commands) > _COMMANDS else ""
+    return (
+        f"{where}: {len(cold):,} of {counted(total, 'segment')} to read, {bytes_text(size)}, are frozen ({named}; the "
+        f"first is {cold[0].key} in {store.location}), and cannot be read until they are thawed. {costs_text(cold)}."
+        f"{running} Thaw them: {shown}{more}; then repeat the query"
+    )
+
+
+def commands_of(store: ObjectStore, ranges: Iterable[ReadRange], incarnation: str = NEWEST) -> list[str]:
+    """Return the command lines that thaw ranges, one for each partition."""
+    hulls: dict[PartitionKeys, tuple[int, int]] = {}
+    for part in ranges:
+        keys = part.copies[0].keys
+        low, high = hulls.get(keys, (part.start, part.end))
+        hulls[keys] = min(low, part.start), max(high, part.end)
+    return [_command(store, keys, low, high, incarnation) for keys, (low, high) in hulls.items()]
+
+
+def _command(store: ObjectStore, keys: PartitionKeys, start: int, end: int, incarnation: str) -> str:
+    partition, (*entropy, cluster, _) = keys.partition, keys.prefix.rstrip("/").split("/")
+    words = ["tsctl", "thaw", partition.topic, "-p", str(partition.partition), "--from", str(start), "--to", str(end)]
+    words += [] if incarnation == NEWEST else ["--incarnation", incarnation]
+    words += ["--url", store.location, "--cluster", cluster]
+    return shlex.join([*words, "--entropy-bits", str(len(entropy[-1]))] if entropy else words)
+
+
+def costs_text(copies: Sequence[SegmentCopy], prices: ThawPrices = LIST_PRICES) -> str:
+    """Return what a thaw of segments costs by each tier, for a message; the dearest class decides on the time."""
+    found = []
+    for tier in ThawTier:
+        amount, least, most = 0.0, 0.0, 0.0
+        for storage_class in {copy.segment.storage_class for copy in copies}:
+            of_class = [copy.segment.size for copy in copies if copy.segment.storage_class == storage_class]
+            cost = thaw_cost(sum(of_class), len(of_class), storage_class, tier, prices)
+            if cost is None:
+                break
+            amount, least, most = amount + cost.amount, max(least, cost.hours[0]), max(most, cost.hours[1])
+        else:
+            found.append(f"{tier}: {ThawCost(amount, (least, most))}")
+    return (
+        f"A thaw costs, at list prices: {'; '.join(found)}" if found else "No price of a thaw is known for this class"
+    )
+
+
+def bytes_text(size: int) -> str:
+    """Return a number of bytes for people, in decimal units."""
+    amount, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while amount >= 1000 and (larger := next(units, None)):
+        amount, unit = amount / 1000, larger
+    return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"

@@ -1,0 +1,154 @@
+"""From ranges to splits: large segments are cut, small ones packed, within the limits of a query.
+
+A task costs 0.2 s whatever it reads, and a task that reads a gigabyte delays the others. The `.index` of a segment has
+the offsets of batches, so a cut at one of them lets no task read bytes of another one. A segment without an index is
+read from its first byte, so it is cut only if it is small. A wrong index moves the cuts and costs time, never rows: a
+cut is an offset, and both sides respect it.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.stored_indexes import read_index
+from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
+from ts_common.store.contract import ObjectStore
+from ts_reader.query.policies import STRICT, Tolerance, View
+from ts_reader.query.query import SplitLimits
+from ts_reader.query.split import Split, bytes_of
+from ts_reader.reading.parallel import in_threads
+
+# As Spark's own spark.sql.files.maxPartitionBytes.
+SPLIT_BYTES: Final = 128 << 20
+_CHEAP_BYTES: Final = 4 << 20  # without an index, each piece is read from the first byte
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRanges:
+    """What to read of one partition: ranges in order, and the transactions whose records are left out."""
+
+    ranges: tuple[ReadRange, ...]
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+def make_splits(
+    store: ObjectStore,
+    partitions: Sequence[PartitionRanges],
+    limits: SplitLimits,
+    tolerance: Tolerance = STRICT,
+) -> tuple[Split, ...]:
+    """Return splits, each of one partition, in the order of offsets.
+
+    Args:
+        store: of the segments.
+        partitions: what to read.
+        limits: of the splits.
+        tolerance: what corrupt batches do. A tolerant query cuts segments only if `limits` require it, because each of
+            its tasks checks the whole object.
+
+    Raises:
+        StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
+    """
+    weighed = [[(part, bytes_of(part)) for part in partition.ranges] for partition in partitions]
+    limit = SPLIT_BYTES
+    if limits.least is not None:
+        limit = max(1, min(limit, sum(size for parts in weighed for _, size in parts) // limits.least))
+    cut_at = limit if tolerance.fails or limits.least is not None else sys.maxsize
+    packed_limit = limit if limits.packed_bytes is None else min(limit, limits.packed_bytes)
+    large = [part for parts in weighed for part, size in parts if size > cut_at]
+    places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
+    splits: list[Split] = []
+    for partition, parts in zip(partitions, weighed, strict=True):
+        pieces = (
+            (piece, size if piece is part else bytes_of(piece))
+            for part, size in parts
+            for by_bytes in (_cut(part, limit, places[part]) if size > cut_at else (part,))
+            for piece in _cut_evenly(by_bytes, limits.most_offsets)
+        )
+        splits += [
+            Split(store.location, packed, _reaching(packed, partition.aborted), tolerance)
+            for packed in _pack(pieces, packed_limit, limits.most_offsets)
+        ]
+    return tuple(splits)
+
+
+def whole_partitions(
+    store: ObjectStore, partitions: Iterable[PartitionRanges], tolerance: Tolerance = STRICT
+) -> tuple[Split, ...]:
+    """Return one split for each partition with ranges, for the newest record of each key."""
+    return tuple(
+        Split(store.location, partition.ranges, partition.aborted, tolerance, View.LATEST)
+        for partition in partitions
+        if partition.ranges
+    )
+
+
+def _places(store: ObjectStore, part: ReadRange) -> tuple[tuple[int, int], ...]:
+    """Return (offset, position) of places to cut at, ascending; empty if the copy has no index."""
+    copy = part.copies[0]
+    if ".index" not in copy.segment.suffixes:
+        return ()
+    data = read_index(store, copy.keys, copy.segment.name, ".index")
+    if data is None:
+        return ()
+    return tuple(
+        (copy.base + relative, position)
+        for relative, position in read_offset_index(data)
+        if part.start < copy.base + relative < part.end and 0 < position < copy.segment.size
+    )
+
+
+def _cut(part: ReadRange, limit: int, places: Sequence[tuple[int, int]]) -> Iterator[ReadRange]:
+    """Yield pieces of a larger range of about `limit` bytes each."""
+    count = round(bytes_of(part) / limit)
+    if not places:
+        small = sum(copy.segment.size for copy in part.copies) <= _CHEAP_BYTES
+        yield from _cut_evenly(part, -(-(part.end - part.start) // count) if small and count else None)
+        return
+    copy, start = part.copies[0], part.start
+    begun = places[0][1] if start > copy.base else 0
+    until = places[-1][1] if part.end < copy.end else copy.segment.size
+    number = 1
+    for offset, position in places:
+        if offset > start and position >= begun + (until - begun) * number // max(count, 1) and number < count:
+            yield replace(part, start=start, end=offset)
+            start, number = offset, number + 1
+    yield replace(part, start=start)
+
+
+def _cut_evenly(part: ReadRange, most: int | None) -> Iterator[ReadRange]:
+    """Yield pieces of about equally many offsets, at most `most` each."""
+    if most is None:
+        yield part
+        return
+    length = part.end - part.start
+    count = max(1, -(-length // max(most, 1)))
+    for number in range(count):
+        start, end = part.start + length * number // count, part.start + length * (number + 1) // count
+        if start < end:
+            yield replace(part, start=start, end=end)
+
+
+def _pack(
+    pieces: Iterable[tuple[ReadRange, int]], limit: int, most_offsets: int | None
+) -> Iterator[tuple[ReadRange, ...]]:
+    """Pack adjacent pieces, given with their bytes, into splits; a piece above the limit is a split of its own."""
+    packed: list[ReadRange] = []
+    size = offsets = 0
+    for piece, weight in pieces:
+        length = piece.end - piece.start
+        if packed and (size + weight > limit or (most_offsets is not None and offsets + length > most_offsets)):
+            yield tuple(packed)
+            packed, size, offsets = [], 0, 0
+        packed.append(piece)
+        size, offsets = size + weight, offsets + length
+    if packed:
+        yield tuple(packed)
+
+
+def _reaching(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions that overlap a split."""
+    start, end = ranges[0].start, ranges[-1].end
+    return tuple(entry for entry in aborted if entry.first_offset < end and entry.last_offset >= start)

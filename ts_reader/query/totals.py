@@ -1,0 +1,163 @@
+"""Number, offsets and timestamps of a query's rows, by partition, with as few bytes read as possible.
+
+The metadata of a segment suffices if the agent scanned all of it, if it has no control record, and if no aborted
+transaction reaches into it. Then `ts-records` is the number of its rows. If each offset has a record, the first and the
+last offset of a range are known too, and the number of rows of a part of the segment.
+
+Other ranges are read (`ts_reader.query.summarize_split`). What metadata has is not compared with the object.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from ts_common.archive.plan import ReadRange
+from ts_common.log_format.framing import NO_TIMESTAMP
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.model import TopicPartition
+from ts_reader.query.policies import View
+from ts_reader.query.shared_stores import shared_store
+from ts_reader.query.split import Split
+from ts_reader.reading.parallel import in_threads
+
+_BEYOND: Final = 1 << 63
+
+
+class Detail(IntEnum):
+    """What is wanted of some rows; each includes those before it."""
+
+    ROWS = 0  # their number
+    HEADERS = 1  # the first and the last offset, and the greatest timestamp
+    ALL = 2  # the least timestamp, for which most records are decompressed
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is known of some rows of one partition.
+
+    Attributes:
+        rows: their number.
+        first: the first offset.
+        last: the last offset; below `first` if there is no row.
+        least: the least timestamp, ms.
+        greatest: the greatest timestamp, ms; below `least` if no row has a timestamp.
+    """
+
+    rows: int = 0
+    first: int = _BEYOND
+    last: int = -1
+    least: int = _BEYOND
+    greatest: int = -_BEYOND - 1
+
+    def add(self, other: "Totals") -> None:
+        """Add other rows of the partition."""
+        self.rows += other.rows
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.least, self.greatest = min(self.least, other.least), max(self.greatest, other.greatest)
+
+
+def totals_of(
+    splits: Sequence[Split], detail: Detail, *, corrupt_column: str | None, threads: int
+) -> dict[TopicPartition, Totals]:
+    """Return the totals of each partition of a plan.
+
+    Args:
+        splits: of the plan.
+        detail: what is wanted; other attributes of the totals are undefined.
+        corrupt_column: the column with a row for each corrupt place; None if such places have no row.
+        threads: the number of splits that are read at the same time.
+
+    Raises:
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from splits that are read.
+    """
+    totals: dict[TopicPartition, Totals] = {}
+
+    def add(part: ReadRange, found: Totals) -> None:
+        totals.setdefault(part.copies[0].keys.partition, Totals()).add(found)
+
+    unread = []
+    for places, whole, aborted in _joined(splits):
+        found = _by_metadata(whole, aborted, detail)
+        if found is None:
+            unread += places
+        else:
+            add(whole, found)
+    by_split: dict[int, list[ReadRange]] = {}
+    for place, part in unread:
+        by_split.setdefault(place, []).append(part)
+    work = [replace(splits[place], ranges=tuple(ranges)) for place, ranges in by_split.items()]
+    work += [split for split in splits if not _is_log(split)]
+    for split, found in zip(work, _read(work, detail, corrupt_column, threads), strict=True):
+        add(split.ranges[0], found)
+    return totals
+
+
+def _read(splits: Sequence[Split], detail: Detail, corrupt_column: str | None, threads: int) -> list[Totals]:
+    if not splits:
+        return []
+    from ts_reader.query.summarize_split import summarize_split  # noqa: PLC0415  (what decodes)
+
+    def read(split: Split) -> Totals:
+        return summarize_split(shared_store(split.location, split.connection), split, detail, corrupt_column)
+
+    return in_threads(read, splits, most=threads)
+
+
+def _is_log(split: Split) -> bool:
+    """Return whether the rows of a split are all its records, and damage ends the read."""
+    return split.view is View.LOG and split.tolerance.fails and split.until is None
+
+
+def _joined(
+    splits: Sequence[Split],
+) -> Iterable[tuple[list[tuple[int, ReadRange]], ReadRange, tuple[AbortedTransaction, ...]]]:
+    """Yield the ranges of the splits of logs, with adjacent ranges of one copy as one: splitting has cut it.
+
+    Yields:
+        the ranges as they are, with the places of their splits; the range that they are together; the aborted
+        transactions of these splits.
+    """
+    places: list[tuple[int, ReadRange]] = []
+    for place, part in ((place, part) for place, split in enumerate(splits) if _is_log(split) for part in split.ranges):
+        before = places[-1][1] if places else None
+        if before is not None and not (before.end == part.start and before.copies == part.copies):
+            yield _as_one(splits, places)
+            places = []
+        places.append((place, part))
+    if places:
+        yield _as_one(splits, places)
+
+
+def _as_one(
+    splits: Sequence[Split], places: list[tuple[int, ReadRange]]
+) -> tuple[list[tuple[int, ReadRange]], ReadRange, tuple[AbortedTransaction, ...]]:
+    whole = replace(places[0][1], end=places[-1][1].end)
+    of_splits = {place: splits[place].aborted for place, _ in places}
+    return places, whole, tuple(entry for aborted in of_splits.values() for entry in aborted)
+
+
+def _by_metadata(part: ReadRange, aborted: Iterable[AbortedTransaction], detail: Detail) -> Totals | None:
+    """Return the totals of a range by the metadata of its copy; None if that does not suffice."""
+    if len(part.copies) > 1 or part.before is not None:
+        return None
+    (copy,) = part.copies
+    metadata = copy.metadata
+    if metadata.records is None or metadata.corruptions or metadata.control != 0:
+        return None
+    if any(entry.first_offset < part.end and entry.last_offset >= part.start for entry in aborted):
+        return None
+    is_whole = part.start <= copy.base and copy.end <= part.end
+    if detail is Detail.ROWS and is_whole:
+        return Totals(metadata.records)
+    if not copy.dense:
+        return None
+    first, end = max(part.start, copy.base), min(part.end, copy.end)
+    if detail is Detail.ROWS:
+        return Totals(max(end - first, 0))
+    if not is_whole or first == end or (detail is Detail.ALL and metadata.time_min is None):
+        return None
+    if metadata.time_max is None and metadata.time_min != NO_TIMESTAMP:
+        return None  # no record has a timestamp above -1: all can have lower ones
+    greatest = NO_TIMESTAMP if metadata.time_max is None else metadata.time_max
+    return Totals(end - first, first, end - 1, greatest if metadata.time_min is None else metadata.time_min, greatest)

@@ -1,0 +1,104 @@
+"""Resolutions of types without other types inside of them: numbers, texts, bytes, and their logical types."""
+
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any, Final
+
+from ts_common.wording import counted
+from ts_reader.schemas.avro.arrow_types import MAX_DIGITS
+from ts_reader.schemas.avro.matching import unit_factor
+from ts_reader.schemas.avro.nodes import Node
+from ts_reader.schemas.limits import MAX_TIME
+
+Resolution = Callable[[Any], Any] | None
+_DAY: Final = 86_400
+# Of logical types whose Arrow types have values that are no times: a day has 24 hours, and the rest is as `MAX_TIME`.
+_RANGES: Final = {
+    "date": (2 - (1 << 31), (1 << 31) - 2),
+    "time-millis": (0, _DAY * 10**3 - 1),
+    "time-micros": (0, _DAY * 10**6 - 1),
+    **{
+        f"{local}timestamp-{unit}": (-most, most)
+        for local in ("", "local-")
+        for unit, most in (("millis", MAX_TIME // 1000), ("micros", MAX_TIME), ("nanos", (1 << 63) - 2))
+    },
+}
+_ANY_PRECISION: Final = Context(prec=999_999)
+
+
+def scalar(writer: Node, reader: Node) -> Resolution:
+    """Return the resolution of two types without other types inside of them; None if a value is as it was."""
+    number = _number(writer, reader)
+    if reader.logical not in _RANGES:
+        return number
+    least, most = _RANGES[reader.logical]
+
+    def bounded(value: int) -> int:
+        if not least <= value <= most:
+            raise ValueError(f"{value} is not a {reader.logical}")
+        return value
+
+    return bounded if number is None else lambda value: bounded(number(value))
+
+
+def _number(writer: Node, reader: Node) -> Resolution:
+    match reader.logical:
+        case "decimal" if writer.kind in {"bytes", "fixed"}:
+            return _decimal(writer if writer.logical == "decimal" else reader, reader)
+        case "uuid" if writer.kind == "fixed":
+            return lambda value: str(uuid.UUID(bytes=value))
+        case "duration":
+            return lambda value: {
+                unit: int.from_bytes(value[start : start + 4], "little")
+                for unit, start in (("months", 0), ("days", 4), ("milliseconds", 8))
+            }
+    multiplied, divided = unit_factor(writer, reader)
+    if multiplied * divided != 1:
+        return _in_units(multiplied, divided)
+    if writer.kind == reader.kind:
+        return None
+    match reader.kind:
+        case "double" if writer.kind == "float":
+            return None
+        case "float" | "double":
+            return _floating(reader.kind)
+        case "string":
+            return lambda value: value.decode("utf-8")
+        case "bytes":
+            return lambda value: value.encode()
+        case _:
+            return None
+
+
+def _in_units(multiplied: int, divided: int) -> Callable[[int], int]:
+    def number(value: int) -> int:
+        found, rest = divmod(value * multiplied, divided)
+        if rest:
+            raise ValueError(f"{value} has a part of the reader's unit of time")
+        return found
+
+    return number
+
+
+def _floating(kind: str) -> Callable[[int], float]:
+    def number(value: int) -> float:
+        found: float = struct.unpack("<f", struct.pack("<f", value))[0] if kind == "float" else float(value)
+        if found != value:
+            raise ValueError(f"no {kind} is {value}")
+        return found
+
+    return number
+
+
+def _decimal(written: Node, reader: Node) -> Resolution:
+    scale, as_text = written.scale, reader.precision > MAX_DIGITS
+
+    def number(value: bytes) -> Decimal | str:
+        if len(value) > 1 << 10:
+            raise ValueError(f"a decimal of {counted(len(value), 'byte')}")
+        found = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _ANY_PRECISION)
+        return str(found) if as_text else found
+
+    return number
