@@ -1,7 +1,6 @@
 """`tsctl report`: coverage and findings of an archive as charts and tables in one HTML file."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_reader.reading.archive_name import SOURCE, ArchiveName, name_archive
+from ts_reader.reading.archive_name import SOURCE, name_archive
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,
@@ -21,11 +20,9 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.commands.verify import as_fields, summary
-from tsctl.cost.month import bill
-from tsctl.cost.prices import Prices, read_prices
-from tsctl.cost.requests import estimate
-from tsctl.cost.survey import survey
-from tsctl.cost.tables import Section, section
+from tsctl.cost.listing import survey
+from tsctl.cost.prices import read_prices
+from tsctl.cost.tables import section
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, write_page
 from tsctl.verify.bucket_check import hidden_line
@@ -78,16 +75,9 @@ def report(
         "depth": depth.value,
         **({} if found.hidden is None else {"hidden": hidden_line(found.hidden)}),
     }
-    cost = None if priced is None else _cost(name, topics or (), priced, output)
+    cost = None if priced is None else section(survey(name, topics or (), priced, None, output), priced)
     page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time(), cost)
     write_page(file, "--output", page)
     if as_json:
         output.document({"cluster": name.keys.cluster, "depth": depth.value, "file": str(file), **as_fields(found)})
     output.text(f"{file}: {summary(found)}")
-
-
-def _cost(name: ArchiveName, topics: Sequence[str], prices: Prices, output: Output) -> Section:
-    """Return the bill of the archive, with the requests that its objects suggest."""
-    usage = survey(name, topics, prices, [], output)
-    requests = estimate(usage)
-    return section(usage, requests, prices, bill(usage, requests, prices))

@@ -10,8 +10,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -40,8 +38,6 @@ from tsctl.archive import (
     open_archive,
     parse_partitions,
 )
-from tsctl.cost.prices import Prices, read_prices
-from tsctl.cost.thaw_prices import thaw_prices
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, iso, size
 from tsctl.scan_options import FromOption, ToOption, parse_bounds
@@ -69,9 +65,6 @@ def thaw(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until all objects can be read, which may need hours.")
     ] = True,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", help="A price file, as of tsctl cost; default: list prices.")
-    ] = None,
     incarnation: IncarnationOption = NEWEST,
     config: ConfigOption = None,
     url: UrlOption = None,
@@ -90,7 +83,6 @@ def thaw(
     if problems:
         raise ConfigurationError(SOURCE, problems)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
-    priced = None if prices is None else read_prices(prices)
     with open_archive(name, output.warn) as archive:
         catalogs = [
             (entry.store, catalog)
@@ -103,8 +95,8 @@ def thaw(
         found = in_threads(lambda one: cold_objects(*one, span), catalogs, most=4)
         objects = [each for of_partition in found for each in of_partition]
         plan = plan_thaw(objects, days, tier, time.time())
-        cost = _cost(plan, priced)
-        _show(plan, cost, "list prices" if priced is None else f"prices of {priced.name}", output)
+        cost = cost_of(plan)
+        _show(plan, cost, "list prices", output)
         ended = None if dry_run else _run(plan, output, waits=wait)
     if as_json:
         fields = _fields(plan, cost, objects, dry_run=dry_run, waited=wait)
@@ -127,13 +119,6 @@ def _span(asked: Mapping[str, Any]) -> Span:
         asked.get("starting_timestamp"),
         asked.get("ending_timestamp"),
     )
-
-
-def _cost(plan: Plan, prices: Prices | None) -> ThawCost | None:
-    if prices is None:
-        return cost_of(plan)
-    found = cost_of(plan, thaw_prices(prices))
-    return None if found is None else replace(found, currency=prices.currency)
 
 
 def _show(plan: Plan, cost: ThawCost | None, prices: str, output: Output) -> None:

@@ -1,293 +1,138 @@
-"""Counts what an archive holds, by listings of its directories; no list of objects is in memory.
-
-Each directory of a partition has a listing of its own: a store that walks directories returns the keys of one directory
-out of order, and the driver sorts them in memory. The commit and `log.start` of a partition limit its living bytes. Its
-segments are listed by base offset, so a segment ends where the next one begins.
-"""
+"""Counts the objects of an archive by topic, storage class, kind, age and size; no list of objects is in memory."""
 
 import re
-import threading
+import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
+from enum import StrEnum
 from typing import Final
 
-from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit, ForeignCommit, decode_log_start
-from ts_common.archive.object_keys import (
-    CACHE_DIRECTORY,
-    COMMIT_NAME,
-    FORMER_CACHE_DIRECTORY,
-    GAPS_DIRECTORY,
-    INCARNATIONS_NAME,
-    LOG_START_NAME,
-    LOG_SUFFIX,
-    ClusterKeys,
-    PartitionKeys,
-    SegmentName,
-    partition_of,
-)
-from ts_common.archive.small_objects import LOG_START_BYTES, get_small
-from ts_common.errors import NewerFormat, ObjectNotFound, PermanentError
-from ts_common.model import TopicPartition, is_topic_name
-from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.archive.object_keys import INCARNATIONS_NAME, LOG_SUFFIX, ClusterKeys, SegmentName, partition_of
+from ts_common.errors import QueryError
+from ts_common.model import is_topic_name
+from ts_common.store.contract import ObjectStore
+from ts_common.suggestions import nearest
+from ts_reader.reading.archive_name import ArchiveName
 from ts_reader.reading.parallel import in_threads
-from tsctl.cost.usage import OWN, SEGMENT, Kind, Part, Usage
+from ts_reader.reading.topics import some
+from tsctl.archive import chooser, open_archive
+from tsctl.cost.prices import Prices
+from tsctl.output import Output
 
+OWN: Final = ""  # the topic of objects that belong to the whole cluster, or to no topic
+MONTH_DAYS: Final = 30.0
 _ENTROPY: Final = re.compile(r"[01]+")
-_MARKS: Final = frozenset({COMMIT_NAME, LOG_START_NAME, INCARNATIONS_NAME})
 _DAY: Final = 86_400.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """How objects are counted.
+Directory = tuple[ObjectStore, str, str]  # store, prefix of the keys with the final slash, topic or `OWN`
 
-    Attributes:
-        edges: as in `Usage`.
-        thresholds: as in `Usage`.
-        default_class: of objects that the store lists without one.
-        now: seconds since the epoch.
-    """
 
-    edges: tuple[float, ...]
-    thresholds: tuple[int, ...]
-    default_class: str
-    now: float
+class Kind(StrEnum):
+    """What an object is."""
+
+    LOG = "log"
+    INDEX = "index"  # .index, .timeindex, .txnindex
+    OTHER = "other"
+
+
+SEGMENT: Final = frozenset({Kind.LOG, Kind.INDEX})  # what agents write in the storage class of their options
 
 
 @dataclass(frozen=True, slots=True)
-class Directory:
-    """One directory of a cluster in a store.
+class Part:
+    """Objects of one topic, class and kind, in one range of ages and one of sizes.
+
+    A range ends at each limit: a size or an age in the price file, 30 days, a retention.
 
     Attributes:
-        store: of the directory.
-        prefix: of its keys, with the final slash.
-        topic: whose partition it is; `OWN` for none.
-        partition: its number; None if it is no partition's.
+        topic: `OWN` for none.
+        days: lower end of the range of ages.
+        size: bytes of all objects.
+        byte_days: the sum of size times age in days.
     """
 
-    store: ObjectStore
-    prefix: str
     topic: str
-    partition: int | None
+    storage_class: str
+    kind: Kind
+    days: float
+    objects: float
+    size: float
+    byte_days: float
 
     @property
-    def name(self) -> str:
-        """The last part of the prefix."""
-        return self.prefix.rstrip("/").rpartition("/")[2]
+    def is_new(self) -> bool:
+        """Whether they are objects of segments of the last 30 days."""
+        return self.kind in SEGMENT and self.days < MONTH_DAYS
+
+
+def survey(
+    name: ArchiveName, topics: Sequence[str], prices: Prices, retention_days: float | None, output: Output
+) -> list[Part]:
+    """Return what topics hold, chosen by names and regular expressions; without one all, and the cluster's own objects.
+
+    Raises:
+        QueryError: the archive has no topic, or no such topic.
+        ConfigurationError: a topic is no regular expression.
+    """
+    choose = chooser(topics)
+    with open_archive(name, output.warn) as archive:
+        known = archive.names()
+        for text in topics:
+            if not any(map(chooser([text]), known)):
+                hint = nearest(text, known) or f"; it contains {some(known)}"
+                raise QueryError(f"topic {text}: cluster {archive.keys.cluster} has no such topic{hint}")
+        found = [each for store in archive.stores for each in find_directories(store, archive.keys)]
+        chosen = [each for each in found if not topics or (each[2] != OWN and choose(each[2]))]
+        return count(chosen, prices, retention_days, time.time())
 
 
 def find_directories(store: ObjectStore, keys: ClusterKeys) -> Iterator[Directory]:
-    """Yield every directory of a cluster, under any number of entropy bits, with that of the cluster's own objects.
-
-    Raises:
-        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
-    """
-    yield Directory(store, keys.cluster_prefix, OWN, None)
-    for directory in store.list_directories(""):
-        name = directory.rstrip("/")
-        below = []  # directories of the cluster, if this one is entropy
-        if _ENTROPY.fullmatch(name):
-            prefix = f"{directory}{keys.cluster}/"
-            below = [prefix + found for found in store.list_directories(prefix)]
-        if name == keys.cluster:  # a name such as `1` can be both; a topic `1` has no directories below its own
-            own = (directory + found for found in store.list_directories(directory))
-            below += [found for found in own if not (below and found == f"{directory}{keys.cluster}/")]
-        yield from (_directory(store, each) for each in below)
+    """Yield every directory of a cluster, under any number of entropy bits, with that of the cluster's own objects."""
+    yield store, keys.cluster_prefix, OWN
+    for first in store.list_directories(""):
+        nested = f"{first}{keys.cluster}/"
+        is_entropy = _ENTROPY.fullmatch(first.rstrip("/")) is not None
+        below = [nested + name for name in store.list_directories(nested)] if is_entropy else []
+        if first == f"{keys.cluster}/":  # a name such as `1` can be both; a topic `1` has no directories below its own
+            below += [first + name for name in store.list_directories(first) if not below or first + name != nested]
+        for prefix in below:
+            name = prefix.rstrip("/").rpartition("/")[2]
+            partition = partition_of(name)
+            topic = name if is_topic_name(name) else OWN
+            yield store, prefix, topic if partition is None else partition.topic
 
 
-def count(
-    directories: Sequence[Directory],
-    keys: ClusterKeys,
-    measure: Measure,
-    *,
-    warn: Callable[[str], None],
-    advance: Callable[[], object] = lambda: None,
-) -> Usage:
-    """Return what directories hold.
-
-    Args:
-        directories: from `find_directories`.
-        keys: of the cluster.
-        measure: how to count.
-        warn: called with each commit or `log.start` that cannot be read; all bytes of its partition then count as
-            living.
-        advance: called after each directory.
-
-    Raises:
-        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
-    """
-    counter = _Counter(keys, measure, warn)
-
-    def one(directory: Directory) -> None:
-        counter.count(directory)
-        advance()
-
-    in_threads(one, directories)
-    return counter.usage()
+_Key = tuple[str, str, Kind, int, int]  # topic, storage class, kind, range of ages, range of sizes
 
 
-def kind_of(name: str, prefix: str, keys: ClusterKeys) -> Kind:
-    """Return what an object is.
+def count(found: Sequence[Directory], prices: Prices, retention_days: float | None, now: float) -> list[Part]:
+    """Return what directories hold, in parts by the limits of prices and of a retention; `now` in seconds."""
+    classes = prices.classes.values()
+    edges = sorted({0.0, MONTH_DAYS, retention_days or 0.0, *(each.minimum_days for each in classes)})
+    limits = sorted({size for each in classes for size in (each.minimum_bytes, each.monitoring_from_bytes)})
 
-    Args:
-        name: the part of its key after the directory.
-        prefix: of the directory.
-        keys: of the cluster.
-    """
-    if prefix == keys.cluster_prefix:
-        return Kind.CLUSTER
-    if (parsed := SegmentName.parse(name)) is not None:
-        return Kind.LOG if parsed[1] == LOG_SUFFIX else Kind.INDEX
-    if name.startswith((CACHE_DIRECTORY, FORMER_CACHE_DIRECTORY)):
-        return Kind.CACHE
-    return Kind.MARK if name in _MARKS or name.startswith(GAPS_DIRECTORY) else Kind.OTHER
+    def one(directory: Directory) -> dict[_Key, list[float]]:
+        store, prefix, topic = directory
+        sums: dict[_Key, list[float]] = {}
+        for info in store.list(prefix):
+            own, kind, name = topic, Kind.OTHER, info.key[len(prefix) :]
+            if (parsed := SegmentName.parse(name)) is not None:
+                kind = Kind.LOG if parsed[1] == LOG_SUFFIX else Kind.INDEX
+            elif name == INCARNATIONS_NAME:  # `t-0/incarnations.json` is the list of a topic `t-0`
+                own = prefix.rstrip("/").rpartition("/")[2]
+            age = max(0.0, now - info.modified) / _DAY
+            places = (bisect_right(edges, age) - 1, bisect_right(limits, info.size))
+            _add(sums, (own, info.storage_class or prices.default_class, kind, *places), 1, info.size, info.size * age)
+        return sums
 
-
-_Key = tuple[str, str, Kind, int]  # topic, storage class, kind, range of ages
-
-
-class _Sums:
-    """The numbers of one part while objects are counted."""
-
-    __slots__ = ("byte_days", "living", "objects", "size", "small")
-
-    def __init__(self, thresholds: int) -> None:
-        self.objects = self.size = self.living = 0
-        self.byte_days = 0.0
-        self.small = [[0, 0] for _ in range(thresholds)]
-
-    def add(self, other: "_Sums") -> None:
-        self.objects += other.objects
-        self.size += other.size
-        self.living += other.living
-        self.byte_days += other.byte_days
-        for own, further in zip(self.small, other.small, strict=True):
-            own[0] += further[0]
-            own[1] += further[1]
+    whole: dict[_Key, list[float]] = {}
+    for sums in in_threads(one, found):
+        for key, numbers in sums.items():
+            _add(whole, key, *numbers)
+    return [Part(*key[:3], edges[key[3]], *numbers) for key, numbers in sorted(whole.items())]
 
 
-class _Counter:
-    """Sums of all directories, which threads count."""
-
-    def __init__(self, keys: ClusterKeys, measure: Measure, warn: Callable[[str], None]) -> None:
-        self._keys = keys
-        self._measure = measure
-        self._warn = warn
-        self._lock = threading.Lock()  # guards the rest
-        self._sums: dict[_Key, _Sums] = {}
-        self._oldest = 0.0
-        self._oldest_segment: float | None = None
-        self._brokers = self._partitions = 0
-
-    def count(self, directory: Directory) -> None:
-        """Count the objects of a directory."""
-        start, end = self._living(directory)
-        sums: dict[_Key, _Sums] = {}
-        waiting: dict[_Key, int] = {}  # bytes at `base` whose end is the next base
-        base, oldest, brokers = -1, 0.0, 0
-        oldest_segment: float | None = None
-        for info in directory.store.list(directory.prefix):
-            name = info.key[len(directory.prefix) :]
-            key, age = self._key(directory, name, info)
-            found = sums.get(key)
-            if found is None:
-                found = sums[key] = _Sums(len(self._measure.thresholds))
-            self._add(found, info.size, age)
-            oldest = max(oldest, age)
-            brokers += info.key.startswith(self._keys.ends)
-            if key[2] in SEGMENT and (parsed := SegmentName.parse(name)) is not None:
-                oldest_segment = max(oldest_segment or 0.0, age)
-                if parsed[0].base != base:
-                    _settle(sums, waiting, parsed[0].base > start)
-                    base = parsed[0].base
-                if base < end:
-                    waiting[key] = waiting.get(key, 0) + info.size
-        _settle(sums, waiting, True)
-        with self._lock:
-            for key, found in sums.items():
-                self._sums.setdefault(key, _Sums(len(self._measure.thresholds))).add(found)
-            self._oldest = max(self._oldest, oldest)
-            if oldest_segment is not None:
-                self._oldest_segment = max(self._oldest_segment or 0.0, oldest_segment)
-            self._brokers += brokers
-            self._partitions += any(kind in SEGMENT for _, _, kind, _ in sums)
-
-    def usage(self) -> Usage:
-        """Return what was counted."""
-        parts = tuple(
-            Part(*key, found.objects, found.size, found.living, found.byte_days, tuple((a, b) for a, b in found.small))
-            for key, found in sorted(self._sums.items())
-        )
-        measure = self._measure
-        bits = max(0, self._keys.entropy_bits)
-        ages = (self._oldest, self._oldest_segment)
-        return Usage(parts, measure.edges, measure.thresholds, *ages, self._brokers, bits, self._partitions)
-
-    def _key(self, directory: Directory, name: str, info: ObjectInfo) -> tuple[_Key, float]:
-        """Return the part of an object, and its age in days."""
-        kind = kind_of(name, directory.prefix, self._keys)
-        # `t-0/incarnations.json` is the list of a topic `t-0`.
-        topic = directory.name if name == INCARNATIONS_NAME else directory.topic
-        age = max(0.0, self._measure.now - info.modified) / _DAY
-        edge = bisect_right(self._measure.edges, age) - 1
-        return (topic, info.storage_class or self._measure.default_class, kind, edge), age
-
-    def _add(self, sums: _Sums, size: int, age: float) -> None:
-        sums.objects += 1
-        sums.size += size
-        sums.byte_days += size * age
-        for place, threshold in enumerate(self._measure.thresholds):
-            if size < threshold:
-                sums.small[place][0] += 1
-                sums.small[place][1] += size
-
-    def _living(self, directory: Directory) -> tuple[float, float]:
-        """Return the offsets `[start, end)` of a partition whose segments are living."""
-        if directory.partition is None:
-            return inf, -inf
-        keys = PartitionKeys(TopicPartition(directory.topic, directory.partition), directory.prefix)
-        try:
-            commit, _ = read_commit(directory.store, keys)
-            match commit:
-                case Commit(next_offset=end):
-                    return _log_start(directory.store, keys, commit), end
-                case ForeignCommit(highest_base=highest):
-                    return _log_start(directory.store, keys, None), highest + 1
-                case None:
-                    return inf, -inf
-        except (PermanentError, NewerFormat) as error:
-            self._warn(f"{error}; all bytes of {keys.partition} count as living")
-            return -inf, inf
-
-
-def _settle(sums: dict[_Key, _Sums], waiting: dict[_Key, int], living: bool) -> None:
-    """Count bytes as living, or drop them, once their end is read."""
-    if living:
-        for key, size in waiting.items():
-            sums[key].living += size
-    waiting.clear()
-
-
-def _log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit | None) -> float:
-    try:
-        data, _ = get_small(store, keys.log_start, LOG_START_BYTES)
-    except ObjectNotFound:
-        return -inf
-    found = decode_log_start(data, keys.log_start)
-    return found.offset if commit is None else found.shown_from(commit.lineage)
-
-
-def _directory(store: ObjectStore, prefix: str) -> Directory:
-    name = prefix.rstrip("/").rpartition("/")[2]
-    partition = partition_of(name)
-    if partition is not None:
-        return Directory(store, prefix, partition.topic, partition.partition)
-    return Directory(store, prefix, name if is_topic_name(name) else OWN, None)
-
-
-def topics_in(directories: Iterable[Directory]) -> set[str]:
-    """Return the topics of directories."""
-    return {directory.topic for directory in directories} - {OWN}
+def _add(sums: dict[_Key, list[float]], key: _Key, *numbers: float) -> None:
+    sums[key] = [one + other for one, other in zip(sums.get(key, (0.0, 0.0, 0.0)), numbers, strict=True)]

@@ -1,196 +1,112 @@
 """A bill as rows for people and as fields of JSON. Pure."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple, TypeVar
 
-from tsctl.cost.changes import Outcome
-from tsctl.cost.month import Item, Line, total
-from tsctl.cost.prices import Prices
-from tsctl.cost.requests import Requests
-from tsctl.cost.usage import SEGMENT, Part, Usage
+from tsctl.cost.bill import BYTES, NO_CHANGE, Change, Line, bill, once, total
+from tsctl.cost.listing import Part
+from tsctl.cost.prices import Prices, Restore
 from tsctl.output import size
 
 Row = tuple[str | int | None, ...]
-_OWN_NAME: Final = "(cluster)"
-_STORED: Final = frozenset({Item.STORAGE, Item.MINIMUM_SIZE, Item.OVERHEAD, Item.MONITORING})
+_Key = TypeVar("_Key")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows under names of columns."""
 
     columns: Sequence[str]
     rows: Sequence[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A bill for people.
+class Section(NamedTuple):
+    """A bill for people: tables, and what it is based on in notes of a sentence or two."""
 
-    Attributes:
-        tables: by item and by topic; with a change also before and after, and what it costs once.
-        notes: what the bill is based on, a sentence or two each.
-    """
-
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
+    tables: list[Table]
+    notes: list[str]
 
 
-def section(
-    usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Line], outcome: Outcome | None = None
-) -> Section:
-    """Return a bill for people, with a change if there is one."""
-    tables = [Table(_BILL_COLUMNS, bill_rows(lines)), Table(_TOPIC_COLUMNS, topic_rows(usage, lines))]
-    further: tuple[str, ...] = ()
-    if outcome is not None:
-        tables.append(Table(_CHANGE_COLUMNS, change_rows(lines, outcome)))
-        if outcome.once:
-            tables.append(Table(_ONCE_COLUMNS, bill_rows(outcome.once)))
-        further = outcome.notes
-    return Section(tuple(tables), (*_notes(usage, requests, prices, lines), *further))
-
-
-def money(amount: float) -> str:
-    """Return an amount: with two decimals, or with four below 1."""
-    rounded = round(amount, 4)
-    return f"{rounded:,.4f}" if 0 < abs(rounded) < 1 else f"{amount if rounded else 0:,.2f}"
-
-
-_BILL_COLUMNS: Final = ("ITEM", "CLASS", "QUANTITY", "UNIT", "A MONTH")
-
-
-def bill_rows(lines: Iterable[Line]) -> list[Row]:
-    """Return a row for each item and class, and their total."""
-    found: dict[tuple[str, str, str], tuple[float, float]] = {}
-    lines = list(lines)
-    for line in lines:
-        quantity, amount = found.get((line.item, line.storage_class, line.unit), (0.0, 0.0))
-        found[line.item, line.storage_class, line.unit] = (quantity + line.quantity, amount + line.amount)
-    rows: list[Row] = [
-        (item, storage_class, _quantity(quantity), unit, money(amount))
-        for (item, storage_class, unit), (quantity, amount) in found.items()
+def section(parts: Sequence[Part], prices: Prices, change: Change = NO_CHANGE) -> Section:
+    """Return a bill by item and by topic; with a change also the month after it, and what the change costs once."""
+    bills = {"A MONTH": bill(parts, prices)}
+    if change != NO_CHANGE:
+        bills |= {"AFTER": bill(parts, prices, change), "ONCE": once(parts, prices, change)}
+    dated = f", {prices.as_of.isoformat()}" if prices.as_of else ""
+    notes = [
+        f"prices: {prices.name}{dated}, in {prices.currency}, for a month of 30 days",
+        "requests: an estimate by segments of the last 30 days; those of readers are not counted",
     ]
-    return [*rows, ("total", None, None, None, money(total(lines)))]
+    return Section([_by_item(bills), _by_topic(parts, bills)], [*notes, *_reads(parts, prices)])
 
 
-_TOPIC_COLUMNS: Final = ("TOPIC", "CLASSES", "OBJECTS", "SIZE", "LIVING", "NEW", "STORAGE", "OTHER", "A MONTH")
+def fields(parts: Sequence[Part], prices: Prices, change: Change = NO_CHANGE) -> dict[str, object]:
+    """Return the same as fields of a JSON document; a topic is null for the cluster's own objects."""
+    today, after, paid = bill(parts, prices), bill(parts, prices, change), once(parts, prices, change)
+    changed = {"lines": _fields(after), "total": total(after), "once": _fields(paid), "once_total": total(paid)}
+    return {
+        "prices": {"name": prices.name, "currency": prices.currency, "as_of": prices.as_of and str(prices.as_of)},
+        "usage": _fields(parts),
+        "lines": _fields(today),
+        "total": total(today),
+        **({} if change == NO_CHANGE else {"after": changed}),
+    }
 
 
-def topic_rows(usage: Usage, lines: Sequence[Line]) -> list[Row]:
-    """Return a row for each topic, the most expensive first; the cluster's own objects and requests are one too."""
-    parts: dict[str, list[Part]] = {}
-    of_topic: dict[str, list[Line]] = {}
-    for part in usage.parts:
-        parts.setdefault(part.topic, []).append(part)
-    for line in lines:
-        of_topic.setdefault(line.topic, []).append(line)
-    amounts = {topic: total(of_topic.get(topic, ())) for topic in {*parts, *of_topic}}
-    return [
-        _topic_row(topic, usage, parts.get(topic, ()), of_topic.get(topic, ()))
-        for topic in sorted(amounts, key=lambda topic: (-amounts[topic], topic))
-    ]
+def _fields(found: Iterable[Line | Part]) -> list[dict[str, object]]:
+    return [{**asdict(each), "topic": each.topic or None} for each in found]
 
 
-def _topic_row(topic: str, usage: Usage, parts: Sequence[Part], lines: Sequence[Line]) -> Row:
-    stored = total(line for line in lines if line.item in _STORED)
-    return (
-        topic or _OWN_NAME,
-        ",".join(sorted({part.storage_class for part in parts})),
-        round(sum(part.objects for part in parts)),
-        size(round(sum(part.size for part in parts))),
-        size(round(sum(part.living for part in parts))),
-        size(round(sum(part.size for part in parts if part.kind in SEGMENT and usage.is_new(part)))),
-        money(stored),
-        money(total(lines) - stored),
-        money(total(lines)),
-    )
-
-
-_CHANGE_COLUMNS: Final = ("ITEM", "TODAY", "AFTER", "DIFFERENCE")
-
-
-def change_rows(today: Iterable[Line], outcome: Outcome) -> list[Row]:
-    """Return a row for each item, and their total."""
-    before, after = _by_item(today), _by_item(outcome.lines)
-    rows = [(item, before.get(item, 0.0), after.get(item, 0.0)) for item in Item if item in before or item in after]
-    rows_and_total = [*rows, ("total", sum(before.values()), sum(after.values()))]
-    return [(item, money(old), money(new), money(new - old)) for item, old, new in rows_and_total]
-
-
-_ONCE_COLUMNS: Final = ("ONCE", "CLASS", "QUANTITY", "UNIT", "AMOUNT")
-
-
-def _by_item(lines: Iterable[Line]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for line in lines:
-        found[line.item] = found.get(line.item, 0.0) + line.amount
+def _groups(lists: Sequence[Iterable[Any]], key: Callable[[Any], _Key]) -> dict[_Key, list[list[Any]]]:
+    """Return what each list has of each key."""
+    found: dict[_Key, list[list[Any]]] = {}
+    for place, values in enumerate(lists):
+        for value in values:
+            found.setdefault(key(value), [[] for _ in lists])[place].append(value)
     return found
 
 
-def _notes(usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Line]) -> list[str]:
-    """Return what a bill is based on, a sentence or two each."""
-    new = usage.total(lambda part: part.size, (part for part in usage.parts if usage.is_new(part)))
-    month = new * usage.to_month
-    stored = total(line for line in lines if line.item is Item.STORAGE)
-    whole = usage.total(lambda part: part.size)
-    growth = stored * month / whole if whole else 0.0
-    dated = f", {prices.as_of.isoformat()}" if prices.as_of else ""
-    return [
-        f"prices: {prices.name}{dated}, in {prices.currency}, for a month of 30 days",
-        f"requests: {requests.source}; those of readers are not counted",
-        f"growth: {size(round(month))} are new in a month; without removals the storage of each month costs about "
-        f"{money(growth)} {prices.currency} more than that of the one before",
-    ]
+def _by_item(bills: Mapping[str, Sequence[Line]]) -> Table:
+    rows: list[Row] = []
+    for key, own in _groups([*bills.values()], lambda line: (line.item, line.storage_class, line.unit)).items():
+        quantity = sum(line.quantity for line in own[0])
+        rows.append((*key[:2], f"{quantity:,.{4 if quantity < 1 else 1}f}", key[2], *_amounts(own)))
+    totals = ("total", None, None, None, *_amounts(bills.values()))
+    return Table(("ITEM", "CLASS", "QUANTITY", "UNIT", *bills), [*rows, totals])
 
 
-def fields(usage: Usage, requests: Requests, prices: Prices, lines: Sequence[Line]) -> dict[str, object]:
-    """Return a bill as fields of a JSON document."""
-    return {
-        "prices": {"name": prices.name, "currency": prices.currency, "as_of": prices.as_of and str(prices.as_of)},
-        "requests": {"source": requests.source, "estimated": requests.estimated, "monthly": dict(requests.monthly)},
-        "usage": {
-            "entropy_bits": usage.entropy_bits,
-            "partitions": usage.partitions,
-            "age_edges_days": list(usage.edges),
-            "oldest_days": usage.days,
-            "oldest_segment_days": usage.segment_days,
-            "parts": [_part_fields(part) for part in usage.parts],
-        },
-        "lines": line_fields(lines),
-        "total": total(lines),
-    }
+def _by_topic(parts: Iterable[Part], bills: Mapping[str, Sequence[Line]]) -> Table:
+    """Return a row for each topic, the most expensive first; the cluster's own objects are one too."""
+    rows: list[Row] = []
+    groups = _groups([parts, *bills.values()], lambda value: value.topic)
+    for topic, (held, *own) in sorted(groups.items(), key=lambda entry: (-total(entry[1][1]), entry[0])):
+        classes, objects = {part.storage_class for part in held}, sum(part.objects for part in held)
+        sizes = (_size(held), _size(part for part in held if part.is_new))
+        amounts = _amounts([[line for line in own[0] if line.item in BYTES], *own])
+        rows.append((topic or "(cluster)", ",".join(sorted(classes)), round(objects), *sizes, *amounts))
+    return Table(("TOPIC", "CLASSES", "OBJECTS", "SIZE", "NEW", "STORAGE", *bills), rows)
 
 
-def line_fields(lines: Iterable[Line]) -> list[dict[str, object]]:
-    """Return lines as fields of a JSON document; the topic of the cluster's own objects is null."""
-    return [{**asdict(line), "item": line.item.value, "topic": line.topic or None} for line in lines]
+def _reads(parts: Sequence[Part], prices: Prices) -> Iterator[str]:
+    """Yield what one read of all objects of a class costs, by each speed if they need a restore."""
+    for name in sorted({part.storage_class for part in parts}):
+        own, found = [part for part in parts if part.storage_class == name], prices.of(name)
+        gb, objects = sum(part.size for part in own) / prices.bytes_per_gb, sum(part.objects for part in own)
+        ways = found.restores or {"retrieval": Restore(per_gb=found.retrieval_per_gb)}
+        amounts = [(speed, gb * way.per_gb + objects / 1000 * way.per_1000) for speed, way in ways.items()]
+        if any(amount for _, amount in amounts):
+            yield f"one read of all {_size(own)} in {name}: {', '.join(f'{way} {_money(one)}' for way, one in amounts)}"
 
 
-def outcome_fields(outcome: Outcome) -> dict[str, object]:
-    """Return a change's effect as fields of a JSON document."""
-    return {
-        "lines": line_fields(outcome.lines),
-        "total": total(outcome.lines),
-        "once": line_fields(outcome.once),
-        "once_total": total(outcome.once),
-        "notes": list(outcome.notes),
-    }
+def _amounts(bills: Iterable[Iterable[Line]]) -> list[str]:
+    return [_money(total(lines)) for lines in bills]
 
 
-def _part_fields(part: Part) -> dict[str, object]:
-    return {
-        "topic": part.topic or None,
-        "storage_class": part.storage_class,
-        "kind": part.kind.value,
-        "age": part.age,
-        "objects": part.objects,
-        "bytes": part.size,
-        "living_bytes": part.living if part.kind in SEGMENT else None,
-    }
+def _size(parts: Iterable[Part]) -> str:
+    return size(round(sum(part.size for part in parts)))
 
 
-def _quantity(number: float) -> str:
-    if 0 < number < 1:
-        return f"{number:,.4f}"
-    return f"{number:,.1f}" if number < 1000 else f"{number:,.0f}"
+def _money(amount: float) -> str:
+    """Return an amount: with two decimals, or with four below 1."""
+    rounded = round(amount, 4)
+    return f"{rounded:,.4f}" if 0 < abs(rounded) < 1 else f"{amount if rounded else 0:,.2f}"

@@ -91,20 +91,6 @@ def test_the_commands_of_the_page_thaw_a_day(cold: ColdArchive, tsctl: Run) -> N
     assert cold.store.get(key)[0]
 
 
-def test_a_price_file_replaces_the_list_prices(cold: ColdArchive, tsctl: Run, tmp_path: Path) -> None:
-    """In its currency: 1,000,000 EUR for 1,000 objects are 1,000 for the one that is frozen."""
-    cold.freeze(0)
-    (tmp_path / "p.yaml").write_text(
-        "{name: ours, currency: EUR, default_class: GLACIER, classes: {GLACIER: {storage_per_gb_month: 0, "
-        "write_per_1000: 0, read_per_1000: 0, restores: {Standard: {per_gb: 0, per_1000: 1000000}}}}}"
-    )
-    dry = ("thaw", *named(cold), "--dry-run", "--prices", tmp_path / "p.yaml")
-    assert "tier Standard: about EUR 1,000.00, 3 to 5 hours at prices of ours" in tsctl(*dry).out
-    assert "no price is known for this class" in tsctl(*dry, "--tier", "Bulk").out
-    document = tsctl(*dry, "--json").document
-    assert (document["cost"], document["currency"]) == (1000, "EUR")
-
-
 def test_a_thaw_waits_until_all_can_be_read(
     cold: ColdArchive, tsctl: Run, moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

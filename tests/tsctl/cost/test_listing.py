@@ -1,4 +1,4 @@
-"""Counts objects by topic, class, kind and age, and living bytes, from a store."""
+"""Counts objects by topic, class, kind, age and size, from a store."""
 
 import os
 import time
@@ -12,14 +12,14 @@ import pytest
 
 from dev.local.stores.moto import MotoServer
 from tests.made_archive import CLUSTER, MadeArchive, batches
+from tests.tsctl.cost.made_parts import PRICES
 from tests.tsctl.running import Run, runner
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.cost.listing import Measure, count, find_directories
-from tsctl.cost.usage import OWN, Kind, Part, Usage, edges_of
+from tsctl.cost.listing import OWN, Kind, Part, count, find_directories
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -31,18 +31,14 @@ def archive(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path / "store", entropy_bits=3)
 
 
-def counted(archive: MadeArchive, now: float = NOW, store: ObjectStore | None = None) -> tuple[Usage, list[str]]:
-    """Return what an archive holds, and the warnings."""
-    warnings: list[str] = []
-    measure = Measure(edges_of([]), (1000,), "STANDARD", now)
-    directories = list(find_directories(store or archive.store, archive.keys))
-    return count(directories, archive.keys, measure, warn=warnings.append), warnings
+def counted(archive: MadeArchive, store: ObjectStore | None = None) -> list[Part]:
+    return count(list(find_directories(store or archive.store, archive.keys)), PRICES, 7.0, NOW)
 
 
-def sums(usage: Usage, value: Callable[[Part], float]) -> dict[tuple[str, Kind], float]:
+def sums(parts: list[Part], value: Callable[[Part], float]) -> dict[tuple[str, Kind], float]:
     """Return a number by topic and kind."""
     found: dict[tuple[str, Kind], float] = {}
-    for part in usage.parts:
+    for part in parts:
         found[part.topic, part.kind] = found.get((part.topic, part.kind), 0) + value(part)
     return found
 
@@ -64,50 +60,16 @@ def test_every_object_of_a_cluster_counts_once(archive: MadeArchive) -> None:
     archive.store.put(archive.keys.ends_of(7), b"{}")
     archive.store.put("other/t-0/offset.wm", b"x")
     archive.store.put(f"010/{CLUSTER}2/t-0/offset.wm", b"x")
-    usage, warnings = counted(archive)
-    assert warnings == []
-    assert sums(usage, lambda part: part.objects) == {
+    parts = counted(archive)
+    assert sums(parts, lambda part: part.objects) == {
         ("t", Kind.LOG): 4,
         ("t", Kind.INDEX): 6,
-        ("t", Kind.MARK): 3 * 2 + 1 + 1,
-        ("t", Kind.CACHE): 1,
-        ("t", Kind.OTHER): 1,
-        ("t-0", Kind.MARK): 1,
-        (OWN, Kind.CLUSTER): 2,
+        ("t", Kind.OTHER): 3 * 2 + 4,
+        ("t-0", Kind.OTHER): 1,
+        (OWN, Kind.OTHER): 2,
     }
     of_cluster = [info for info in archive.store.list() if f"{CLUSTER}/" in info.key]
-    assert usage.total(lambda part: part.size) == sum(info.size for info in of_cluster)
-    assert usage.total(lambda part: part.small[0][0]) == sum(info.size < 1000 for info in of_cluster)
-    assert (usage.brokers, usage.entropy_bits, usage.partitions) == (1, 3, 4)
-
-
-def test_living_bytes_are_between_log_start_and_commit(archive: MadeArchive) -> None:
-    """A segment that begins below log start and ends above it is living, with its indexes and variants."""
-    for base in range(0, 60, 10):
-        archive.put_segment("t", base, batches((base, base + 10)), index=b"12345678")
-    archive.put_segment("t", 20, batches((20, 30)), variant=True)
-    archive.commit("t", 40, log_start=15)
-    archive.put_segment("open", 0, batches((0, 10)))  # no commit yet
-    usage, _ = counted(archive)
-    logs = {info.key: info.size for info in archive.store.list(archive.partition("t").prefix) if ".log" in info.key}
-    living = sum(size for key, size in logs.items() if "00000010." in key or "00000020." in key or "00000030." in key)
-    assert sums(usage, lambda part: part.living) == {
-        ("t", Kind.LOG): living,  # 10, 20 with its variant, 30
-        ("t", Kind.INDEX): 3 * 8,
-        ("t", Kind.MARK): 0,
-        ("open", Kind.LOG): 0,
-    }
-
-
-def test_a_commit_that_cannot_be_read_is_a_warning(archive: MadeArchive) -> None:
-    """All bytes of its partition count as living: doubt makes nothing look removable."""
-    archive.put_segment("t", 0, batches((0, 10)))
-    archive.store.put(archive.partition("t").commit, b"\xff\0{")
-    usage, (warning,) = counted(archive)
-    assert "all bytes of t-0 count as living" in warning
-    assert usage.total(lambda part: part.living) == usage.total(
-        lambda part: part.size, (part for part in usage.parts if part.kind is Kind.LOG)
-    )
+    assert sum(part.size for part in parts) == sum(info.size for info in of_cluster)
 
 
 def test_ages_are_those_of_the_objects(archive: MadeArchive, tmp_path: Path) -> None:
@@ -117,25 +79,15 @@ def test_ages_are_those_of_the_objects(archive: MadeArchive, tmp_path: Path) -> 
         archive.store.put(archive.partition("t").segment(name), b"x" * 100)
         path = tmp_path / "store" / archive.partition("t").segment(name)
         os.utime(path, (NOW - days * DAY, NOW - days * DAY))
-    usage, _ = counted(archive)
-    found: dict[float, Any] = {usage.edges[part.age]: (part.objects, part.byte_days) for part in usage.parts}
+    found: dict[float, Any] = {part.days: (part.objects, part.byte_days) for part in counted(archive)}
     assert found == {0.0: (2, pytest.approx(50)), 7.0: (1, pytest.approx(700)), 180.0: (1, pytest.approx(20_000))}
-    assert usage.days == pytest.approx(200)
 
 
-def test_an_old_mark_is_not_the_age_of_segments(archive: MadeArchive, tmp_path: Path) -> None:
-    """Retention of a week leaves seven days of segments; a gap record of last year does not divide them by a month."""
-    keys = archive.partition("t")
-    archive.store.put(keys.gap(0, 10), b"{}")
-    archive.store.put(keys.segment(SegmentName(10)), b"x")
-    for key, days in ((keys.gap(0, 10), 400), (keys.segment(SegmentName(10)), 7)):
-        os.utime(tmp_path / "store" / key, (NOW - days * DAY, NOW - days * DAY))
-    usage, _ = counted(archive)
-    assert [usage.days, usage.segment_days] == pytest.approx([400, 7])
-    assert usage.to_month == pytest.approx(30 / 7)
-    archive.store.delete([keys.segment(SegmentName(10))])
-    usage, _ = counted(archive)
-    assert (usage.segment_days, usage.to_month) == (None, 1)
+def test_objects_on_both_sides_of_a_least_size_are_counted_apart(archive: MadeArchive) -> None:
+    """A class bills the smaller ones with that size."""
+    for base, size in ((0, 131_071), (10, 131_072), (20, 500_000)):
+        archive.store.put(archive.partition("t").segment(SegmentName(base)), b"x" * size)
+    assert [(part.objects, part.size) for part in counted(archive)] == [(1, 131_071), (2, 631_072)]
 
 
 def test_a_cluster_of_zeros_and_ones_is_distinguished_from_entropy(tmp_path: Path) -> None:
@@ -147,11 +99,13 @@ def test_a_cluster_of_zeros_and_ones_is_distinguished_from_entropy(tmp_path: Pat
         assert {info.key[:4] for info in store.list()} == {"0/1/", "1/1/"}
         store.put(ClusterKeys("1").partition(TopicPartition("u", 0)).segment(SegmentName(0)), b"x")
         directories = list(find_directories(store, keys))
-        usage = count(directories, keys, Measure(edges_of([]), (), "STANDARD", NOW), warn=pytest.fail)
-        assert sums(usage, lambda part: part.objects) == {("t", Kind.LOG): 6, ("u", Kind.LOG): 1}
+        assert sums(count(directories, PRICES, None, NOW), lambda part: part.objects) == {
+            ("t", Kind.LOG): 6,
+            ("u", Kind.LOG): 1,
+        }
         store.delete([info.key for info in store.list()])
         store.put(ClusterKeys("1").incarnations("1"), b"{}")
-        assert [each.topic for each in find_directories(store, keys)] == [OWN, "1"]
+        assert [topic for _, _, topic in find_directories(store, keys)] == [OWN, "1"]
 
 
 class ManyObjects(WrappedStore):
@@ -174,11 +128,11 @@ def test_many_objects_need_no_memory(tmp_path: Path) -> None:
     archive = MadeArchive(tmp_path / "store")
     tracemalloc.start()
     try:
-        usage, _ = counted(archive, store=ManyObjects(archive.store, threads=1))
+        parts = counted(archive, ManyObjects(archive.store, threads=1))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert usage.total(lambda part: part.objects) == _MANY
+    assert sum(part.objects for part in parts) == _MANY
     assert most < 1 << 20
 
 
@@ -201,8 +155,8 @@ def test_s3_lists_the_class_of_each_object(
     run: Run = runner(capfd)
     ended = run("cost", "--url", f"s3://{bucket}/base", "--cluster", CLUSTER, "--json")
     assert ended.code == 0, ended.err
-    parts = {(part["storage_class"], part["kind"]): part["objects"] for part in ended.document["usage"]["parts"]}
-    assert parts == {("STANDARD", "log"): 1, ("GLACIER_IR", "log"): 1, ("STANDARD", "mark"): 2}
+    parts = {(part["storage_class"], part["kind"]): part["objects"] for part in ended.document["usage"]}
+    assert parts == {("STANDARD", "log"): 1, ("GLACIER_IR", "log"): 1, ("STANDARD", "other"): 2}
     lines = {(line["item"], line["storage_class"]): line["quantity"] for line in ended.document["lines"]}
     size = len(batches((0, 10)))
     assert lines["storage", "GLACIER_IR"] == pytest.approx(size / (1 << 30))

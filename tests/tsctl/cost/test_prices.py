@@ -1,11 +1,12 @@
 """The price file: every problem at once, with its place; the example has each of S3's classes."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.tsctl.cost.made_usage import GB, PRICES
 from ts_common.errors import ConfigurationError
 from ts_common.store.lifecycle import ARCHIVE_CLASSES
-from tsctl.cost.prices import prices_of, read_prices
+from tsctl.cost.prices import read_prices
 
 LEAST = """
 name: made
@@ -27,16 +28,17 @@ classes:
         ("name: made", "name: made\nbytes_per_gb: 1" + "0" * 400, "bytes_per_gb: "),
         ("write_per_1000: 0", "write_per_1000: '1'", "classes.HOT.write_per_1000: "),
         ("write_per_1000: 0", "write_per_100: 0", "classes.HOT.write_per_100: this name is unknown; did you mean"),
-        ("write_per_1000: 0", "write_per_1000: 0, tiers: [{above_gb: 2, storage_per_gb_month: 1}, "
-         "{above_gb: 2, storage_per_gb_month: 1}]", "above_gb must ascend"),
         ("name: made", "name: made\nname: again", "name is given twice"),
     ],
-)  # fmt: skip
-def test_a_mistake_is_named_with_its_place(old: str, new: str, problem: str) -> None:
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, problem: str) -> None:
     """In a file that is right but for it."""
-    assert prices_of(LEAST, "p.yaml").bytes_per_gb == 1 << 30
-    with pytest.raises(ConfigurationError, match=r"p\.yaml: ") as raised:
-        prices_of(LEAST.replace(old, new), "p.yaml")
+    file = tmp_path / "p.yaml"
+    file.write_text(LEAST)
+    assert read_prices(file).bytes_per_gb == 1 << 30
+    file.write_text(LEAST.replace(old, new))
+    with pytest.raises(ConfigurationError) as raised:
+        read_prices(file)
     assert problem in str(raised.value)
 
 
@@ -48,10 +50,8 @@ def test_the_example_has_the_classes_of_s3() -> None:
     assert {name for name, each in found.items() if each.minimum_bytes} == {"STANDARD_IA", "ONEZONE_IA", "GLACIER_IR"}
 
 
-def test_a_restore_has_the_price_of_its_speed() -> None:
-    """3 GB and 2,000 objects: the first speed of the file without a name; a class without restores by its GB."""
-    assert PRICES.restore("FROZEN", 2000, 3 * GB) == pytest.approx(0.06 + 0.2)
-    assert PRICES.restore("FROZEN", 2000, 3 * GB, "Bulk") == pytest.approx(0.0075 + 0.05)
-    assert PRICES.restore("COOL", 2000, 3 * GB) == pytest.approx(0.09)
-    with pytest.raises(ConfigurationError, match=r"FROZEN\.restores has no Bulky; did you mean Bulk\?"):
-        PRICES.restore("FROZEN", 1, 1, "Bulky")
+def test_the_tiers_of_a_class_apply_to_the_bytes_above_them() -> None:
+    """50 TiB at 0.023, 450 TiB at 0.022, and the rest at 0.021."""
+    assert read_prices(None).of("STANDARD").storage(512_100) == pytest.approx(
+        51_200 * 0.023 + 460_800 * 0.022 + 100 * 0.021
+    )

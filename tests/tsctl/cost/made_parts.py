@@ -1,11 +1,13 @@
-"""Usage and prices with round numbers, so that a bill can be worked out by hand."""
+"""Parts and prices with round numbers, so that a bill can be worked out by hand."""
 
-from tsctl.cost.prices import Prices, prices_of
-from tsctl.cost.usage import Kind, Part, Usage, edges_of
+from ts_common.config.yaml_files import parse_yaml, validate
+from tsctl.cost.listing import Kind, Part
+from tsctl.cost.prices import Prices
 
 GB = 1_000_000_000
-PRICES: Prices = prices_of(
-    """
+PRICES: Prices = validate(
+    Prices,
+    parse_yaml("""
     name: made
     currency: EUR
     bytes_per_gb: 1000000000
@@ -40,10 +42,9 @@ PRICES: Prices = prices_of(
         monitoring_from_bytes: 131072
         write_per_1000: 0.005
         read_per_1000: 0.0004
-    """,
+    """),
     "made.yaml",
 )
-EDGES = edges_of([90, 180])
 
 
 def part(
@@ -56,11 +57,5 @@ def part(
     size: float = GB,
 ) -> Part:
     """Return objects of one age and one size."""
-    age = max(place for place, edge in enumerate(EDGES) if edge <= days)
-    small = (objects, size) if objects and size / objects < 131_072 else (0.0, 0.0)
-    return Part(topic, storage_class, kind, age, objects, size, size, size * days, (small,))
-
-
-def usage(*parts: Part, days: float = 400, brokers: int = 0, bits: int = 0, partitions: int = 4) -> Usage:
-    """Return what an archive holds; its oldest segment is as old as its oldest object."""
-    return Usage(parts, EDGES, PRICES.thresholds, days, days, brokers, bits, partitions)
+    edge = max(edge for edge in (0.0, 30.0, 60.0, 90.0, 180.0) if edge <= days)
+    return Part(topic, storage_class, kind, edge, objects, size, size * days)
