@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-WAY_OUT: Final = "thaw it with `tsctl thaw TOPIC`, which shows the cost first with --dry-run (docs/cold-storage.md)"
+WAY_OUT: Final = "thaw it with `tsctl thaw TOPIC` (docs/cold-storage.md)"
 
 
 class ThawTier(StrEnum):

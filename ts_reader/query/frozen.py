@@ -1,4 +1,4 @@
-"""Frozen segments of what a query reads: how many, how large, what a thaw costs, and the command that thaws them.
+"""Frozen segments of what a query reads: how many, how large, and the command that thaws them.
 
 Objects in an archive class, such as Glacier, cannot be read until an operator thaws them. A listing shows the class, so
 the planner finds them before any task begins. It rejects a plan only after a get has failed: some stores have such a
@@ -10,11 +10,10 @@ The first get of one raises `ObjectFrozen` too.
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
@@ -22,8 +21,6 @@ from ts_common.archive.view import PartitionView
 from ts_common.errors import ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY
-from ts_common.store.thaw_prices import LIST_PRICES, ThawCost, ThawPrices, thaw_cost
-from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.wording import counted
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
@@ -96,76 +93,65 @@ def check_thawed(store: ObjectStore, ranges: Sequence[ReadRange], incarnation: s
         incarnation: of the topics, as the query names it.
 
     Raises:
-        ObjectFrozen: some are frozen; with their number, bytes, cost, and the command that thaws them.
+        ObjectFrozen: some are frozen; with their number, bytes, and the command that thaws them.
         StoreUnavailable, AccessDenied: from the store.
     """
     frozen = frozen_of(ranges)
-    if not frozen:
-        return
-    copies = {copy.key: copy for part in frozen for copy in part.copies if copy.segment.is_frozen}
-    confirmed = _still_frozen(store, list(copies.values()))
-    if confirmed:
-        still = [part for part in frozen if any(copy.key in confirmed for copy in part.copies)]
-        raise ObjectFrozen(explain(store, still, ranges, incarnation, confirmed))
+    still = _still_frozen(store, frozen) if frozen else []
+    if still:
+        raise ObjectFrozen(explain(store, still, ranges, incarnation))
 
 
-def _still_frozen(store: ObjectStore, copies: Sequence[SegmentCopy]) -> dict[str, ThawState]:
-    """Return the states of the segments that the store does not return, by key."""
-    first = copies[0].key
+def _still_frozen(store: ObjectStore, frozen: Sequence[ReadRange]) -> list[ReadRange]:
+    """Return the ranges with a segment that the store does not return."""
+    keys = list({copy.key: None for part in frozen for copy in part.copies if copy.segment.is_frozen})
     try:
-        OPERATION_POLICY(lambda: store.get(first, ByteRange(0, 1)))
+        OPERATION_POLICY(lambda: store.get(keys[0], ByteRange(0, 1)))
     except (ObjectFrozen, ObjectNotFound):
         pass
     else:
-        if OPERATION_POLICY(lambda: store.thaw_state(first)).until is None:
-            return {}  # this store returns objects of the class without a thaw
+        if OPERATION_POLICY(lambda: store.thaw_state(keys[0])).until is None:
+            return []  # this store returns objects of the class without a thaw
 
-    def state_of(copy: SegmentCopy) -> tuple[str, ThawState]:
+    def is_frozen(key: str) -> bool:
         try:
-            return copy.key, OPERATION_POLICY(lambda: store.thaw_state(copy.key))
+            return OPERATION_POLICY(lambda: store.thaw_state(key)).is_frozen
         except ObjectNotFound:
-            return copy.key, ThawState()  # retention removed it: the read reports that
+            return False  # retention removed it: the read reports that
 
-    found = {key: state for key, state in in_threads(state_of, copies[:_CONFIRMED]) if state.is_frozen}
-    if not found:
-        return {}
-    return found | {copy.key: ThawState(copy.segment.storage_class, True) for copy in copies[_CONFIRMED:]}
+    looked = keys[:_CONFIRMED]
+    confirmed = {key for key, cold in zip(looked, in_threads(is_frozen, looked), strict=True) if cold}
+    if confirmed:
+        confirmed.update(keys[_CONFIRMED:])
+    return [part for part in frozen if any(copy.key in confirmed for copy in part.copies)]
 
 
 def explain(
-    store: ObjectStore,
-    frozen: Sequence[ReadRange],
-    ranges: Sequence[ReadRange],
-    incarnation: str = NEWEST,
-    states: Mapping[str, ThawState] | None = None,
+    store: ObjectStore, frozen: Sequence[ReadRange], ranges: Sequence[ReadRange], incarnation: str = NEWEST
 ) -> str:
-    """Return a message about frozen segments: count, bytes, class, cost, time and command; no request is sent.
+    """Return a message about frozen segments: count, bytes, class and command; no request is sent.
 
     Args:
         store: of the segments.
         frozen: the ranges that cannot be read; not empty.
         ranges: all ranges of the plan.
         incarnation: of the topics, as the query names it.
-        states: of the frozen segments, by key; None for those that the listing shows as frozen.
     """
     copies = {copy.key: copy for part in frozen for copy in part.copies}
-    cold = [copy for key, copy in copies.items() if (copy.segment.is_frozen if states is None else key in states)]
-    cold = cold or list(copies.values())[:1]
+    cold = [copy for copy in copies.values() if copy.segment.is_frozen] or list(copies.values())[:1]
     total = len({copy.key for part in ranges for copy in part.copies})
     classes = Counter(copy.segment.storage_class or "an archive tier" for copy in cold)
-    size = sum(copy.segment.size for copy in cold)
+    size = bytes_text(sum(copy.segment.size for copy in cold))
     named = ", ".join(f"{count:,} in {name}" for name, count in classes.most_common(3))
-    thawing = sum(state.is_thawing for state in (states or {}).values())
-    running = f" A thaw of {counted(thawing, 'segment')} is in progress: `tsctl thaw` waits for it." if thawing else ""
     partitions = len({copy.keys.prefix for copy in cold})
     where = f"{cold[0].keys.partition}" if partitions == 1 else counted(partitions, "partition")
     commands = commands_of(store, frozen, incarnation)
     shown = "; ".join(f"`{command}`" for command in commands[:_COMMANDS])
     more = f"; and for {counted(len(commands) - _COMMANDS, 'partition')} more" if len(commands) > _COMMANDS else ""
     return (
-        f"{where}: {len(cold):,} of {counted(total, 'segment')} to read, {bytes_text(size)}, are frozen ({named}; the "
-        f"first is {cold[0].key} in {store.location}), and cannot be read until they are thawed. {costs_text(cold)}."
-        f"{running} Thaw them: {shown}{more}; then repeat the query"
+        f"{where}: {len(cold):,} of {counted(total, 'segment')} to read, {size}, are frozen ({named}; the first is "
+        f"{cold[0].key} in {store.location}), and cannot be read until they are thawed. Thaw them: {shown}{more}; "
+        "then repeat the query"
     )
 
 
@@ -185,24 +171,6 @@ def _command(store: ObjectStore, keys: PartitionKeys, start: int, end: int, inca
     words += [] if incarnation == NEWEST else ["--incarnation", incarnation]
     words += ["--url", store.location, "--cluster", cluster]
     return shlex.join([*words, "--entropy-bits", str(len(entropy[-1]))] if entropy else words)
-
-
-def costs_text(copies: Sequence[SegmentCopy], prices: ThawPrices = LIST_PRICES) -> str:
-    """Return what a thaw of segments costs by each tier, for a message; the dearest class decides on the time."""
-    found = []
-    for tier in ThawTier:
-        amount, least, most = 0.0, 0.0, 0.0
-        for storage_class in {copy.segment.storage_class for copy in copies}:
-            of_class = [copy.segment.size for copy in copies if copy.segment.storage_class == storage_class]
-            cost = thaw_cost(sum(of_class), len(of_class), storage_class, tier, prices)
-            if cost is None:
-                break
-            amount, least, most = amount + cost.amount, max(least, cost.hours[0]), max(most, cost.hours[1])
-        else:
-            found.append(f"{tier}: {ThawCost(amount, (least, most))}")
-    return (
-        f"A thaw costs, at list prices: {'; '.join(found)}" if found else "No price of a thaw is known for this class"
-    )
 
 
 def bytes_text(size: int) -> str:

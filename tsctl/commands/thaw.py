@@ -1,13 +1,10 @@
 """`tsctl thaw`: make frozen segments of a range readable, and wait until they are.
 
 Segments in an archive class, such as S3's GLACIER, cannot be read until the store has made a readable copy. The command
-requests one for each frozen object that readers of the range need, indexes included, and waits. A thaw costs money, so
-`--dry-run` shows the bytes, the cost and the time, and requests nothing. An interrupted command is run again with the
-same arguments, and continues.
+requests one for each frozen object that readers of the range need, indexes included, and waits. An interrupted command
+is run again with the same arguments, and continues.
 """
 
-import math
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -19,7 +16,6 @@ from ts_common.archive.view import without_commit
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
-from ts_common.store.thaw_prices import ThawCost
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
 from ts_reader.query.frozen import Span
@@ -39,12 +35,11 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.output import Output, iso, size
+from tsctl.output import Output, size
 from tsctl.scan_options import FromOption, ToOption, parse_bounds
 from tsctl.thaw.objects import ColdObject, cold_objects
-from tsctl.thaw.thawing import Plan, Thawed, cost_of, finish_thaw, plan_thaw, request_thaws
+from tsctl.thaw.thawing import Thaw, check_tier
 
-_PRINTED_EVERY_SECONDS: Final = 60.0
 _MOST_DAYS: Final = 3_650
 
 
@@ -59,9 +54,7 @@ def thaw(
     tier: Annotated[
         ThawTier, typer.Option("--tier", help="How fast: Bulk is the cheapest, Expedited the dearest.")
     ] = ThawTier.STANDARD,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show objects, bytes, cost and time, and request nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show objects and bytes, and request nothing.")] = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until all objects can be read, which may need hours.")
     ] = True,
@@ -94,15 +87,30 @@ def thaw(
             output.warn(warning)
         found = in_threads(lambda one: cold_objects(*one, span), catalogs, most=4)
         objects = [each for of_partition in found for each in of_partition]
-        plan = plan_thaw(objects, days, tier, time.time())
-        cost = cost_of(plan)
-        _show(plan, cost, "list prices", output)
-        ended = None if dry_run else _run(plan, output, waits=wait)
+        check_tier(objects, tier)
+        frozen = [each for each in objects if each.state.is_frozen]
+        _show(frozen, output)
+        work = Thaw(days, tier)
+        requested = 0 if dry_run else work.request(objects)
+        if requested:
+            output.text(f"{counted(requested, 'thaw')} requested")
+        waits = wait and not dry_run and bool(frozen or requested)
+        removed = _wait(work, objects, len(frozen), output) if waits else []
     if as_json:
-        fields = _fields(plan, cost, objects, dry_run=dry_run, waited=wait)
-        further = {"again": 0, "removed": 0} if ended is None else {"again": ended.again, "removed": len(ended.removed)}
-        output.document({"cluster": name.keys.cluster, **fields, **further})
-    if lost or (ended is not None and ended.removed):
+        fields = {
+            "tier": tier.value,
+            "days": days,
+            "dry_run": dry_run,
+            "waited": wait and not dry_run,
+            "objects": len(objects),
+            "frozen": len(frozen),
+            "frozen_bytes": sum(each.size for each in frozen),
+            "in_progress": sum(each.state.is_thawing for each in frozen),
+            "requested": requested,
+            "removed": len(removed),
+        }
+        output.document({"cluster": name.keys.cluster, **fields})
+    if lost or removed:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -121,94 +129,30 @@ def _span(asked: Mapping[str, Any]) -> Span:
     )
 
 
-def _show(plan: Plan, cost: ThawCost | None, prices: str, output: Output) -> None:
-    """Write what is frozen, and what the thaw costs by prices of this name."""
-    if not plan.frozen:
-        until = _until([*plan.to_extend, *plan.readable])
-        output.text(f"no object of the range is frozen{'' if until is None else f'; the first expires at {until}'}")
+def _show(frozen: Sequence[ColdObject], output: Output) -> None:
+    """Write a line for each partition with frozen objects."""
+    if not frozen:
+        output.text("no object of the range is frozen")
     by_partition: dict[str, list[ColdObject]] = {}
-    for each in plan.frozen:
+    for each in frozen:
         by_partition.setdefault(each.keys.directory, []).append(each)
     for directory, cold in by_partition.items():
-        segments = sum(each.is_segment for each in cold)
         classes = Counter(each.state.storage_class for each in cold)
         named = ", ".join(f"{count:,} in {storage_class}" for storage_class, count in classes.items())
+        running = sum(each.state.is_thawing for each in cold)
         output.text(
-            f"{directory}: {counted(segments, 'segment')} and {len(cold) - segments:,} of their indexes are frozen, "
-            f"{size(sum(each.size for each in cold))} ({named})"
+            f"{directory}: {counted(len(cold), 'frozen object')}, {size(sum(each.size for each in cold))} ({named}); "
+            f"thaws in progress: {running:,}"
         )
-    if plan.frozen:
-        price = "no price is known for this class" if cost is None else f"{cost} at {prices}"
-        requested = sum(each.size for each in plan.to_request)
-        output.text(
-            f"{counted(len(plan.to_request), 'object')} to request, {size(requested)}, {len(plan.in_progress):,} "
-            f"requested before; tier {plan.tier}: {price}"
-        )
-    if plan.to_extend:
-        output.text(f"{counted(len(plan.to_extend), 'readable object')} to keep for {counted(plan.days, 'day')}")
 
 
-def _until(objects: Sequence[ColdObject]) -> str | None:
-    """Return when the first readable copy expires."""
-    first = min((each.state.until for each in objects if each.state.until is not None), default=math.inf)
-    return None if first == math.inf else iso(int(first * 1000))
-
-
-def _run(plan: Plan, output: Output, *, waits: bool) -> Thawed | None:
-    """Send the requests, and wait; None without a wait."""
-    with output.progress("requests", plan.requests) as advance:
-        request_thaws(plan, advance)
-    if plan.requests:
-        output.text(f"{counted(plan.requests, 'thaw')} requested")
-    if not plan.short:
-        return None
-    if not waits:
-        if plan.frozen:
-            output.text("the thaws run without this command; run it again to wait for them")
-        return None
-    total, done = len(plan.frozen), 0
-    printed = time.monotonic()
-    with output.progress("bytes readable", sum(each.size for each in plan.frozen), in_bytes=True) as advance:
-
-        def thawed(objects: Sequence[ColdObject]) -> None:
-            nonlocal done, printed
-            done += len(objects)
-            advance(sum(each.size for each in objects))
-            if time.monotonic() - printed >= _PRINTED_EVERY_SECONDS:
-                printed = time.monotonic()
-                output.note(f"{done:,} of {counted(total, 'object')} can be read")
-
-        ended = finish_thaw(plan, thawed, lambda later: _show_again(later, output))
-    if ended.removed:
-        removed = some(each.key for each in ended.removed)
-        output.warn(f"{counted(len(ended.removed), 'object')} of the range, removed during the wait: {removed}")
-    whole = "" if ended.removed else "all "
-    output.text(f"{whole}{counted(len(ended.readable), 'object')} can be read now")
-    return ended
-
-
-def _show_again(plan: Plan, output: Output) -> None:
-    output.text(
-        f"{counted(len(plan.to_extend), 'readable object')} to keep for {counted(plan.days, 'day')}, "
-        f"{len(plan.frozen):,} frozen again"
-    )
-
-
-def _fields(
-    plan: Plan, cost: ThawCost | None, objects: Sequence[ColdObject], *, dry_run: bool, waited: bool
-) -> dict[str, object]:
-    return {
-        "tier": plan.tier.value,
-        "days": plan.days,
-        "dry_run": dry_run,
-        "waited": waited and not dry_run,
-        "objects": len(objects),
-        "frozen": len(plan.frozen),
-        "frozen_bytes": sum(each.size for each in plan.frozen),
-        "requested": 0 if dry_run else len(plan.to_request),
-        "in_progress": len(plan.in_progress),
-        "extended": 0 if dry_run else len(plan.to_extend),
-        "cost": None if cost is None else round(cost.amount, 2),
-        "currency": None if cost is None else cost.currency,
-        "hours": None if cost is None else list(cost.hours),
-    }
+def _wait(work: Thaw, objects: Sequence[ColdObject], frozen: int, output: Output) -> list[ColdObject]:
+    """Wait for all objects, and return those that were removed meanwhile."""
+    with output.progress("objects readable", frozen) as advance:
+        readable = {each.place for each in work.wait(objects, advance)}
+    removed = [each for each in objects if each.place not in readable]
+    if removed:
+        names = some(each.key for each in removed)
+        output.warn(f"{counted(len(removed), 'object')} of the range, removed during the wait: {names}")
+    output.text(f"{'' if removed else 'all '}{counted(len(readable), 'object')} can be read now")
+    return removed

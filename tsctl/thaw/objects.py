@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
-from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
@@ -25,15 +25,7 @@ _REQUESTS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ColdObject:
-    """An object of an archive class.
-
-    Attributes:
-        store: that holds it.
-        keys: of its partition.
-        key: its key.
-        size: bytes.
-        state: whether it can be read.
-    """
+    """An object of an archive class, of a partition; `size` in bytes."""
 
     store: ObjectStore
     keys: PartitionKeys
@@ -42,9 +34,9 @@ class ColdObject:
     state: ThawState
 
     @property
-    def is_segment(self) -> bool:
-        """Whether it is a `.log`; else it is an index."""
-        return self.key.endswith(LOG_SUFFIX)
+    def place(self) -> str:
+        """The key and the store, for messages."""
+        return f"{self.key} in {self.store.location}"
 
     @property
     def thaws_permanently(self) -> bool:

@@ -12,7 +12,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.thaw.objects import ColdObject
-from tsctl.thaw.thawing import DAY_SECONDS, Thawed, finish_thaw, plan_thaw, wait_until_thawed
+from tsctl.thaw.thawing import DAY_SECONDS, Thaw
 
 KEYS = ClusterKeys(CLUSTER).partition(TopicPartition("t", 0))
 FROZEN, THAWING, READABLE = (
@@ -61,44 +61,34 @@ def test_the_pauses_grow_and_a_round_ends_while_most_are_frozen(tmp_path: Path) 
     count = 1000
     store = Slow(tmp_path, {f"{number:04d}.log": 3 if number < 256 else 0 for number in range(count)})
     pauses: list[float] = []
-    thawed: list[str] = []
-    plan = plan_thaw(objects(store, count), 7, ThawTier.BULK, 0.0)
-    wait_until_thawed(plan, lambda found: thawed.extend(each.key for each in found), pauses.append)
+    thawed: list[int] = []
+    Thaw(7, ThawTier.BULK, pause=pauses.append).wait(objects(store, count), thawed.append)
     assert pauses == [5.0, 7.5, 11.25]
-    assert thawed == sorted(thawed) == [f"{number:04d}.log" for number in range(count)]
-    assert len(store.looked) == 3 * 256 + count
+    assert sum(thawed) == count
+    assert len(store.looked) == 3 * 256 + 2 * count  # all once more after the wait
     assert store.thaws == []
-
-
-def test_an_object_that_retention_removed_is_not_waited_for(tmp_path: Path) -> None:
-    """It counts as done."""
-    store = Slow(tmp_path, {"0000.log": 1})
-    done: list[str] = []
-    plan = plan_thaw(objects(store, 2), 7, ThawTier.BULK, 0.0)
-    wait_until_thawed(plan, lambda found: done.extend(each.key for each in found), lambda _seconds: None)
-    assert sorted(done) == ["0000.log", "0001.log"]
 
 
 def test_a_thaw_that_the_store_does_not_show_is_requested_again_and_then_an_error(tmp_path: Path) -> None:
     """The wait would never end."""
     store = Slow(tmp_path, {"0000.log": 99}, lost=True)
-    plan = plan_thaw(objects(store, 1), 7, ThawTier.BULK, 0.0)
-    with pytest.raises(OperatorError, match=r"0000\.log in file:.* shows no thaw of it after 3 requests"):
-        wait_until_thawed(plan, lambda _found: None, lambda _seconds: None)
-    assert store.thaws == ["0000.log"] * 2
+    thaw = Thaw(7, ThawTier.BULK, pause=lambda _seconds: None)
+    assert thaw.request(objects(store, 1, FROZEN)) == 1
+    with pytest.raises(OperatorError, match=r"0000\.log in file:.*after 3 requests it cannot be read for 7 days"):
+        thaw.wait(objects(store, 1, FROZEN), lambda _: None)
+    assert store.thaws == ["0000.log"] * 3
 
 
-def test_objects_are_sorted_by_what_they_need(tmp_path: Path) -> None:
-    """A frozen one is requested, one in progress waited for; a copy that expires too early is extended."""
+def test_what_cannot_be_read_long_enough_is_requested(tmp_path: Path) -> None:
+    """A frozen object, and a copy that expires too early; no thaw in progress, no copy that is kept long enough."""
     store, now, day = Slow(tmp_path, {}), 1e9, 86_400
     states = (
         *(FROZEN, THAWING, READABLE),
         *(ThawState("GLACIER", until=now + 2 * day), ThawState("GLACIER", until=now + 7 * day - 60)),
     )
     cold = [ColdObject(store, KEYS, f"{number}.log", 1, state) for number, state in enumerate(states)]
-    plan = plan_thaw(cold, 7, ThawTier.STANDARD, now)
-    groups = (plan.to_request, plan.in_progress, plan.to_extend, plan.readable)
-    assert [[each.key for each in group] for group in groups] == [["0.log"], ["1.log"], ["3.log"], ["2.log", "4.log"]]
+    assert Thaw(7, ThawTier.STANDARD, clock=lambda: now).request(cold) == 2
+    assert sorted(store.thaws) == ["0.log", "3.log"]
 
 
 class Clocked(WrappedStore):
@@ -134,41 +124,39 @@ class Clocked(WrappedStore):
         begins = begins if begins <= self.now < ends else self.now + self.hours[key] * 3600
         self.copies[key] = (begins, max(begins, self.now) + (days or 0) * DAY_SECONDS)
 
-    def finish(self, days: int, *keys: str) -> Thawed:
-        """Finish the thaw of objects whose requests were sent."""
+    def wait(self, days: int, *keys: str) -> list[str]:
+        """Wait for objects whose thaws were requested, and return the keys that are left."""
         cold = [ColdObject(self, KEYS, key, 1, ThawState("DEEP_ARCHIVE", True, True)) for key in keys]
-        plan = plan_thaw(cold, days, ThawTier.BULK, self.now)
-        return finish_thaw(plan, lambda _: None, lambda _: None, pause=self.pause, clock=lambda: self.now)
+        thaw = Thaw(days, ThawTier.BULK, pause=self.pause, clock=lambda: self.now)
+        return [each.key for each in thaw.wait(cold, lambda _: None)]
 
 
 def test_a_thaw_of_fewer_days_that_was_in_progress_is_extended(tmp_path: Path) -> None:
     """Another command requested it for one day; the copy that has enough days has no further request."""
     day = DAY_SECONDS
     store = Clocked(tmp_path, {"a": (day, 2 * day), "b": (day, 40 * day)}, {})
-    ended = store.finish(30, "a", "b")
-    assert (store.copies["a"][1], store.thaws, ended.again) == (31 * day, ["a"], 1)
-    assert [each.key for each in ended.readable] == ["a", "b"]
+    assert store.wait(30, "a", "b") == ["a", "b"]
+    assert (store.copies["a"][1], store.thaws) == (31 * day, ["a"])
 
 
 def test_a_copy_that_expired_while_others_thawed_is_requested_again(tmp_path: Path) -> None:
     """The wait ends when both can be read at the same time."""
     day = DAY_SECONDS
     store = Clocked(tmp_path, {"a": (0, day), "b": (2 * day, 3 * day)}, {"a": 12})
-    ended = store.finish(1, "a", "b")
+    left = store.wait(1, "a", "b")
     assert store.thaws == ["a"]
-    assert not any(store.thaw_state(each.key).is_frozen for each in ended.readable)
+    assert not any(store.thaw_state(key).is_frozen for key in left)
 
 
 def test_copies_that_expire_before_the_others_can_be_read_are_an_error(tmp_path: Path) -> None:
     """The wait would never end: each object needs two days, and a copy is kept for one."""
     day = DAY_SECONDS
     store = Clocked(tmp_path, {"a": (0, day), "b": (2 * day, 3 * day)}, {"a": 48, "b": 48})
-    with pytest.raises(OperatorError, match=r"b in file:.* copy expires too early.* more --days or a faster --tier"):
-        store.finish(1, "a", "b")
+    with pytest.raises(OperatorError, match=r" in file:.* cannot be read for 1 day; .* with more --days"):
+        store.wait(1, "a", "b")
 
 
-def test_an_object_that_was_removed_during_the_wait_is_not_readable(tmp_path: Path) -> None:
-    """It is returned apart."""
+def test_an_object_that_was_removed_during_the_wait_is_not_left(tmp_path: Path) -> None:
+    """The wait does not need it, and does not return it."""
     store = Clocked(tmp_path, {"a": (1, 1e9)}, {})
-    ended = store.finish(1, "a", "b")
-    assert [[each.key for each in group] for group in (ended.readable, ended.removed)] == [["a"], ["b"]]
+    assert store.wait(1, "a", "b") == ["a"]
