@@ -18,7 +18,6 @@ class Answer:
     """The response of one agent.
 
     Attributes:
-        address: as it was given.
         fields: its status; None if the request failed.
         problem: why the request failed.
     """

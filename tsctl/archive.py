@@ -119,7 +119,6 @@ class ArchiveLocation:
 
     Attributes:
         store: open as long as the archive.
-        options: of the store.
         has: whether readers read a topic from this location.
     """
 

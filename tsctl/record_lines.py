@@ -47,11 +47,7 @@ Shown = tuple[object, str | None]  # a value of JSON, and the reason if it is ba
 
 
 def columns_read(mode: str) -> tuple[str, ...]:
-    """Return the columns of a scan that lines need.
-
-    Args:
-        mode: of the scan.
-    """
+    """Return the columns of a scan that lines need."""
     return (*_COLUMNS, *([CORRUPT_COLUMN] if mode == "permissive" else []))
 
 

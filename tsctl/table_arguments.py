@@ -101,9 +101,6 @@ def end(failed: TieredStorageError | None, *, is_finding: bool = False) -> None:
 def key_of(text: str) -> str | bytes:
     """Return a key as text; as bytes, if it is Base64 after `base64:`.
 
-    Args:
-        text: of the command line.
-
     Raises:
         ValueError: it is no Base64.
     """

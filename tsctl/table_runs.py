@@ -40,10 +40,6 @@ def with_progress(output: Output, workers: int | None) -> "Engine":
 def recording(path: Path | None, output: Output) -> Recording:
     """Return what records a run in a file of metrics; without a path, it only yields a summary.
 
-    Args:
-        path: of the file.
-        output: of warnings.
-
     Raises:
         OperatorError: the file cannot be written, or the Prometheus client is not installed.
     """

@@ -116,10 +116,8 @@ class FoundGap:
     """Offsets `[start, end)` of a partition in one state.
 
     Attributes:
-        partition: the partition.
         start: first offset.
         end: the offset after the last; None if it is unknown, because the partition has no commit.
-        state: the state of the range.
         record: the gap record with the reason, if there is one; its own range may be wider.
         problem: the reason without a record: what is wrong with the partition's commit.
     """

@@ -65,9 +65,7 @@ class Fetched:
     """What the command fetches of one partition.
 
     Attributes:
-        store: the store of the partition.
         view: what readers see.
-        bounds: the range.
         ranges: what readers read of it.
         losses: requested offsets that no file contains.
     """

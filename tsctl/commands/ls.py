@@ -153,7 +153,6 @@ class _Look:
     """A snapshot of a partition, and its view.
 
     Attributes:
-        catalog: the snapshot.
         view: what readers see.
         copies: what each of its segments covers, including segments that readers do not use.
     """

@@ -44,7 +44,6 @@ class PutBack:
     """An object that was put from a version; in a dry run, that would be.
 
     Attributes:
-        key: of the object.
         start: first offset that readers get from it.
         end: the offset after the last.
         is_new: whether it was put for this need or an earlier one of this run, and not by others.

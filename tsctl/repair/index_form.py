@@ -21,7 +21,6 @@ class Indexed:
     """The segment of an index.
 
     Attributes:
-        base: its base offset.
         size: of its `.log`, in bytes.
         metadata: of its `.log`; None if it has none that can be read.
         read: returns some bytes of the `.log`, from a position on; fewer at its end.

@@ -51,7 +51,6 @@ class PartitionNeeds:
     """What to repair in one partition.
 
     Attributes:
-        keys: of the partition.
         needs: by offset.
     """
 

@@ -37,10 +37,8 @@ class Sent:
     """A request that an agent may answer.
 
     Attributes:
-        keys: of the partition.
         need: what it is for.
         request: the request in the store.
-        store: the partition's.
         is_new: whether this run wrote it.
     """
 
@@ -56,7 +54,6 @@ class Requests:
     """Writes requests for one cluster.
 
     Attributes:
-        keys: of the cluster.
         waiting: requests without an answer, by location; read once for each store.
     """
 

@@ -24,7 +24,6 @@ class Repaired:
     """The result for one range.
 
     Attributes:
-        keys: of the partition.
         need: what was to be repaired.
         status: what became of it.
         detail: one line.

@@ -50,7 +50,6 @@ class Read:
     """A read of a topic that DuckDB made for a statement.
 
     Attributes:
-        topic: its name.
         estimate: what it reads.
     """
 
@@ -63,7 +62,6 @@ class Statement:
     """One statement.
 
     Attributes:
-        text: its SQL.
         has_result: whether it returns rows; a view, a table or a setting does not.
     """
 

@@ -47,11 +47,6 @@ class ColdObject:
 def cold_objects(store: ObjectStore, catalog: PartitionCatalog, span: Span) -> list[ColdObject]:
     """Return the objects of archive classes that readers of a range need, by key, each with its state.
 
-    Args:
-        store: of the partition.
-        catalog: its snapshot.
-        span: the range.
-
     Raises:
         CorruptData: metadata of a segment is damaged.
         ObjectNotFound: retention removed a segment of the range meanwhile.

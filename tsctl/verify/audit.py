@@ -38,7 +38,6 @@ class Side:
     """One partition in the cluster and in the store.
 
     Attributes:
-        partition: the partition.
         kafka_start: the cluster's log start offset.
         kafka_end: its high watermark.
         coverage: in the store; None if the store has no directory for it.

@@ -24,9 +24,6 @@ class Coverage:
 
     Attributes:
         where: `<topic>-<partition>` as in the keys.
-        topic: the topic's name.
-        partition: its number.
-        prefix: the prefix of its keys.
         start: the first offset that readers return.
         end: the next offset.
         epoch: leader epoch of the commit; None without a commit of an agent.
@@ -42,7 +39,6 @@ class Coverage:
         bytes_by_day: bytes of segments by the UTC day of their newest record, as `2024-01-31`. A segment without that
             time counts for the day when it was written.
         times: (offset, newest record's time in ms) at ends of segments; a subset, both ascending.
-        findings: the findings about the partition.
     """
 
     where: str

@@ -39,7 +39,6 @@ class Kind:
 
     Attributes:
         code: its name in output; later releases keep it.
-        severity: of each finding of this kind.
         meaning: what is wrong, and what it means for readers.
         advice: what to do.
     """
@@ -378,7 +377,6 @@ class Finding:
     """One finding.
 
     Attributes:
-        kind: its kind.
         where: the subject: `<topic>-<partition>` as in the keys, a topic, or a directory.
         detail: one line: what was found, and what was expected.
         key: of the object or directory, relative to the store's location; None for no object.

@@ -10,13 +10,7 @@ from tsctl.verify.findings import FROZEN, Finding
 
 
 def joined_frozen(findings: Sequence[Finding], catalog: PartitionCatalog, where: str) -> list[Finding]:
-    """Return the findings with one finding in place of all of frozen segments: their number, bytes and classes.
-
-    Args:
-        findings: of a partition.
-        catalog: its snapshot.
-        where: the partition's name in findings.
-    """
+    """Return the findings with one finding in place of all of frozen segments: their number, bytes and classes."""
     frozen = [finding for finding in findings if finding.kind is FROZEN]
     if not frozen:
         return list(findings)

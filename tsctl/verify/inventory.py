@@ -111,7 +111,6 @@ class PartitionListing:
         lonely: keys of indexes without a `.log`.
         gap_records: (from, to, when written) of each.
         foreign_keys: keys of foreign objects; only the first ones.
-        foreign_count: the number of foreign objects.
         has_incarnations: whether the directory contains the list of incarnations of a topic of its name.
         has_others: whether it contains anything but such a list, foreign objects and `log.start`.
         log_start_written: when `log.start` was written, seconds since the epoch; None if it is missing.

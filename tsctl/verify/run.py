@@ -76,7 +76,6 @@ class Wanted:
     Attributes:
         topics: names and patterns; empty: all.
         partitions: numbers; None: all.
-        depth: how closely to check.
         in_flight_hours: younger objects may belong to an upload in progress.
         requests: number of segments to check in parallel.
         bootstrap: address of a running cluster; None: only the store.

@@ -64,7 +64,6 @@ class Checked:
 
     Attributes:
         copy: what the segment covers; None if that is unknown.
-        findings: the findings about it.
         foreign: whether it has no metadata of an agent.
     """
 

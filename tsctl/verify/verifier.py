@@ -68,7 +68,6 @@ class Scope:
     """What to verify, and how.
 
     Attributes:
-        depth: how closely to check each segment.
         wants: returns whether a partition of a topic is in scope; with None, whether any of the topic is.
         all_topics: whether everything is in scope, so that objects of no topic are reported too.
         in_flight_seconds: younger objects may belong to an upload or a commit in progress.
