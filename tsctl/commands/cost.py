@@ -61,8 +61,8 @@ def cost(
         output.document({"cluster": name.keys.cluster, **fields(parts, priced, change)})
         return
     shown = section(parts, priced, change)
-    for table in shown.tables:
-        output.table(table.columns, table.rows)
+    for columns, rows in shown.tables:
+        output.table(columns, rows)
         output.text("")
     for note in shown.notes:
         output.text(note)

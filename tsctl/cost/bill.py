@@ -33,7 +33,6 @@ class Item(StrEnum):
 
 BYTES: Final = frozenset({Item.STORAGE, Item.MINIMUM_SIZE, Item.OVERHEAD})  # at the price of storage
 _GB: Final = BYTES | {Item.EARLY_REMOVAL}
-_OBJECTS: Final = frozenset({Item.MONITORING, Item.TRANSITION})
 # Requests for each `.log`, in addition to the PUTs of its objects: the commit, half a cache object, what these need.
 PER_LOG: Final = MappingProxyType({Item.PUT: 1.5, Item.HEAD: 2.0, Item.GET: 0.5, Item.LIST: 0.5})
 _Charge = tuple[Item, str, str, float]  # item, storage class, topic, quantity
@@ -98,7 +97,7 @@ def _lines(charges: Iterable[_Charge], prices: Prices) -> tuple[Line, ...]:
     lines = []
     for item, name, topic in sorted(sums, key=lambda key: (list(Item).index(key[0]), *key[1:])):
         if quantity := sums[item, name, topic]:
-            unit = "GB" if item in _GB else "objects" if item in _OBJECTS else "requests"
+            unit = "GB" if item in _GB else "objects" if item in {Item.MONITORING, Item.TRANSITION} else "requests"
             lines.append(Line(item, name, topic, quantity, unit, quantity * _price(item, name, stored[name], prices)))
     return tuple(lines)
 

@@ -23,7 +23,6 @@ from tsctl.output import Output
 OWN: Final = ""  # the topic of objects that belong to the whole cluster, or to no topic
 MONTH_DAYS: Final = 30.0
 _ENTROPY: Final = re.compile(r"[01]+")
-_DAY: Final = 86_400.0  # seconds
 
 
 Directory = tuple[ObjectStore, str, str]  # store, prefix of the keys with the final slash, topic or `OWN`
@@ -122,7 +121,7 @@ def count(found: Sequence[Directory], prices: Prices, retention_days: float | No
                 kind = Kind.LOG if parsed[1] == LOG_SUFFIX else Kind.INDEX
             elif name == INCARNATIONS_NAME:  # `t-0/incarnations.json` is the list of a topic `t-0`
                 own = prefix.rstrip("/").rpartition("/")[2]
-            age = max(0.0, now - info.modified) / _DAY
+            age = max(0.0, now - info.modified) / 86_400
             places = (bisect_right(edges, age) - 1, bisect_right(limits, info.size))
             _add(sums, (own, info.storage_class or prices.default_class, kind, *places), 1, info.size, info.size * age)
         return sums

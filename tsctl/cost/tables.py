@@ -1,23 +1,17 @@
 """A bill as rows for people and as fields of JSON. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple, TypeVar
 
-from tsctl.cost.bill import BYTES, NO_CHANGE, Change, Line, bill, once, total
-from tsctl.cost.listing import Part
+from tsctl.cost.bill import BYTES, NO_CHANGE, Change, Item, Line, bill, once, total
+from tsctl.cost.listing import SEGMENT, Part
 from tsctl.cost.prices import Prices, Restore
 from tsctl.output import size
 
 Row = tuple[str | int | None, ...]
+Table = tuple[Sequence[str], Sequence[Row]]  # names of columns, and rows
 _Key = TypeVar("_Key")
-
-
-class Table(NamedTuple):
-    """Rows under names of columns."""
-
-    columns: Sequence[str]
-    rows: Sequence[Row]
 
 
 class Section(NamedTuple):
@@ -37,7 +31,10 @@ def section(parts: Sequence[Part], prices: Prices, change: Change = NO_CHANGE) -
         f"prices: {prices.name}{dated}, in {prices.currency}, for a month of 30 days",
         "requests: an estimate by segments of the last 30 days; those of readers are not counted",
     ]
-    return Section([_by_item(bills), _by_topic(parts, bills)], [*notes, *_reads(parts, prices)])
+    target = change.storage_class
+    moved = (replace(part, storage_class=target) for part in parts if target and part.kind in SEGMENT)
+    reads = {**_reads(parts, prices), **_reads([*moved], prices)}
+    return Section([_by_item(bills), _by_topic(parts, bills)], [*notes, *reads.values()])
 
 
 def fields(parts: Sequence[Part], prices: Prices, change: Change = NO_CHANGE) -> dict[str, object]:
@@ -68,11 +65,13 @@ def _groups(lists: Sequence[Iterable[Any]], key: Callable[[Any], _Key]) -> dict[
 
 def _by_item(bills: Mapping[str, Sequence[Line]]) -> Table:
     rows: list[Row] = []
-    for key, own in _groups([*bills.values()], lambda line: (line.item, line.storage_class, line.unit)).items():
-        quantity = sum(line.quantity for line in own[0])
-        rows.append((*key[:2], f"{quantity:,.{4 if quantity < 1 else 1}f}", key[2], *_amounts(own)))
+    groups = _groups([*bills.values()], lambda line: (list(Item).index(line.item), line.storage_class))
+    for _, own in sorted(groups.items()):
+        one, quantity = next(line for lines in own for line in lines), sum(line.quantity for line in own[0])
+        shown = f"{quantity:,.{4 if quantity < 1 else 1}f}" if quantity else None
+        rows.append((one.item, one.storage_class, shown, one.unit, *_amounts(own)))
     totals = ("total", None, None, None, *_amounts(bills.values()))
-    return Table(("ITEM", "CLASS", "QUANTITY", "UNIT", *bills), [*rows, totals])
+    return ("ITEM", "CLASS", "QUANTITY", "UNIT", *bills), [*rows, totals]
 
 
 def _by_topic(parts: Iterable[Part], bills: Mapping[str, Sequence[Line]]) -> Table:
@@ -84,18 +83,21 @@ def _by_topic(parts: Iterable[Part], bills: Mapping[str, Sequence[Line]]) -> Tab
         sizes = (_size(held), _size(part for part in held if part.is_new))
         amounts = _amounts([[line for line in own[0] if line.item in BYTES], *own])
         rows.append((topic or "(cluster)", ",".join(sorted(classes)), round(objects), *sizes, *amounts))
-    return Table(("TOPIC", "CLASSES", "OBJECTS", "SIZE", "NEW", "STORAGE", *bills), rows)
+    return ("TOPIC", "CLASSES", "OBJECTS", "SIZE", "NEW", "STORAGE", *bills), rows
 
 
-def _reads(parts: Sequence[Part], prices: Prices) -> Iterator[str]:
-    """Yield what one read of all objects of a class costs, by each speed if they need a restore."""
+def _reads(parts: Sequence[Part], prices: Prices) -> dict[str, str]:
+    """Return what one read of all objects of a class costs, by each speed if they need a restore; by class."""
+    found = {}
     for name in sorted({part.storage_class for part in parts}):
-        own, found = [part for part in parts if part.storage_class == name], prices.of(name)
+        own, priced = [part for part in parts if part.storage_class == name], prices.of(name)
         gb, objects = sum(part.size for part in own) / prices.bytes_per_gb, sum(part.objects for part in own)
-        ways = found.restores or {"retrieval": Restore(per_gb=found.retrieval_per_gb)}
+        ways = priced.restores or {"retrieval": Restore(per_gb=priced.retrieval_per_gb)}
         amounts = [(speed, gb * way.per_gb + objects / 1000 * way.per_1000) for speed, way in ways.items()]
+        shown = ", ".join(f"{speed} {_money(amount)}" for speed, amount in amounts)
         if any(amount for _, amount in amounts):
-            yield f"one read of all {_size(own)} in {name}: {', '.join(f'{way} {_money(one)}' for way, one in amounts)}"
+            found[name] = f"one read of all {_size(own)} in {name}: {shown}"
+    return found
 
 
 def _amounts(bills: Iterable[Iterable[Line]]) -> list[str]:
