@@ -137,6 +137,17 @@ def text(value: object, most: int = 1024) -> str:
     return value
 
 
+def boolean(value: object) -> bool:
+    """Return true or false.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if type(value) is not bool:
+        raise ValueError(f"{shown(value)} is neither true nor false")
+    return value
+
+
 def rows(value: object) -> Sequence[Any]:
     """Return a JSON array.
 

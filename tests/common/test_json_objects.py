@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ts_common.archive.commit import decode_commit, decode_log_start
-from ts_common.archive.ends import decode_ends
-from ts_common.archive.gap_records import decode_gap
+from ts_common.archive.ends import Ends
+from ts_common.archive.gap_records import Gap
 from ts_common.archive.incarnations import decode_incarnations
-from ts_common.archive.layout import decode_layout
+from ts_common.archive.layout import Layout
 from ts_common.archive.metadata_cache import CacheObject
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.segment_metadata import decode_metadata
@@ -46,10 +46,10 @@ DECODERS: dict[str, tuple[dict[str, Any], Callable[[bytes], object]]] = {
         {"version": 2, "lineage": [5, 100, 250]},
         lambda data: decode_log_start(b"0" * 20 + b"\n" + data, KEY),
     ),
-    "gap": (GAP, lambda data: decode_gap(data, KEY)),
+    "gap": (GAP, lambda data: Gap.decode(data, KEY)),
     "incarnations": (INCARNATIONS, lambda data: decode_incarnations(data, "t", KEY)),
-    "layout": (LAYOUT, lambda data: decode_layout(data, "c", KEY)),
-    "ends": (ENDS, lambda data: decode_ends(data, 1, KEY)),
+    "layout": (LAYOUT, lambda data: Layout.decode(data, KEY, cluster="c")),
+    "ends": (ENDS, lambda data: Ends.decode(data, KEY, broker=1)),
     "cache object": (CACHE_OBJECT, _cache_object),
 }
 # Wrong values of a field; each has ended a program once.

@@ -19,12 +19,12 @@ from tests.fuzz import retention
 from tests.fuzz.mutate import NUMERALS, TEXTS, json_text, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
-from ts_common.archive.ends import decode_ends
-from ts_common.archive.gap_records import decode_gap, parse_gap_name
+from ts_common.archive.ends import Ends
+from ts_common.archive.gap_records import Gap, parse_gap_name
 from ts_common.archive.group_offsets import decode_offsets, encode_offsets
-from ts_common.archive.holds import decode_hold, decode_removal
+from ts_common.archive.holds import Hold, Removal
 from ts_common.archive.incarnations import decode_incarnations
-from ts_common.archive.layout import decode_layout
+from ts_common.archive.layout import Layout
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.repair_requests import decode_answer, decode_request
@@ -198,9 +198,9 @@ def _log_start(data: bytes) -> None:
 
 
 def _gap(data: bytes) -> None:
-    found = decode_gap(data, "k")
+    found = Gap.decode(data, "k")
     _sane(found)
-    _same(decode_gap(found.encode(), "k"), found)
+    _same(Gap.decode(found.encode(), "k"), found)
 
 
 def _incarnations(data: bytes) -> None:
@@ -220,21 +220,21 @@ def _cache_object(data: bytes) -> None:
 
 
 def _layout(data: bytes) -> None:
-    found = decode_layout(data, "c", "k")
+    found = Layout.decode(data, "k", cluster="c")
     _sane(found)
-    _same(decode_layout(found.encode(), "c", "k"), found)
+    _same(Layout.decode(found.encode(), "k", cluster="c"), found)
 
 
 def _hold(data: bytes) -> None:
-    found = decode_hold(data, "h", "k")
+    found = Hold.decode(data, "k", name="h")
     _sane(found)
-    _same(decode_hold(found.encode(), "h", "k"), found)
+    _same(Hold.decode(found.encode(), "k", name="h"), found)
 
 
 def _removal(data: bytes) -> None:
-    found = decode_removal(data, "h", 5, "k")
+    found = Removal.decode(data, "k", name="h", time=5)
     _sane(found)
-    _same(decode_removal(found.encode(), "h", 5, "k"), found)
+    _same(Removal.decode(found.encode(), "k", name="h", time=5), found)
 
 
 def _request(data: bytes) -> None:
@@ -251,9 +251,9 @@ def _answer(data: bytes) -> None:
 
 
 def _ends(data: bytes) -> None:
-    found = decode_ends(data, 1, "k")
+    found = Ends.decode(data, "k", broker=1)
     _sane(found)
-    _same(decode_ends(found.encode(), 1, "k"), found)
+    _same(Ends.decode(found.encode(), "k", broker=1), found)
 
 
 def _groups(data: bytes) -> None:

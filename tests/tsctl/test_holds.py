@@ -13,7 +13,7 @@ from ts_common.store.contract import NO_METADATA, Body, Condition, DeleteOutcome
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.holds import State, add_hold, list_holds, remove_hold
 
-HOLD = Hold("case", "audit", ("orders",), time=1000)
+HOLD = Hold(name="case", reason="audit", topics=("orders",), time=1000)
 
 
 class Met(WrappedStore):

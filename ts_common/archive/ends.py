@@ -10,17 +10,14 @@ agent read it, in milliseconds since the epoch by the broker's clock. Each agent
 minutes. An object can be old: its agent ended, or its broker leads no partition any more.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.small_objects import get_small
-from ts_common.errors import ObjectNotFound
-from ts_common.format_version import VERSION
-from ts_common.json_objects import MAX_INT32, decoding, pair, parse_fields, whole_number
+from ts_common.archive.stored_object import StoredObject, number
+from ts_common.json_objects import MAX_INT32
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 
@@ -42,7 +39,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(StoredObject, expected="the ends of a broker", most=_LARGEST):
     """The ends of the partitions that one broker leads, as its agent reports them.
 
     Attributes:
@@ -51,59 +48,20 @@ class Ends:
         partitions: the partitions with a valid high watermark.
     """
 
-    broker: int
+    broker: Annotated[int, number(0, MAX_INT32)]
     time: int
     partitions: Mapping[TopicPartition, End]
-
-    def encode(self) -> bytes:
-        """Return the content of the object: one line."""
-        fields = {
-            "version": VERSION,
-            "broker": self.broker,
-            "time": self.time,
-            "partitions": {
-                str(partition): [end.high_watermark, end.time] for partition, end in sorted(self.partitions.items())
-            },
-        }
-        return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
-
-
-def decode_ends(data: bytes, broker: int, key: str) -> Ends:
-    """Parse the content of `ends/<broker>.json`; unknown fields are ignored.
-
-    Args:
-        data: the content.
-        broker: id of the expected broker.
-        key: key of the object, for messages.
-
-    Raises:
-        CorruptData: the content is damaged, or belongs to another broker.
-        NewerFormat: a later release wrote it.
-    """
-    fields = parse_fields(data, key, "the ends of a broker", _LARGEST)
-    with decoding(key, "the ends of a broker", data):
-        ends = Ends(
-            whole_number(fields["broker"], 0, MAX_INT32),
-            whole_number(fields["time"]),
-            dict(_end(name, value) for name, value in fields["partitions"].items()),
-        )
-        if ends.broker != broker:
-            raise ValueError(f"broker {ends.broker}; {broker} is expected")
-    return ends
 
 
 def read_ends(store: ObjectStore, keys: ClusterKeys, broker: int) -> Ends | None:
     """Read the ends that a broker's agent wrote last; None if there is no such object.
 
     Raises:
-        CorruptData, NewerFormat: as `decode_ends`.
+        CorruptData: the object is damaged, or belongs to another broker.
+        NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    key = keys.ends_of(broker)
-    try:
-        return decode_ends(get_small(store, key, _LARGEST)[0], broker, key)
-    except ObjectNotFound:
-        return None
+    return Ends.read(store, keys.ends_of(broker), broker=broker)
 
 
 def brokers_with_ends(store: ObjectStore, keys: ClusterKeys) -> list[int]:
@@ -114,11 +72,3 @@ def brokers_with_ends(store: ObjectStore, keys: ClusterKeys) -> list[int]:
     """
     names = (info.key.removeprefix(keys.ends) for info in store.list(keys.ends))
     return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)) is not None)
-
-
-def _end(name: str, value: object) -> tuple[TopicPartition, End]:
-    partition = TopicPartition.parse(name)
-    if partition is None:
-        raise ValueError(f"{name!r} is not a partition")
-    high_watermark, time = pair(value)
-    return partition, End(whole_number(high_watermark), whole_number(time))

@@ -8,19 +8,20 @@ A gap is a hole with a reason, not an end: an agent that still holds the range s
 record is never deleted. A range is a hole because no segment covers it, with or without a record.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from ts_common.archive.small_objects import GAP_BYTES
-from ts_common.json_objects import MAX_INT32, MAX_INT64, decoding, parse_fields, text, whole_number
+from ts_common.archive.stored_object import BrokerId, StoredObject, limited
+from ts_common.json_objects import MAX_INT64
 
 _NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(StoredObject, expected="a gap record", most=GAP_BYTES, version=None):
     """One gap record.
 
     Attributes:
@@ -31,40 +32,11 @@ class Gap:
         broker: id of the agent's broker.
     """
 
-    start: int
-    end: int
-    reason: str
+    start: Annotated[int, "from"]
+    end: Annotated[int, "to"]
+    reason: Annotated[str, limited(GAP_BYTES)]
     time: int
-    broker: int
-
-    def encode(self) -> bytes:
-        """Return the content of the object."""
-        fields = {
-            "from": self.start,
-            "to": self.end,
-            "reason": self.reason,
-            "time": self.time,
-            "broker": self.broker,
-        }
-        return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
-
-
-def decode_gap(data: bytes, key: str) -> Gap:
-    """Parse the content of a record; unknown fields are ignored.
-
-    Raises:
-        CorruptData: the content is not a gap record.
-        NewerFormat: a later release wrote it.
-    """
-    fields = parse_fields(data, key, "a gap record", GAP_BYTES)
-    with decoding(key, "a gap record", data):
-        return Gap(
-            whole_number(fields["from"]),
-            whole_number(fields["to"]),
-            text(fields["reason"], GAP_BYTES),
-            whole_number(fields["time"]),
-            whole_number(fields["broker"], -1, MAX_INT32),
-        )
+    broker: BrokerId
 
 
 def parse_gap_name(name: str) -> tuple[int, int] | None:

@@ -15,20 +15,18 @@ lacks is still one, so a reader of several stores unites what it finds.
 Doubt deletes nothing: an object below `holds/` that this release cannot read is an error, and no absent hold.
 """
 
-import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.small_objects import get_small
+from ts_common.archive.stored_object import StoredObject, limited
 from ts_common.archive.topic_choice import topic_chooser
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
-from ts_common.format_version import VERSION
-from ts_common.json_objects import decoding, optional_number, parse_fields, rows, shown, text, whole_number
+from ts_common.errors import CorruptData, NewerFormat
+from ts_common.json_objects import optional_number, shown, text, whole_number
 from ts_common.store.contract import ObjectStore
 
 LONGEST_TEXT: Final = 1000  # characters of a reason, a topic or a pattern
@@ -46,11 +44,12 @@ _TRACE: Final = re.compile(rf"(?P<name>{_NAME.pattern})-(?P<time>[0-9]{{1,19}})\
 _REPETITION: Final = re.compile(r"[*+{]|(?<!\()\?")
 _SLOW: Final = re.compile(r"\)[*+{]|\(\?[aiLmsux-]")  # a repeated group; flags, which can change what is one
 _MOST_PARTS: Final = 3
+_Text = Annotated[str, limited(LONGEST_TEXT)]
 _choosers: Final = lru_cache(256)(topic_chooser)  # a run of retention checks thousands of topics
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold(StoredObject, expected="a hold", most=LARGEST, way_out=_WAY_OUT):
     """What retention must not remove, and why.
 
     Attributes:
@@ -68,15 +67,15 @@ class Hold:
         ValueError: a value is not valid, or it names no topic.
     """
 
-    name: str
-    reason: str
-    topics: tuple[str, ...] = ()
-    prefix: str | None = None
+    name: _Text
+    topics: tuple[_Text, ...] = ()
+    prefix: _Text | None = None
+    reason: _Text
     until: int | None = None
-    set_by: str | None = None
+    set_by: _Text | None = None
     time: int = 0
     two_people: bool = False
-    purpose: str = HELD
+    purpose: _Text = HELD
 
     def __post_init__(self) -> None:
         check_hold_name(self.name)
@@ -120,13 +119,9 @@ class Hold:
         topics = tuple(sorted(set(self.topics)))
         return (self.name, self.reason, topics, self.prefix, self.until, self.two_people, self.purpose)
 
-    def encode(self) -> bytes:
-        """Return the content of the object: one line."""
-        return _line(_fields(self))
-
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(StoredObject, expected="the trace of a removed hold", most=LARGEST):
     """The trace of a hold that was removed.
 
     Attributes:
@@ -140,9 +135,14 @@ class Removal:
     """
 
     hold: Hold
-    removed_by: str | None
-    reason: str
+    removed_by: _Text | None
+    reason: _Text
     time: int
+
+    @property
+    def name(self) -> str:
+        """The name of the hold."""
+        return self.hold.name
 
     def __post_init__(self) -> None:
         for each in (self.reason, self.removed_by or ""):
@@ -150,18 +150,6 @@ class Removal:
         whole_number(self.time)
         if not self.reason.strip():
             raise ValueError("the reason is empty")
-
-    def encode(self) -> bytes:
-        """Return the content of the object: one line."""
-        return _line(
-            {
-                "version": VERSION,
-                "hold": _fields(self.hold),
-                "removedBy": self.removed_by,
-                "reason": self.reason,
-                "time": self.time,
-            }
-        )
 
 
 def check_hold_name(name: str) -> str:
@@ -205,56 +193,15 @@ def is_same_identity(one: str, other: str) -> bool:
     return not set(one.split()).isdisjoint(other.split())
 
 
-def decode_hold(data: bytes, name: str, key: str) -> Hold:
-    """Parse the content of `holds/<name>.json`; unknown fields are ignored.
-
-    Args:
-        data: the content.
-        name: in its key.
-        key: for messages.
-
-    Raises:
-        CorruptData: the content is not that of such an object, or has another name.
-        NewerFormat: a later release wrote it.
-    """
-    fields = parse_fields(data, key, "a hold", LARGEST, way_out=_WAY_OUT)
-    with decoding(key, "a hold", data, _WAY_OUT):
-        return _hold(fields, name)
-
-
-def decode_removal(data: bytes, name: str, time: int, key: str) -> Removal:
-    """Parse the content of `holds/removed/<name>-<time>.json`; unknown fields are ignored.
-
-    Raises:
-        CorruptData, NewerFormat: as `decode_hold`.
-    """
-    expected = "the trace of a removed hold"
-    fields = parse_fields(data, key, expected, LARGEST)
-    with decoding(key, expected, data):
-        found = Removal(
-            _hold(fields["hold"], name),
-            _optional_text(fields["removedBy"]),
-            text(fields["reason"], LONGEST_TEXT),
-            whole_number(fields["time"]),
-        )
-        if found.time != time:
-            raise ValueError(f"time {found.time}; {time} is expected")
-        return found
-
-
 def read_hold(store: ObjectStore, keys: ClusterKeys, name: str) -> tuple[Hold, str] | None:
     """Return a hold and the ETag of its object; None if the store has no hold of this name.
 
     Raises:
-        CorruptData, NewerFormat: as `decode_hold`.
+        CorruptData: the object is damaged, or has another name.
+        NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    key = keys.hold(check_hold_name(name))
-    try:
-        data, info = get_small(store, key, LARGEST)
-    except ObjectNotFound:
-        return None
-    return decode_hold(data, name, key), info.etag
+    return Hold.read_version(store, keys.hold(check_hold_name(name)), name=name)
 
 
 def read_holds(store: ObjectStore, keys: ClusterKeys) -> tuple[Hold, ...]:
@@ -288,64 +235,17 @@ def read_removals(store: ObjectStore, keys: ClusterKeys, unreadable: Callable[[s
     Raises:
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    found = []
+    found: list[Removal | None] = []
     for key in _listed(store, keys.removed_holds):
         match = _TRACE.fullmatch(key.removeprefix(keys.removed_holds))
         if match is None:
             continue
         try:
-            data, _ = get_small(store, key, LARGEST)
-            found.append(decode_removal(data, match["name"], int(match["time"]), key))
+            found.append(Removal.read(store, key, name=match["name"], time=int(match["time"])))
         except (CorruptData, NewerFormat) as error:
             unreadable(str(error))
-    return tuple(found)
+    return tuple(each for each in found if each is not None)
 
 
 def _listed(store: ObjectStore, prefix: str) -> Iterator[str]:
     return (info.key for info in store.list(prefix))
-
-
-def _hold(fields: Mapping[str, Any], name: str) -> Hold:
-    found = Hold(
-        name=text(fields["name"], LONGEST_TEXT),
-        reason=text(fields["reason"], LONGEST_TEXT),
-        topics=tuple(text(each, LONGEST_TEXT) for each in rows(fields["topics"])),
-        prefix=_optional_text(fields["prefix"]),
-        until=optional_number(fields["until"]),
-        set_by=_optional_text(fields["setBy"]),
-        time=whole_number(fields["time"]),
-        two_people=_boolean(fields["twoPeople"]),
-        purpose=text(fields["purpose"], LONGEST_TEXT),
-    )
-    if found.name != name:
-        raise ValueError(f"name {found.name!r}; {name!r} is expected")
-    return found
-
-
-def _fields(hold: Hold) -> dict[str, object]:
-    return {
-        "version": VERSION,
-        "name": hold.name,
-        "topics": list(hold.topics),
-        "prefix": hold.prefix,
-        "reason": hold.reason,
-        "until": hold.until,
-        "setBy": hold.set_by,
-        "time": hold.time,
-        "twoPeople": hold.two_people,
-        "purpose": hold.purpose,
-    }
-
-
-def _line(fields: Mapping[str, object]) -> bytes:
-    return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else text(value, LONGEST_TEXT)
-
-
-def _boolean(value: object) -> bool:
-    if type(value) is not bool:
-        raise ValueError(f"{value!r} is neither true nor false")
-    return value

@@ -10,23 +10,18 @@ that no archive gets two widths. Readers and tools read the number there. An arc
 object until its next agent starts.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated
 
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys
-from ts_common.archive.small_objects import get_small
-from ts_common.errors import ObjectNotFound, QueryError
-from ts_common.format_version import VERSION
-from ts_common.json_objects import decoding, parse_fields, text, whole_number
+from ts_common.archive.stored_object import StoredObject, number
+from ts_common.errors import QueryError
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 
-_LARGEST: Final = 64 << 10
-
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(StoredObject, expected="a cluster's layout", most=64 << 10):
     """The form of a cluster's keys.
 
     Attributes:
@@ -35,56 +30,20 @@ class Layout:
         time: milliseconds since the epoch, by the clock of the agent that wrote it.
     """
 
-    entropy_bits: int
+    entropy_bits: Annotated[int, number(0, MAX_ENTROPY_BITS)]
     cluster: str
     time: int
-
-    def encode(self) -> bytes:
-        """Return the content of `layout.json`."""
-        fields = {
-            "version": VERSION,
-            "entropyBits": self.entropy_bits,
-            "cluster": self.cluster,
-            "time": self.time,
-        }
-        return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
-
-
-def decode_layout(data: bytes, cluster: str, key: str) -> Layout:
-    """Parse the content of `layout.json`; unknown fields are ignored.
-
-    Args:
-        data: the content.
-        cluster: id of the expected cluster.
-        key: key of the object, for messages.
-
-    Raises:
-        CorruptData: the content is damaged, or belongs to another cluster.
-        NewerFormat: a later release wrote it.
-    """
-    fields = parse_fields(data, key, "a cluster's layout", _LARGEST)
-    with decoding(key, "a cluster's layout", data):
-        layout = Layout(
-            whole_number(fields["entropyBits"], 0, MAX_ENTROPY_BITS),
-            text(fields["cluster"]),
-            whole_number(fields["time"]),
-        )
-        if layout.cluster != cluster:
-            raise ValueError(f"cluster {layout.cluster!r}; {cluster!r} is expected")
-    return layout
 
 
 def read_layout(store: ObjectStore, keys: ClusterKeys) -> Layout | None:
     """Read a cluster's layout in one request; None if the store has no such object.
 
     Raises:
-        CorruptData, NewerFormat: as `decode_layout`.
+        CorruptData: the object is damaged, or belongs to another cluster.
+        NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    try:
-        return decode_layout(get_small(store, keys.layout, _LARGEST)[0], keys.cluster, keys.layout)
-    except ObjectNotFound:
-        return None
+    return Layout.read(store, keys.layout, cluster=keys.cluster)
 
 
 def keys_of(store: ObjectStore, cluster: str, entropy_bits: int | None) -> ClusterKeys:

@@ -11,27 +11,29 @@ segments with offsets from there on. A run of the table overwrites the object af
 finds nothing new but another object. A late write of an earlier run has lower offsets, which keeps more.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys, partition_of
-from ts_common.archive.small_objects import get_small
-from ts_common.errors import ObjectNotFound
-from ts_common.format_version import VERSION
-from ts_common.json_objects import decoding, parse_fields, text, whole_number
+from ts_common.archive.stored_object import Kind, StoredObject
 from ts_common.store.contract import ObjectStore
 
 _DIRECTORY: Final = "claims/"
 _SUFFIX: Final = ".json"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,300}")
-_LARGEST: Final = 16 << 20
+
+
+def _directory(name: str) -> str:
+    """Return the directory of a partition, of any incarnation."""
+    if partition_of(name) is None:
+        raise ValueError(f"{name!r} is no directory of a partition")
+    return name
 
 
 @dataclass(frozen=True, slots=True)
-class TableClaims:
+class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20):
     """What a table still needs.
 
     Attributes:
@@ -44,18 +46,7 @@ class TableClaims:
     table: str
     snapshot: str
     time: int
-    needed_from: Mapping[str, int]
-
-    def encode(self) -> bytes:
-        """Return the content of the object: one line."""
-        fields = {
-            "version": VERSION,
-            "table": self.table,
-            "snapshot": self.snapshot,
-            "time": self.time,
-            "partitions": dict(sorted(self.needed_from.items())),
-        }
-        return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
+    needed_from: Annotated[Mapping[Annotated[str, Kind(_directory)], int], "partitions"]
 
 
 def claims_key(keys: ClusterKeys, table: str) -> str:
@@ -76,23 +67,7 @@ def read_claims(store: ObjectStore, keys: ClusterKeys, table: str) -> TableClaim
         CorruptData, NewerFormat: the object is damaged, of another table, or of a later release.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    key = claims_key(keys, table)
-    try:
-        data, _ = get_small(store, key, _LARGEST)
-    except ObjectNotFound:
-        return None
-    expected = "the claims of a table"
-    fields = parse_fields(data, key, expected, _LARGEST)
-    with decoding(key, expected, data):
-        found = TableClaims(
-            text(fields["table"]),
-            text(fields["snapshot"]),
-            whole_number(fields["time"]),
-            {_directory(name): whole_number(offset) for name, offset in fields["partitions"].items()},
-        )
-        if found.table != table:
-            raise ValueError(f"table {found.table!r}")
-    return found
+    return TableClaims.read(store, claims_key(keys, table), table=table)
 
 
 def tables_with_claims(store: ObjectStore, keys: ClusterKeys) -> list[str]:
@@ -105,10 +80,3 @@ def tables_with_claims(store: ObjectStore, keys: ClusterKeys) -> list[str]:
     names = (info.key.removeprefix(prefix) for info in store.list(prefix))
     found = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
     return sorted(name for name in found if _NAME.fullmatch(name))
-
-
-def _directory(name: str) -> str:
-    """Return the directory of a partition, of any incarnation."""
-    if partition_of(name) is None:
-        raise ValueError(f"{name!r} is no directory of a partition")
-    return name

@@ -13,12 +13,10 @@ import typer
 
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit_state import CommitState
-from ts_common.archive.gap_records import Gap, decode_gap, parse_gap_name
+from ts_common.archive.gap_records import Gap, parse_gap_name
 from ts_common.archive.object_keys import GAPS_DIRECTORY
 from ts_common.archive.plan import Hole
-from ts_common.archive.small_objects import GAP_BYTES, get_small
 from ts_common.archive.view import open_view
-from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.query.losses import loss_of
@@ -173,15 +171,9 @@ def find_gaps(
 def _read_records(store: ObjectStore, catalog: PartitionCatalog) -> list[Gap]:
     """Return the gap records by offset; of two with the same start, the wider first."""
     prefix = catalog.keys.prefix + GAPS_DIRECTORY
-    read = (_read_record(store, info.key) for info in store.list(prefix) if parse_gap_name(info.key[len(prefix) :]))
+    read = (Gap.read(store, info.key) for info in store.list(prefix) if parse_gap_name(info.key[len(prefix) :]))
+    # `read` returns None for one that was removed after the listing.
     return sorted((record for record in read if record is not None), key=lambda gap: (gap.start, -gap.end))
-
-
-def _read_record(store: ObjectStore, key: str) -> Gap | None:
-    try:
-        return decode_gap(get_small(store, key, GAP_BYTES)[0], key)
-    except ObjectNotFound:
-        return None  # removed after the listing
 
 
 _COLUMNS: Final = ("PARTITION", "FROM", "TO", "OFFSETS", "STATE", "TIME", "BROKER", "REASON")

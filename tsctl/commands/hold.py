@@ -70,7 +70,15 @@ def add(
     chosen = tuple(dict.fromkeys([*(topics or ()), *map(as_pattern, patterns or ())]))
     wanted = None
     try:
-        wanted = Hold(name, check_reason(reason), chosen, prefix, end, None, now, two_people)
+        wanted = Hold(
+            name=name,
+            topics=chosen,
+            prefix=prefix,
+            reason=check_reason(reason),
+            until=end,
+            time=now,
+            two_people=two_people,
+        )
     except ValueError as error:
         problems.append(f"hold {name}: {error}")
     if problems or wanted is None:
@@ -147,7 +155,7 @@ def rm(
     """Remove a hold from every store of the archive. What it was, who removed it and why stays below holds/removed/."""
     output, now = Output(as_json), _now()
     try:
-        Hold(name, check_reason(reason), ("any",))  # the same rules for the name and for a reason
+        Hold(name=name, reason=check_reason(reason), topics=("any",))  # the same rules for the name and for a reason
     except ValueError as error:
         raise ConfigurationError(SOURCE, [f"hold {name}: {error}"]) from error
     with open_archive(name_archive(config, url, cluster, entropy_bits), output.warn) as archive:

@@ -8,7 +8,7 @@ from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.gap_records import decode_gap
+from ts_common.archive.gap_records import Gap
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.archive.plan import Hole
 from ts_common.archive.small_objects import GAP_BYTES, get_small
@@ -163,7 +163,7 @@ def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tupl
         if start <= hole.start < end:
             key = listing.catalog.keys.gap(start, end)
             try:
-                return GAP, key, decode_gap(get_small(store, key, GAP_BYTES)[0], key).reason
+                return GAP, key, Gap.decode(get_small(store, key, GAP_BYTES)[0], key).reason
             except (CorruptData, NewerFormat) as error:
                 return GAP_RECORD_DAMAGED, key, str(error)
             except (AccessDenied, ObjectFrozen) as error:

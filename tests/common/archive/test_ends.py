@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.ends import End, Ends, brokers_with_ends, decode_ends, read_ends
+from ts_common.archive.ends import End, Ends, brokers_with_ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
@@ -20,8 +20,8 @@ def test_ends_are_written_as_one_line_and_read_back_unchanged() -> None:
     """The partitions have a fixed order, and fields of later releases are ignored."""
     assert KEY == "ts-uploader~cluster~prod/ends/1.json"
     assert ENDS.encode() == TEXT
-    assert decode_ends(TEXT, 1, KEY) == ENDS
-    assert decode_ends(TEXT.replace(b"{", b'{"more":[1],', 1), 1, KEY) == ENDS
+    assert Ends.decode(TEXT, KEY, broker=1) == ENDS
+    assert Ends.decode(TEXT.replace(b"{", b'{"more":[1],', 1), KEY, broker=1) == ENDS
 
 
 def test_ten_thousand_partitions_are_below_a_megabyte(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_brokers_are_found_by_the_names_of_their_objects(tmp_path: Path) -> None
 def test_what_are_no_ends_is_corrupt(data: bytes) -> None:
     """The error names the object, whatever its content."""
     with pytest.raises(CorruptData, match=r"ts-uploader~cluster~prod/ends/1\.json"):
-        decode_ends(data, 1, KEY)
+        Ends.decode(data, KEY, broker=1)
 
 
 def test_ends_of_a_later_release_are_refused_as_that() -> None:
     """The numbers can have another meaning in a later version."""
     with pytest.raises(NewerFormat, match="version 2"):
-        decode_ends(TEXT.replace(b'"version":1', b'"version":2'), 1, KEY)
+        Ends.decode(TEXT.replace(b'"version":1', b'"version":2'), KEY, broker=1)

@@ -16,8 +16,6 @@ from ts_common.archive.holds import (
     Hold,
     Removal,
     check_reason,
-    decode_hold,
-    decode_removal,
     is_same_identity,
     read_hold,
     read_holds,
@@ -26,7 +24,14 @@ from ts_common.archive.holds import (
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat
 
-HOLD = Hold("case-17", "audit 17", ("orders", "pay.*"), None, None, "a", 1_700_000_000_000, two_people=True)
+HOLD = Hold(
+    name="case-17",
+    topics=("orders", "pay.*"),
+    reason="audit 17",
+    set_by="a",
+    time=1_700_000_000_000,
+    two_people=True,
+)
 TEXT = (
     b'{"version":1,"name":"case-17","topics":["orders","pay.*"],"prefix":null,"reason":"audit 17","until":null,'
     b'"setBy":"a","time":1700000000000,"twoPeople":true,"purpose":"hold"}\n'
@@ -54,15 +59,15 @@ def test_a_hold_and_its_trace_are_read_as_they_were_written(
     hold: Hold, reason: str, removed_by: str | None, time: int
 ) -> None:
     """Every hold that can be made can be read: an unreadable one would stop retention of all topics."""
-    assert decode_hold(hold.encode(), hold.name, "k") == hold
+    assert Hold.decode(hold.encode(), "k", name=hold.name) == hold
     removal = Removal(hold, removed_by, reason, time)
-    assert decode_removal(removal.encode(), hold.name, time, "k") == removal
+    assert Removal.decode(removal.encode(), "k", name=hold.name, time=time) == removal
 
 
 def test_a_hold_has_the_documented_content() -> None:
     """The content is one line of JSON, and unknown fields are ignored."""
     assert HOLD.encode() == TEXT
-    assert decode_hold(TEXT.replace(b"{", b'{"later":[1],', 1), "case-17", "k") == HOLD
+    assert Hold.decode(TEXT.replace(b"{", b'{"later":[1],', 1), "k", name="case-17") == HOLD
 
 
 def test_a_hold_stops_its_topics_until_its_last_millisecond() -> None:
@@ -137,9 +142,11 @@ _DAMAGED = [
 def test_damaged_bytes_end_in_an_error_that_names_the_object(data: bytes) -> None:
     """None of them is a hold of fewer topics."""
     with pytest.raises(CorruptData, match="the/key"):
-        decode_hold(data, "case-17", "the/key")
+        Hold.decode(data, "the/key", name="case-17")
     with pytest.raises(CorruptData, match="the/key"):
-        decode_removal(b'{"hold":' + data + b',"removedBy":null,"reason":"r","time":5}', "case-17", 5, "the/key")
+        Removal.decode(
+            b'{"hold":' + data + b',"removedBy":null,"reason":"r","time":5}', "the/key", name="case-17", time=5
+        )
 
 
 @given(st.integers(0, len(TEXT) - 1), st.binary(max_size=3), st.integers(0, 4))
@@ -147,7 +154,7 @@ def test_any_change_of_the_bytes_is_a_hold_or_damage(place: int, inserted: bytes
     """No other error leaves the decoder."""
     data = TEXT[:place] + inserted + TEXT[place + left_out :]
     with suppress(CorruptData, NewerFormat):
-        decode_hold(data, "case-17", "the/key")
+        Hold.decode(data, "the/key", name="case-17")
 
 
 def test_an_object_that_is_no_hold_holds_everything(tmp_path: Path) -> None:
@@ -181,7 +188,7 @@ def test_a_reason_is_one_line_and_a_stored_one_of_two_lines_still_holds(reason: 
     with pytest.raises(ValueError, match="one line"):
         check_reason(reason)
     stored = replace(HOLD, reason=reason)
-    assert decode_hold(stored.encode(), "case-17", "k") == stored
+    assert Hold.decode(stored.encode(), "k", name="case-17") == stored
     assert stored.stops("orders", 0)
     assert check_reason("Prüfung 17\u00a0b") == "Prüfung 17\u00a0b"
 

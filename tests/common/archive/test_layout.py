@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.layout import Layout, check_layout, decode_layout, keys_of, read_layout
+from ts_common.archive.layout import Layout, check_layout, keys_of, read_layout
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, NewerFormat, QueryError
 from ts_common.store.factory import open_store
@@ -17,8 +17,8 @@ def test_a_layout_is_written_as_one_line_and_read_back_unchanged() -> None:
     """Fields that a later release adds are ignored."""
     layout = Layout(5, "prod", 1700000000000)
     assert layout.encode() == TEXT
-    assert decode_layout(TEXT, "prod", KEYS.layout) == layout
-    assert decode_layout(TEXT.replace(b"{", b'{"more":[1],'), "prod", KEYS.layout) == layout
+    assert Layout.decode(TEXT, KEYS.layout, cluster="prod") == layout
+    assert Layout.decode(TEXT.replace(b"{", b'{"more":[1],'), KEYS.layout, cluster="prod") == layout
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_a_layout_is_written_as_one_line_and_read_back_unchanged() -> None:
 def test_what_is_no_layout_is_corrupt(data: bytes) -> None:
     """The error names the object, whatever its content."""
     with pytest.raises(CorruptData, match=r"ts-uploader~cluster~prod/layout\.json"):
-        decode_layout(data, "prod", KEYS.layout)
+        Layout.decode(data, KEYS.layout, cluster="prod")
 
 
 def test_a_layout_of_a_later_release_is_refused_as_that() -> None:
     """The number can have another meaning in a later version."""
     with pytest.raises(NewerFormat, match="version 2"):
-        decode_layout(TEXT.replace(b'"version":1', b'"version":2'), "prod", KEYS.layout)
+        Layout.decode(TEXT.replace(b'"version":1', b'"version":2'), KEYS.layout, cluster="prod")
 
 
 def test_an_object_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_stored_reason_of_two_lines_is_listed_and_removed_with_one_line(
 ) -> None:
     """A removal with such a reason is refused."""
     fill(hand_made, "orders")
-    hand_made.store.put(hand_made.keys.hold("h"), Hold("h", "x\ny", ("orders",)).encode())
+    hand_made.store.put(hand_made.keys.hold("h"), Hold(name="h", reason="x\ny", topics=("orders",)).encode())
     assert run("hold", "ls", *named, "--json").document["holds"][0]["reason"] == "x\ny"
     ended = run("hold", "rm", "h", "--reason", "x\ry", *named)
     assert (ended.code, "one line is expected" in ended.err) == (2, True)
