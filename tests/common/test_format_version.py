@@ -11,7 +11,7 @@ from awscrt.checksums import crc32c
 from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import Gap
-from ts_common.archive.incarnations import Incarnation, Incarnations, decode_incarnations
+from ts_common.archive.incarnations import Incarnation, Incarnations
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.metadata_cache import CacheEntry, CacheObject, encode_cache_object
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
@@ -75,7 +75,7 @@ SAYS = SegmentMetadata(
 def test_what_release_0_1_0_wrote_is_read() -> None:
     """Commit, incarnations, cache object, `log.start` and segment metadata are decoded to the same values."""
     assert decode_commit(COMMIT, KEY) == WRITTEN
-    assert decode_incarnations(INCARNATIONS, "t", KEY) == LIVES
+    assert Incarnations.decode(INCARNATIONS, KEY, topic="t") == LIVES
     assert CacheObject(CACHE_OBJECT, KEYS, KEY).entries() == ENTRIES
     assert decode_log_start(LOG_START, KEY) == LogStart(50)
     assert decode_metadata(METADATA, KEY) == SAYS
@@ -134,7 +134,7 @@ def log_start_with(**fields: Any) -> None:
 
 def incarnations_with(**fields: Any) -> None:
     text = json.dumps({**json.loads(INCARNATIONS), **fields}).encode()
-    assert decode_incarnations(text, "t", KEY) == LIVES
+    assert Incarnations.decode(text, KEY, topic="t") == LIVES
 
 
 def cache_object_with(**fields: Any) -> None:
@@ -185,4 +185,4 @@ def test_an_incarnation_lies_where_its_topic_does(directory: str) -> None:
     text = INCARNATIONS.replace(b'"directory": "t"', b'"directory": "' + directory.encode() + b'"')
     assert text != INCARNATIONS
     with pytest.raises(CorruptData, match="is not a directory of t"):
-        decode_incarnations(text, "t", KEY)
+        Incarnations.decode(text, KEY, topic="t")

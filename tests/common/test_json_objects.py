@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ts_common.archive.commit import decode_commit, decode_log_start
 from ts_common.archive.ends import Ends
 from ts_common.archive.gap_records import Gap
-from ts_common.archive.incarnations import decode_incarnations
+from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.layout import Layout
 from ts_common.archive.metadata_cache import CacheObject
 from ts_common.archive.object_keys import ClusterKeys
@@ -47,7 +47,7 @@ DECODERS: dict[str, tuple[dict[str, Any], Callable[[bytes], object]]] = {
         lambda data: decode_log_start(b"0" * 20 + b"\n" + data, KEY),
     ),
     "gap": (GAP, lambda data: Gap.decode(data, KEY)),
-    "incarnations": (INCARNATIONS, lambda data: decode_incarnations(data, "t", KEY)),
+    "incarnations": (INCARNATIONS, lambda data: Incarnations.decode(data, KEY, topic="t")),
     "layout": (LAYOUT, lambda data: Layout.decode(data, KEY, cluster="c")),
     "ends": (ENDS, lambda data: Ends.decode(data, KEY, broker=1)),
     "cache object": (CACHE_OBJECT, _cache_object),

@@ -21,13 +21,13 @@ from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
 from ts_common.archive.ends import Ends
 from ts_common.archive.gap_records import Gap, parse_gap_name
-from ts_common.archive.group_offsets import decode_offsets, encode_offsets
+from ts_common.archive.group_offsets import StoredGroup
 from ts_common.archive.holds import Hold, Removal
-from ts_common.archive.incarnations import decode_incarnations
+from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.layout import Layout
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.archive.repair_requests import decode_answer, decode_request
+from ts_common.archive.repair_requests import RepairAnswer, RepairRequest
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.json_file import read_endpoints
@@ -204,9 +204,9 @@ def _gap(data: bytes) -> None:
 
 
 def _incarnations(data: bytes) -> None:
-    found = decode_incarnations(data, "t", "k")
+    found = Incarnations.decode(data, "k", topic="t")
     _sane(found)
-    _same(decode_incarnations(found.encode(), "t", "k"), found)
+    _same(Incarnations.decode(found.encode(), "k", topic="t"), found)
 
 
 def _cache_object(data: bytes) -> None:
@@ -238,16 +238,16 @@ def _removal(data: bytes) -> None:
 
 
 def _request(data: bytes) -> None:
-    found = decode_request(data, "k", _ID)
+    found = RepairRequest.decode(data, "k", id=_ID)
     _sane(found)
-    _same(decode_request(found.encode(), "k", _ID), found)
+    _same(RepairRequest.decode(found.encode(), "k", id=_ID), found)
     _sane(found.segment_in(KEYS))
 
 
 def _answer(data: bytes) -> None:
-    found = decode_answer(data, "k")
+    found = RepairAnswer.decode(data, "k")
     _sane(found)
-    _same(decode_answer(found.encode(), "k"), found)
+    _same(RepairAnswer.decode(found.encode(), "k"), found)
 
 
 def _ends(data: bytes) -> None:
@@ -257,9 +257,9 @@ def _ends(data: bytes) -> None:
 
 
 def _groups(data: bytes) -> None:
-    found = decode_offsets(data, "g", "k")
+    found = StoredGroup.decode(data, "k", group="g")
     _sane(found)
-    _same(decode_offsets(encode_offsets("g", found, 1), "g", "k"), found)
+    _same(StoredGroup.decode(found.encode(), "k", group="g"), found)
 
 
 def _metadata(data: bytes) -> None:

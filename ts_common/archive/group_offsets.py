@@ -14,13 +14,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
+from ts_common.archive.stored_object import Epoch, Kind, Presence, StoredObject, limited, number
 from ts_common.errors import ObjectNotFound
-from ts_common.format_version import VERSION
-from ts_common.json_objects import MAX_INT32, MIN_INT64, decoding, parse_fields, rows, text, whole_number
+from ts_common.json_objects import MAX_INT32, MIN_INT64
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 
@@ -28,7 +28,6 @@ LONGEST_METADATA: Final = 1 << 20
 LARGEST: Final = 32 << 20  # four times what a process keeps of one group: two processes' commits can be merged
 # As in Kafka, or followed by `~` and the topic id of an incarnation.
 _PARTITION: Final = re.compile(r"(?P<topic>[A-Za-z0-9._~-]{1,300})-(?P<partition>0|[1-9][0-9]{0,9})")
-_EXPECTED: Final = "the offsets of a group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +41,44 @@ class Committed:
         metadata: text of the client.
     """
 
-    offset: int
-    epoch: int
+    offset: Annotated[int, number(MIN_INT64)]
+    epoch: Epoch
     time: int
-    metadata: str
+    metadata: Annotated[str, limited(LONGEST_METADATA)]
 
 
 Offsets = Mapping[TopicPartition, Committed]
+
+
+def _partition(name: str) -> TopicPartition:
+    match = _PARTITION.fullmatch(name)
+    if match is None or int(match["partition"]) > MAX_INT32:
+        raise ValueError(f"{name!r} is not a partition")
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup(
+    StoredObject,
+    expected="the offsets of a group",
+    most=LARGEST,
+    way_out="; delete the object, and the group has no committed offsets",
+):
+    """The content of a group's object.
+
+    Attributes:
+        group: its id.
+        time: milliseconds since the epoch: it was written.
+        partitions: the committed offsets.
+    """
+
+    group: Annotated[str, limited(LARGEST)]
+    time: Annotated[int, Presence.MAY_LACK]
+    partitions: Mapping[Annotated[TopicPartition, Kind(_partition, str)], Committed]
+
+    def encode(self) -> bytes:
+        """Return the content of the object: one line, in UTF-8 without escapes."""
+        return (json.dumps(self.fields(), separators=(",", ":"), ensure_ascii=False) + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,46 +101,6 @@ def is_partition(topic: str, partition: int) -> bool:
     return 0 <= partition <= MAX_INT32 and _PARTITION.fullmatch(f"{topic}-0") is not None
 
 
-def encode_offsets(group: str, offsets: Offsets, time: int) -> bytes:
-    """Return the content of a group's object: one line.
-
-    Args:
-        group: its id.
-        offsets: the committed offsets.
-        time: milliseconds since the epoch: it is written.
-    """
-    fields = {
-        "version": VERSION,
-        "group": group,
-        "time": time,
-        "partitions": {
-            str(partition): [committed.offset, committed.epoch, committed.time, committed.metadata]
-            for partition, committed in sorted(offsets.items())
-        },
-    }
-    return (json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n").encode()
-
-
-def decode_offsets(data: bytes, group: str, key: str) -> dict[TopicPartition, Committed]:
-    """Parse the content of a group's object; unknown fields are ignored.
-
-    Args:
-        data: the content.
-        group: id of the expected group.
-        key: key of the object, for messages.
-
-    Raises:
-        CorruptData: the content is damaged, or belongs to another group.
-        NewerFormat: a later release wrote it.
-    """
-    way_out = "; delete the object, and the group has no committed offsets"
-    fields = parse_fields(data, key, _EXPECTED, LARGEST, way_out=way_out)
-    with decoding(key, _EXPECTED, data, way_out):
-        if fields["group"] != group:
-            raise ValueError(f"group {fields['group']!r}; {group!r} is expected")
-        return dict(_committed(name, value) for name, value in fields["partitions"].items())
-
-
 def read_offsets(store: ObjectStore, keys: ClusterKeys, group: str) -> StoredOffsets:
     """Return what the store has of a group.
 
@@ -120,7 +110,8 @@ def read_offsets(store: ObjectStore, keys: ClusterKeys, group: str) -> StoredOff
         group: its id.
 
     Raises:
-        CorruptData, NewerFormat: as `decode_offsets`.
+        CorruptData: the object is damaged, or belongs to another group.
+        NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     key = keys.offsets_of(group)
@@ -128,17 +119,4 @@ def read_offsets(store: ObjectStore, keys: ClusterKeys, group: str) -> StoredOff
         data, info = get_small(store, key, LARGEST)
     except ObjectNotFound:
         return StoredOffsets({}, None)
-    return StoredOffsets(decode_offsets(data, group, key), info.etag, data)
-
-
-def _committed(name: str, value: object) -> tuple[TopicPartition, Committed]:
-    match = _PARTITION.fullmatch(name)
-    if match is None or int(match["partition"]) > MAX_INT32:
-        raise ValueError(f"{name!r} is not a partition")
-    offset, epoch, time, metadata = rows(value)
-    return TopicPartition(match["topic"], int(match["partition"])), Committed(
-        whole_number(offset, MIN_INT64),
-        whole_number(epoch, -1, MAX_INT32),
-        whole_number(time),
-        text(metadata, LONGEST_METADATA),
-    )
+    return StoredOffsets(StoredGroup.decode(data, key, group=group).partitions, info.etag, data)

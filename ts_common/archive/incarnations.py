@@ -8,18 +8,18 @@ two incarnations are never mixed. The list is one JSON object per topic. It is w
 import json
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.small_objects import INCARNATIONS_BYTES, get_small
-from ts_common.errors import ObjectNotFound
-from ts_common.json_objects import decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.archive.small_objects import INCARNATIONS_BYTES
+from ts_common.archive.stored_object import Presence, StoredObject
 from ts_common.store.contract import ObjectStore
 
 _LATER = re.compile(r"~[A-Za-z0-9_-]+")  # `ClusterKeys.later_incarnation` with Kafka's topic ids
 
 
 @dataclass(frozen=True, slots=True)
-class Incarnation:
+class Incarnation(StoredObject):
     """One topic id of an incarnation.
 
     Attributes:
@@ -33,15 +33,15 @@ class Incarnation:
     topic_id: str
     first_seen: int
     directory: str
-    made: int | None = None
+    made: Annotated[int | None, Presence.IF_SET] = None
 
 
 @dataclass(frozen=True, slots=True)
-class Incarnations:
-    """All incarnations of a topic, oldest first; empty if no topic id was ever seen."""
+class Incarnations(StoredObject, expected="a list of incarnations", most=INCARNATIONS_BYTES, version=None):
+    """All incarnations of a topic, oldest first; empty if no topic id was ever seen: `incarnations.json`."""
 
-    topic: str
-    entries: tuple[Incarnation, ...] = ()
+    topic: Annotated[str, Presence.GIVEN]
+    entries: Annotated[tuple[Incarnation, ...], "incarnations"] = ()
 
     @property
     def newest_id(self) -> str | None:
@@ -78,34 +78,15 @@ class Incarnations:
         one, two = self.find(topic_id), self.find(other)
         return one is not None and two is not None and one.directory == two.directory
 
+    def check(self) -> None:
+        """Check the directories: one that is not of the topic would lead to another topic's objects."""
+        for entry in self.entries:
+            if not is_directory_of(self.topic, entry.directory):
+                raise ValueError(f"{entry.directory!r} is not a directory of {self.topic}")
+
     def encode(self) -> bytes:
-        """Return the content of `incarnations.json`."""
-        rows = [
-            {
-                "topicId": entry.topic_id,
-                "firstSeen": entry.first_seen,
-                "directory": entry.directory,
-                **({} if entry.made is None else {"made": entry.made}),
-            }
-            for entry in self.entries
-        ]
-        return (json.dumps({"incarnations": rows}, indent=1) + "\n").encode()
-
-
-def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
-    """Parse the content of `incarnations.json`.
-
-    Each directory must be the topic's or one of its later incarnations. Any other would lead to another topic's
-    objects.
-
-    Raises:
-        CorruptData: the content is damaged.
-        NewerFormat: a later release wrote it.
-    """
-    fields = parse_fields(data, key, "a list of incarnations", INCARNATIONS_BYTES)
-    with decoding(key, "a list of incarnations", data):
-        entries = tuple([_entry(row, topic) for row in rows(fields["incarnations"])])
-    return Incarnations(topic, entries)
+        """Return the content of the object: lines for people."""
+        return (json.dumps(self.fields(), indent=1) + "\n").encode()
 
 
 def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tuple[Incarnations, str | None]:
@@ -116,19 +97,7 @@ def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tupl
         NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    key = keys.incarnations(topic)
-    try:
-        data, info = get_small(store, key, INCARNATIONS_BYTES)
-    except ObjectNotFound:
-        return Incarnations(topic), None
-    return decode_incarnations(data, topic, key), info.etag
-
-
-def _entry(row: dict[str, object], topic: str) -> Incarnation:
-    topic_id, directory = text(row["topicId"]), text(row["directory"])
-    if not is_directory_of(topic, directory):
-        raise ValueError(f"{directory!r} is not a directory of {topic}")
-    return Incarnation(topic_id, whole_number(row["firstSeen"]), directory, optional_number(row.get("made")))
+    return Incarnations.read_version(store, keys.incarnations(topic), topic=topic) or (Incarnations(topic), None)
 
 
 def is_directory_of(topic: str, directory: str) -> bool:

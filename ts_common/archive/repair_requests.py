@@ -15,16 +15,15 @@ Both are written where no object is, and never change. A request without an answ
 minute. A request can name any object, so an agent compares that with the partition's keys before it reads one.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys, SegmentName
-from ts_common.format_version import VERSION
-from ts_common.json_objects import MAX_INT32, decoding, optional_number, parse_fields, rows, shown, text, whole_number
+from ts_common.archive.stored_object import BrokerId, PartitionNumber, Presence, StoredObject, limited
+from ts_common.json_objects import shown
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectInfo, ObjectStore
 
@@ -32,7 +31,7 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 MOST_REQUESTS: Final = 5_000
 REQUEST_BYTES: Final = 64 << 10
 ANSWER_BYTES: Final = 1 << 20
-_KEY_CHARACTERS: Final = 4096
+_Key = Annotated[str, limited(4096)]
 _NAME: Final = re.compile(r"(?P<id>[0-9]{13}-[0-9a-f]{8})(?P<done>\.done)?\.json")
 
 
@@ -61,12 +60,13 @@ OUTCOMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class RepairRequest:
+class RepairRequest(StoredObject, expected="a request to repair", most=REQUEST_BYTES):
     """One request.
 
     Attributes:
         id: a part of its name; ids ascend with the time.
-        partition: topic and partition.
+        topic: of the partition.
+        number: of the partition.
         directory: the partition's directory, which differs between incarnations.
         damage: what is to be repaired.
         start: first offset.
@@ -78,35 +78,33 @@ class RepairRequest:
         by: who requested it.
     """
 
-    id: str
-    partition: TopicPartition
+    id: Annotated[str, Presence.GIVEN]
+    topic: str
+    number: Annotated[PartitionNumber, "partition"]
     directory: str
-    damage: Damage
-    start: int
-    end: int
-    key: str | None
+    damage: Annotated[Damage, "kind"]
+    start: Annotated[int, "from"]
+    end: Annotated[int, "to"]
+    key: Annotated[_Key | None, "object"]
     etag: str | None
     size: int | None
     time: int
     by: str
 
-    def encode(self) -> bytes:
-        """Return the content of the object: one line."""
-        fields = {
-            "version": VERSION,
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "directory": self.directory,
-            "kind": self.damage.value,
-            "from": self.start,
-            "to": self.end,
-            "object": self.key,
-            "etag": self.etag,
-            "size": self.size,
-            "time": self.time,
-            "by": self.by,
-        }
-        return _line(fields)
+    def check(self) -> None:
+        """Check that it names offsets of a partition, and the partition's directory in one of its incarnations."""
+        if not is_topic_name(self.topic):
+            raise ValueError(f"{shown(self.topic)} is no topic's name")
+        if self.start >= self.end:
+            raise ValueError(f"offsets from {self.start} to {self.end}")
+        later = self.directory.startswith(f"{self.topic}~") and self.directory.endswith(f"-{self.number}")
+        if self.directory != str(self.partition) and (not later or "/" in self.directory):
+            raise ValueError(f"{shown(self.directory)} is no directory of {self.partition}")
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Topic and number."""
+        return TopicPartition(self.topic, self.number)
 
     def segment_in(self, keys: PartitionKeys) -> SegmentName | None:
         """Return the name of the damaged `.log`; None if the request names no object, or none of this partition."""
@@ -121,7 +119,7 @@ class RepairRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairAnswer:
+class RepairAnswer(StoredObject, expected="the answer to a request to repair", most=ANSWER_BYTES):
     """The answer to a request.
 
     Attributes:
@@ -132,23 +130,11 @@ class RepairAnswer:
         time: milliseconds since the epoch, the agent's clock.
     """
 
-    outcome: Outcome
-    reason: str
-    objects: tuple[str, ...]
-    broker: int
+    outcome: Annotated[Outcome, "status"]
+    reason: Annotated[str, limited(REQUEST_BYTES)]
+    objects: tuple[_Key, ...]
+    broker: BrokerId
     time: int
-
-    def encode(self) -> bytes:
-        """Return the content of the object: one line."""
-        fields = {
-            "version": VERSION,
-            "status": self.outcome.value,
-            "reason": self.reason,
-            "objects": self.objects,
-            "broker": self.broker,
-            "time": self.time,
-        }
-        return _line(fields)
 
 
 def request_key(keys: ClusterKeys, id_: str) -> str:
@@ -178,67 +164,5 @@ def unanswered(store: ObjectStore, keys: ClusterKeys) -> Iterator[tuple[str, Obj
             yield match["id"], info
 
 
-def decode_request(data: bytes, key: str, id_: str) -> RepairRequest:
-    """Parse a request; unknown fields are ignored.
-
-    Raises:
-        CorruptData: the content is not a request.
-        NewerFormat: a later release wrote it.
-    """
-    expected = "a request to repair"
-    fields = parse_fields(data, key, expected, REQUEST_BYTES)
-    with decoding(key, expected, data):
-        topic = text(fields["topic"])
-        if not is_topic_name(topic):
-            raise ValueError(f"{shown(topic)} is no topic's name")
-        partition = TopicPartition(topic, whole_number(fields["partition"], 0, MAX_INT32))
-        start = whole_number(fields["from"])
-        etag = fields["etag"]
-        return RepairRequest(
-            id_,
-            partition,
-            _directory(text(fields["directory"]), partition),
-            Damage(text(fields["kind"])),
-            start,
-            whole_number(fields["to"], start + 1),
-            None if fields["object"] is None else text(fields["object"], _KEY_CHARACTERS),
-            None if etag is None else text(etag),
-            optional_number(fields["size"]),
-            whole_number(fields["time"]),
-            text(fields["by"]),
-        )
-
-
-def decode_answer(data: bytes, key: str) -> RepairAnswer:
-    """Parse an answer; unknown fields are ignored.
-
-    Raises:
-        CorruptData: the content is not an answer.
-        NewerFormat: a later release wrote it.
-    """
-    expected = "the answer to a request to repair"
-    fields = parse_fields(data, key, expected, ANSWER_BYTES)
-    with decoding(key, expected, data):
-        return RepairAnswer(
-            Outcome(text(fields["status"])),
-            text(fields["reason"], REQUEST_BYTES),
-            tuple(text(key, _KEY_CHARACTERS) for key in rows(fields["objects"])),
-            whole_number(fields["broker"], -1, MAX_INT32),
-            whole_number(fields["time"]),
-        )
-
-
-def _directory(name: str, partition: TopicPartition) -> str:
-    """Return the directory of the partition in one of its incarnations."""
-    later = name.startswith(f"{partition.topic}~") and name.endswith(f"-{partition.partition}") and "/" not in name
-    if name != str(partition) and not later:
-        raise ValueError(f"{shown(name)} is no directory of {partition}")
-    return name
-
-
 def _subject(request: RepairRequest) -> tuple[Any, ...]:
     return request.directory, request.damage, request.start, request.end, request.key, request.etag
-
-
-def _line(fields: dict[str, Any]) -> bytes:
-    return (json.dumps(fields, separators=(",", ":")) + "\n").encode()

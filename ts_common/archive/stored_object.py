@@ -102,6 +102,7 @@ def limited(most: int, pattern: str = ".*") -> Kind:
 
 BrokerId = Annotated[int, number(-1, MAX_INT32)]
 Epoch = Annotated[int, number(-1, MAX_INT32)]
+PartitionNumber = Annotated[int, number(0, MAX_INT32)]
 Crc32c = Annotated[int, number(0, MAX_UINT32)]
 
 

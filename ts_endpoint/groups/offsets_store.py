@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from ts_common.archive.group_offsets import LARGEST, StoredOffsets, encode_offsets, read_offsets
+from ts_common.archive.group_offsets import LARGEST, StoredGroup, StoredOffsets, read_offsets
 from ts_common.archive.object_keys import ClusterKeys, encoded_group
 from ts_common.archive.small_objects import checked
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable
@@ -80,7 +80,7 @@ class OffsetsStore:
                 if etag is not None:
                     self._store.delete([key])
                 return StoredOffsets({}, None)
-            data = checked(encode_offsets(what.group, offsets, self._clock()), key, LARGEST)
+            data = checked(StoredGroup(what.group, self._clock(), offsets).encode(), key, LARGEST)
             try:
                 info = self._store.put(key, data, condition=IfAbsent() if etag is None else IfMatch(etag))
             except (PreconditionFailed, OutcomeUnknown):

@@ -14,9 +14,8 @@ from itertools import islice
 import structlog
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.repair_requests import MOST_REQUESTS, REQUEST_BYTES, RepairRequest, decode_request, unanswered
-from ts_common.archive.small_objects import get_small
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
+from ts_common.archive.repair_requests import MOST_REQUESTS, RepairRequest, unanswered
+from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_uploader.messages import RepairWanted
@@ -136,9 +135,7 @@ class RepairWatcher:
 def _request(store: ObjectStore, info: ObjectInfo, id_: str) -> RepairRequest | None:
     """Return the request in an object; None if it was removed or is unusable, which is logged."""
     try:
-        return decode_request(get_small(store, info.key, REQUEST_BYTES)[0], info.key, id_)
-    except ObjectNotFound:
-        return None
+        return RepairRequest.read(store, info.key, id=id_)
     except (CorruptData, NewerFormat) as error:
         log.warning("repair_request_unusable", message="ignored", key=info.key, error=str(error))
         return None

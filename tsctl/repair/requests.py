@@ -11,18 +11,13 @@ from typing import Final
 
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.repair_requests import (
-    ANSWER_BYTES,
     MOST_REQUESTS,
-    REQUEST_BYTES,
     RepairAnswer,
     RepairRequest,
     answer_key,
-    decode_answer,
-    decode_request,
     request_key,
     unanswered,
 )
-from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import IfAbsent, ObjectStore
 from tsctl.repair.needs import Need
@@ -76,7 +71,8 @@ class Requests:
         etag, size = _listed(store, need.key)
         request = RepairRequest(
             f"{now:013d}-{secrets.token_hex(4)}",
-            keys.partition,
+            keys.partition.topic,
+            keys.partition.partition,
             keys.directory,
             need.damage,
             need.start,
@@ -128,9 +124,7 @@ class Requests:
     def _answer(self, sent: Sent) -> RepairAnswer | Unreadable | None:
         key = answer_key(self.keys, sent.request.id)
         try:
-            return decode_answer(get_small(sent.store, key, ANSWER_BYTES)[0], key)
-        except ObjectNotFound:
-            return None
+            return RepairAnswer.read(sent.store, key)
         except (CorruptData, NewerFormat) as error:
             return error
 
@@ -139,9 +133,11 @@ def _unanswered(store: ObjectStore, keys: ClusterKeys) -> Iterator[RepairRequest
     """Yield the requests of a store that agents still see; unusable objects are left out."""
     for id_, info in islice(unanswered(store, keys), MOST_REQUESTS):
         try:
-            yield decode_request(get_small(store, info.key, REQUEST_BYTES)[0], info.key, id_)
-        except (ObjectNotFound, CorruptData, NewerFormat):
+            found = RepairRequest.read(store, info.key, id=id_)
+        except (CorruptData, NewerFormat):
             continue
+        if found is not None:
+            yield found
 
 
 def _listed(store: ObjectStore, key: str | None) -> tuple[str | None, int | None]:

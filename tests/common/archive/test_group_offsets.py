@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from ts_common.archive.group_offsets import (
     Committed,
+    StoredGroup,
     StoredOffsets,
-    decode_offsets,
-    encode_offsets,
     is_partition,
     read_offsets,
 )
@@ -40,12 +39,13 @@ commits = st.builds(
 @given(st.dictionaries(partitions, commits, max_size=8), st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_offsets_read_back(offsets: dict[TopicPartition, Committed], group: str) -> None:
     """Every offset, epoch, time and text, and every name of a group."""
-    assert decode_offsets(encode_offsets(group, offsets, BEGAN), group, "key") == offsets
+    stored = StoredGroup(group, BEGAN, offsets)
+    assert StoredGroup.decode(stored.encode(), "key", group=group) == stored
 
 
 def test_the_object_has_the_form_that_the_page_describes() -> None:
     """docs/store.md has an example of it."""
-    data = encode_offsets("reports/daily", {ORDERS: Committed(4711, 3, 1699999998000, "")}, BEGAN)
+    data = StoredGroup("reports/daily", BEGAN, {ORDERS: Committed(4711, 3, 1699999998000, "")}).encode()
     assert data == (
         b'{"version":1,"group":"reports/daily","time":1700000000000,'
         b'"partitions":{"orders-0":[4711,3,1699999998000,""]}}\n'
@@ -78,13 +78,13 @@ def test_the_object_has_the_form_that_the_page_describes() -> None:
 def test_an_object_with_other_content_is_damage(data: bytes) -> None:
     """The message names the object and the way out."""
     with pytest.raises(CorruptData, match=r"groups/g\.json.*delete the object"):
-        decode_offsets(data, "g", "groups/g.json")
+        StoredGroup.decode(data, "groups/g.json", group="g")
 
 
 def test_offsets_are_read_by_the_name_of_the_group(tmp_path: Path) -> None:
     """A group without an object has no offsets; a former incarnation has a name of its own."""
     offsets = {TopicPartition("orders~pQ1r", 0): Committed(5, -1, BEGAN, "")}
-    data = encode_offsets("a/b", offsets, BEGAN)
+    data = StoredGroup("a/b", BEGAN, offsets).encode()
     with open_store(tmp_path.as_uri()) as store:
         assert read_offsets(store, KEYS, "a/b") == StoredOffsets({}, None)
         store.put(KEYS.offsets_of("a/b"), data)

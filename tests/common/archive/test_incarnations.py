@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.incarnations import Incarnations, decode_incarnations, read_incarnations
+from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData
 from ts_common.store.factory import open_store
@@ -48,4 +48,4 @@ def test_a_directory_of_another_topic_is_damage(directory: str) -> None:
     """Such a directory would lead a reader to objects of another topic."""
     data = BOTH.encode().replace(b'"t~B"', f'"{directory}"'.encode())
     with pytest.raises(CorruptData, match="is not a directory of t"):
-        decode_incarnations(data, "t", "the/key")
+        Incarnations.decode(data, "the/key", topic="t")

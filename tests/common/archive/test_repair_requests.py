@@ -14,8 +14,6 @@ from ts_common.archive.repair_requests import (
     RepairAnswer,
     RepairRequest,
     answer_key,
-    decode_answer,
-    decode_request,
     request_key,
     unanswered,
 )
@@ -28,7 +26,7 @@ TP = TopicPartition("orders", 3)
 KEYS = CLUSTER.partition(TP)
 ID = "1700000000000-1a2b3c4d"
 REQUEST = RepairRequest(
-    ID, TP, "orders-3", Damage.DAMAGED, 100, 200, KEYS.segment(SegmentName(100)), '"e"', 7, 1, "operator@host"
+    ID, "orders", 3, "orders-3", Damage.DAMAGED, 100, 200, KEYS.segment(SegmentName(100)), '"e"', 7, 1, "operator@host"
 )
 ANSWER = RepairAnswer(Outcome.IN_PART, "why", ("a.log", "b.log"), 2, 5)
 
@@ -37,8 +35,8 @@ def test_a_request_and_an_answer_read_back() -> None:
     """All fields, also of a request without an object in a later incarnation."""
     other = replace(REQUEST, damage=Damage.MISSING, directory="orders~AbC-3", key=None, etag=None, size=None)
     for request in (REQUEST, other):
-        assert decode_request(request.encode(), "k", ID) == request
-    assert decode_answer(ANSWER.encode(), "k") == ANSWER
+        assert RepairRequest.decode(request.encode(), "k", id=ID) == request
+    assert RepairAnswer.decode(ANSWER.encode(), "k") == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -64,13 +62,13 @@ def test_a_hostile_request_is_damage(field: str, value: Any) -> None:
     """Any identity that can write to the bucket can write a request."""
     fields = json.loads(REQUEST.encode()) | {field: value}
     with pytest.raises(CorruptData, match=r"^k: not a request to repair"):
-        decode_request(json.dumps(fields).encode(), "k", ID)
+        RepairRequest.decode(json.dumps(fields).encode(), "k", id=ID)
 
 
 def test_a_request_of_a_later_release_is_named() -> None:
     """It is ignored, and its version is in the message."""
     with pytest.raises(NewerFormat, match="version 2"):
-        decode_request(REQUEST.encode().replace(b'"version":1', b'"version":2'), "k", ID)
+        RepairRequest.decode(REQUEST.encode().replace(b'"version":1', b'"version":2'), "k", id=ID)
 
 
 def test_a_request_selects_no_segment_of_another_partition() -> None:

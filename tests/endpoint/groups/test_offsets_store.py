@@ -8,7 +8,7 @@ import pytest
 
 from tests.endpoint.groups.client import BEGAN, KEYS, directory_store, offsets_store
 from tests.endpoint.groups.unsteady_store import UnsteadyStore
-from ts_common.archive.group_offsets import Committed, decode_offsets, encode_offsets
+from ts_common.archive.group_offsets import Committed, StoredGroup
 from ts_common.errors import CorruptData, NewerFormat, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_endpoint.groups.offsets import GroupOffsets, Unwritten
@@ -137,7 +137,7 @@ def test_a_writer_that_loses_every_race_gives_up(inner: UnsteadyStore, store: Of
 
     def another() -> None:
         inner.before_put = lambda: None
-        data = encode_offsets("g", {PAYMENTS: at(next(writes))}, BEGAN)
+        data = StoredGroup("g", BEGAN, {PAYMENTS: at(next(writes))}).encode()
         inner.put(KEY, data)
         inner.before_put = another
 
@@ -191,6 +191,6 @@ def test_a_stored_time_that_has_no_later_one_does_not_damage_the_group() -> None
     found.read({ORDERS: Committed(1, 0, 2**63 - 1, "")}, "etag")
 
     found.commit(ORDERS, 2, 0, "", BEGAN)
-    data = encode_offsets("g", found.unwritten().merged({ORDERS: Committed(1, 0, 2**63 - 1, "")}), BEGAN)
+    data = StoredGroup("g", BEGAN, found.unwritten().merged({ORDERS: Committed(1, 0, 2**63 - 1, "")})).encode()
 
-    assert decode_offsets(data, "g", KEY)[ORDERS].offset == 2
+    assert StoredGroup.decode(data, KEY, group="g").partitions[ORDERS].offset == 2

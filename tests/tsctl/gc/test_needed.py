@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
-from ts_common.archive.group_offsets import Committed, encode_offsets
+from ts_common.archive.group_offsets import Committed, StoredGroup
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.table_claims import TableClaims, claims_key
 from ts_common.errors import ConfigurationError, CorruptData
@@ -48,7 +48,7 @@ def commit_group(archive: MadeArchive, group: str, days: int = 0, **offsets: int
         TopicPartition(topic.replace("_", "~"), 0): Committed(offset, -1, NOW - days * DAY, "")
         for topic, offset in offsets.items()
     }
-    archive.store.put(archive.keys.offsets_of(group), encode_offsets(group, committed, NOW))
+    archive.store.put(archive.keys.offsets_of(group), StoredGroup(group, NOW, committed).encode())
 
 
 def put_incarnations(archive: MadeArchive, **days: int) -> None:

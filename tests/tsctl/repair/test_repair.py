@@ -17,7 +17,7 @@ from ts_common.archive.repair_requests import (
     Damage,
     Outcome,
     RepairAnswer,
-    decode_request,
+    RepairRequest,
     request_key,
     unanswered,
 )
@@ -99,7 +99,7 @@ def test_what_no_version_has_is_requested_once(versioned: Versioned) -> None:
     for _ in range(2):
         assert versioned.repair("--no-versions") == (ExitCode.TRY_AGAIN, [("waiting", 200, 300, [])])
     (id_,) = versioned.requests()
-    request = decode_request(versioned.store.get(request_key(versioned.made.keys, id_))[0], "k", id_)
+    request = RepairRequest.decode(versioned.store.get(request_key(versioned.made.keys, id_))[0], "k", id=id_)
     assert (str(request.partition), request.start, request.end, request.key) == ("t-0", 200, 300, None)
     assert "@" in request.by
 

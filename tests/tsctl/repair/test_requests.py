@@ -21,7 +21,7 @@ def test_the_requests_of_a_store_are_read_once(tmp_path: Path, monkeypatch: pyte
         read.append(key)
         return get_small(store, key, most)
 
-    monkeypatch.setattr("tsctl.repair.requests.get_small", counted)
+    monkeypatch.setattr("ts_common.archive.stored_object.get_small", counted)
     for _ in range(2):
         sender = Requests(made.keys)
         sent = [

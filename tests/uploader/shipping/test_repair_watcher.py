@@ -23,7 +23,8 @@ LED = cast("Mapping[TopicPartition, Backlog]", {TP: None})
 
 def request(number: int, partition: TopicPartition = TP) -> RepairRequest:
     id_ = f"{number:013d}-00000000"
-    return RepairRequest(id_, partition, str(partition), Damage.MISSING, 0, 10, None, None, None, 1, "operator")
+    topic, number = partition.topic, partition.partition
+    return RepairRequest(id_, topic, number, str(partition), Damage.MISSING, 0, 10, None, None, None, 1, "operator")
 
 
 class Watched:

@@ -16,7 +16,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import ReadRange
-from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, RepairRequest, answer_key, decode_answer
+from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, RepairRequest, answer_key
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound, SegmentChanged
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -72,7 +72,9 @@ class Lab:
         self, damage: Damage, start: int, end: int, key: str | None = None, directory: str = "t-0"
     ) -> RepairAnswer:
         """Handle a request as the agent does; return the answer in the store."""
-        request = RepairRequest(ID, TP, directory, damage, start, end, key, None, None, 1, "operator")
+        request = RepairRequest(
+            ID, TP.topic, TP.partition, directory, damage, start, end, key, None, None, 1, "operator"
+        )
         listing = self.local.listing()
         bases = [base for base in listing.bases[:-1] if base < end]
         ships = [ship for ship in map(self.ship, bases) if ship.next_base > start]
@@ -81,7 +83,7 @@ class Lab:
         task = Repair(TP, 0, LEADERSHIP, request, position, listing, tuple(ships), lowest)
         done = Repairer(CLUSTER, 1, lambda _: self.store, self.uploader()).repair(task)
         key = answer_key(CLUSTER, ID)
-        answer = decode_answer(self.store.get(key)[0], key)
+        answer = RepairAnswer.decode(self.store.get(key)[0], key)
         self.store.delete([key])
         assert (answer.outcome, answer.reason) == (done.outcome, done.reason)
         return answer

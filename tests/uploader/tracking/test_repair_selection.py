@@ -21,7 +21,9 @@ from ts_uploader.tracking.tracker import Tracker
 
 
 def wanted(start: int, end: int, number: int = 0) -> RepairWanted:
-    request = RepairRequest(f"{number:013d}-00000000", TP, "t-0", Damage.MISSING, start, end, None, None, None, 1, "o")
+    request = RepairRequest(
+        f"{number:013d}-00000000", "t", 0, "t-0", Damage.MISSING, start, end, None, None, None, 1, "o"
+    )
     return RepairWanted(TP, request)
 
 
