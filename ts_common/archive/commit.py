@@ -15,31 +15,21 @@ lineage (`ts_common.archive.lineage`), `log.start` in a second line::
     {"version":2,"lineage":[5,100,250]}
 """
 
-import json
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
-from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
-from ts_common.archive.lineage import LINEAGE_VERSION, Lineage, epoch_of
+from ts_common.archive.epoch_history import StoredEpochs
+from ts_common.archive.lineage import LINEAGE, LINEAGE_VERSION, Lineage, StoredLineage, epoch_of
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES
-from ts_common.json_objects import (
-    MAX_INT32,
-    MAX_UINT32,
-    decoding,
-    epoch_pair,
-    optional_number,
-    pair,
-    parse_fields,
-    rows,
-    text,
-    whole_number,
-)
+from ts_common.archive.stored_object import BrokerId, Crc32c, Epoch, Presence, StoredObject, json_line, limited
+from ts_common.json_objects import decoding, whole_number
 
 _FIRST_LINE = re.compile(rb"[0-9]{20}")
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None, known=LINEAGE_VERSION):
     """A commit that an agent wrote.
 
     Attributes:
@@ -58,38 +48,25 @@ class Commit:
         lineage: lineage of the last time that the commit went back; None if it never did.
     """
 
-    highest_base: int
-    next_offset: int
-    epoch: int
-    epochs: EpochHistory
-    last_stable_offset: int | None
-    topic_id: str | None
-    broker: int
+    highest_base: Annotated[int, Presence.GIVEN]
+    next_offset: Annotated[int, "next"]
+    epoch: Epoch
+    epochs: StoredEpochs
+    last_stable_offset: Annotated[int | None, "lso", Presence.MAY_LACK]
+    topic_id: Annotated[str | None, Presence.MAY_LACK]
+    broker: BrokerId
     time: int
     nonce: str
-    tail: tuple[int, int] | None = None
-    java: int | None = None
-    lineage: Lineage | None = None
+    tail: Annotated[tuple[int, Crc32c] | None, Presence.MAY_LACK] = None
+    java: Annotated[int | None, Presence.IF_SET] = None
+    lineage: Annotated[StoredLineage | None, Presence.IF_SET] = None
 
     def encode(self) -> bytes:
         """Return the content of `offset.wm`."""
-        second: dict[str, object] = {
-            "next": self.next_offset,
-            "epoch": self.epoch,
-            "epochs": [list(pair) for pair in self.epochs],
-            "lso": self.last_stable_offset,
-            "topicId": self.topic_id,
-            "broker": self.broker,
-            "time": self.time,
-            "nonce": self.nonce,
-            "tail": self.tail,
-        }
-        if self.java is not None:
-            second["java"] = self.java
-        if self.lineage is not None:
-            second["version"] = LINEAGE_VERSION
-            second["lineage"] = self.lineage.encode()
-        return f"{self.highest_base:020d}\n{json.dumps(second, separators=(',', ':'))}\n".encode()
+        second = self.fields()
+        if (lineage := second.pop("lineage", None)) is not None:
+            second |= {"version": LINEAGE_VERSION, "lineage": lineage}
+        return f"{self.highest_base:020d}\n".encode() + json_line(second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +94,15 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
     first, _, second = data.partition(b"\n")
     with decoding(key, "a commit", data):
         highest_base = _first_line(first)
-        if not second.strip():
-            return ForeignCommit(highest_base)
-        fields = parse_fields(second, key, "a commit", COMMIT_BYTES, known=LINEAGE_VERSION)
-        return Commit(
-            highest_base=highest_base,
-            next_offset=whole_number(fields["next"]),
-            epoch=whole_number(fields["epoch"], NO_EPOCH, MAX_INT32),
-            epochs=EpochHistory(tuple([epoch_pair(each) for each in rows(fields["epochs"])])),
-            last_stable_offset=optional_number(fields.get("lso")),
-            topic_id=None if fields.get("topicId") is None else text(fields["topicId"]),
-            broker=whole_number(fields["broker"], -1, MAX_INT32),
-            time=whole_number(fields["time"]),
-            nonce=text(fields["nonce"]),
-            tail=None if fields.get("tail") is None else _tail(fields["tail"]),
-            java=optional_number(fields.get("java")),
-            lineage=None if fields.get("lineage") is None else Lineage.decode(fields["lineage"]),
-        )
+    if not second.strip():
+        return ForeignCommit(highest_base)
+    return Commit.decode(second, key, highest_base=highest_base)
 
 
 @dataclass(frozen=True, slots=True)
-class LogStart:
+class LogStart(
+    StoredObject, expected="a log start", most=LOG_START_BYTES, version=LINEAGE_VERSION, known=LINEAGE_VERSION
+):
     """The content of `log.start`.
 
     Attributes:
@@ -147,18 +112,20 @@ class LogStart:
             is a hash of the content, and retention can write a number twice: without it, a late write would succeed.
     """
 
-    offset: int
-    lineage: Lineage | None = None
-    written_by: str | None = None
+    offset: Annotated[int, Presence.GIVEN]
+    # Null is damage here: an object without a lineage has no such field.
+    lineage: Annotated[Lineage | None, LINEAGE, Presence.IF_SET] = None
+    written_by: Annotated[str | None, limited(1024), Presence.IF_SET] = None
+
+    def check(self) -> None:
+        """Check that the second line has a reason to exist."""
+        if self.lineage is None and self.written_by is None:
+            raise ValueError("the second line has neither a lineage nor a writer")
 
     def encode(self) -> bytes:
         """Return the content of the object."""
-        if self.lineage is None and self.written_by is None:
-            return encode_log_start(self.offset)
-        second: dict[str, object] = {"version": LINEAGE_VERSION}
-        second |= {} if self.lineage is None else {"lineage": self.lineage.encode()}
-        second |= {} if self.written_by is None else {"writtenBy": self.written_by}
-        return encode_log_start(self.offset) + f"{json.dumps(second, separators=(',', ':'))}\n".encode()
+        has_second = self.lineage is not None or self.written_by is not None
+        return encode_log_start(self.offset) + (json_line(self.fields()) if has_second else b"")
 
     def fits(self, lineage: Lineage | None) -> bool:
         """Return whether readers can use it with a commit of this lineage: its own is the same or older."""
@@ -189,16 +156,7 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
     first, _, second = data.strip().partition(b"\n")
     with decoding(key, "a log start", data):
         offset = _first_line(first)
-        if not second.strip():
-            return LogStart(offset)
-        fields = parse_fields(second, key, "a log start", LOG_START_BYTES, known=LINEAGE_VERSION)
-        if "lineage" not in fields and "writtenBy" not in fields:
-            raise ValueError("the second line has neither a lineage nor a writer")
-        return LogStart(
-            offset,
-            Lineage.decode(fields["lineage"]) if "lineage" in fields else None,
-            text(fields["writtenBy"]) if "writtenBy" in fields else None,
-        )
+    return LogStart.decode(second, key, offset=offset) if second.strip() else LogStart(offset)
 
 
 def _first_line(line: bytes) -> int:
@@ -206,8 +164,3 @@ def _first_line(line: bytes) -> int:
     if not _FIRST_LINE.fullmatch(line.strip()):
         raise ValueError("the first line is not 20 digits")
     return whole_number(int(line))
-
-
-def _tail(value: object) -> tuple[int, int]:
-    last_offset, crc = pair(value)
-    return whole_number(last_offset), whole_number(crc, 0, MAX_UINT32)

@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import Annotated
+
+from ts_common.archive.stored_object import Kind
+from ts_common.json_objects import epoch_pair, rows
 
 NO_EPOCH = -1
 
@@ -205,6 +209,13 @@ class EpochHistory:
         if index == len(self.pairs) or self.pairs[index][0] != epoch:
             return 0, 0
         return self.pairs[index][1], self.pairs[index + 1][1] if index + 1 < len(self.pairs) else inf
+
+
+def _decoded(value: object) -> EpochHistory:
+    return EpochHistory(tuple([epoch_pair(each) for each in rows(value)]))
+
+
+StoredEpochs = Annotated[EpochHistory, Kind(_decoded, attrgetter("pairs"))]
 
 
 def _lowered(line: EpochHistory, known: Iterable[tuple[int, int]]) -> EpochHistory:

@@ -6,7 +6,9 @@ commit never went back, both objects have no lineage and the bytes of format ver
 """
 
 from dataclasses import dataclass
+from typing import Annotated, Final
 
+from ts_common.archive.stored_object import Kind
 from ts_common.json_objects import MAX_INT32, shown, whole_number
 
 # Format version of a commit and of a `log.start` with a lineage.
@@ -43,6 +45,10 @@ class Lineage:
             case [epoch, begin, highest]:
                 return cls(whole_number(epoch, 0, MAX_INT32), whole_number(begin), whole_number(highest))
         raise ValueError(f"lineage {shown(fields)} is not a list of three numbers")
+
+
+LINEAGE: Final = Kind(Lineage.decode, Lineage.encode)
+StoredLineage = Annotated[Lineage, LINEAGE]
 
 
 def epoch_of(lineage: Lineage | None) -> int:

@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum, StrEnum, auto
-from functools import cache, partial
+from functools import cache
 from json import dumps
 from operator import attrgetter, methodcaller
 from types import NoneType
@@ -84,7 +84,7 @@ class Presence(Enum):
 
 def number(least: int = 0, most: int = MAX_INT64) -> Kind:
     """Return the kind of a whole number from `least` to `most`."""
-    return Kind(partial(whole_number, least=least, most=most))
+    return Kind(lambda value: whole_number(value, least, most))
 
 
 def limited(most: int, pattern: str = ".*") -> Kind:
@@ -311,7 +311,7 @@ def _partition(name: str) -> TopicPartition:
 
 
 _KINDS: Final[dict[Any, Kind]] = {
-    int: number(),
+    int: Kind(whole_number),
     str: Kind(text),
     bool: Kind(boolean),
     TopicPartition: Kind(_partition, str),
