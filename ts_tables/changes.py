@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 import pyarrow as pa
 
 from ts_common.errors import OperatorError
-from ts_tables.claims.state import Kept, TableState, decode_state
+from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import OWN_NAMES, parsed_schema
@@ -177,12 +177,13 @@ def changes_of(
         )
         late = 0
         if marking is not None and not is_refused:
-            state = replace(state, marked=before.marked, announced=before.announced)
+            state = replace(state, marks=before.marks)
             state = marking.advanced(state, plan.work, own, plan.lag, time.time())
             late = marking.late(before, own)
         if parsing is not None:
             state = with_columns(state, parsing.parser)
-        decode_state(state.encode(), "the state after this commit")  # no run could read the table after a wrong one
+        # No run could read the table after a wrong one.
+        TableState.decode(state.encode(), "the state after this commit")
         changes.append(Change(side, added, state, own, rewritten, late))
     return changes
 

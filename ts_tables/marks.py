@@ -84,7 +84,8 @@ class Marking:
         if not passed:
             return state
         reached = min(passed) - -(-self.after // self.unit)
-        return state if state.marked is not None and state.marked >= reached else replace(state, marked=reached)
+        is_known = state.marked is not None and state.marked >= reached
+        return state if is_known else replace(state, marks=(state.announced, reached))
 
     def late(self, before: TableState, results: Iterable[TaskResult]) -> int:
         """Return the number of new rows of partitions that were marked before.
@@ -142,7 +143,7 @@ def announce(target: Target, marking: Marking, name: str) -> Sequence[str]:
     plan = token_hex(8)
     opened.begin(plan)
     added = Added((), (), late=0, valid_through=None, held=opened.held())
-    target.commit(opened, plan, replace(state, announced=end), added)
+    target.commit(opened, plan, replace(state, marks=(end, state.marked)), added)
     target.clean()
     return found
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.stored_object import StoredObject, number
+from ts_common.archive.stored_object import StoredObject, between
 from ts_common.json_objects import MAX_INT32
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -48,7 +48,7 @@ class Ends(StoredObject, expected="the ends of a broker", most=_LARGEST):
         partitions: the partitions with a valid high watermark.
     """
 
-    broker: Annotated[int, number(0, MAX_INT32)]
+    broker: Annotated[int, between(0, MAX_INT32)]
     time: int
     partitions: Mapping[TopicPartition, End]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Annotated
+from typing import Annotated, Final
 
 from ts_common.archive.stored_object import Kind
 from ts_common.json_objects import epoch_pair, rows
@@ -215,7 +215,8 @@ def _decoded(value: object) -> EpochHistory:
     return EpochHistory(tuple([epoch_pair(each) for each in rows(value)]))
 
 
-StoredEpochs = Annotated[EpochHistory, Kind(_decoded, attrgetter("pairs"))]
+EPOCHS: Final = Kind(_decoded, attrgetter("pairs"))
+StoredEpochs = Annotated[EpochHistory, EPOCHS]
 
 
 def _lowered(line: EpochHistory, known: Iterable[tuple[int, int]]) -> EpochHistory:

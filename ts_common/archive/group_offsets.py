@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
-from ts_common.archive.stored_object import Epoch, Kind, Presence, StoredObject, limited, number
+from ts_common.archive.stored_object import Epoch, Kind, Presence, StoredObject, between, limited
 from ts_common.errors import ObjectNotFound
 from ts_common.json_objects import MAX_INT32, MIN_INT64
 from ts_common.model import TopicPartition
@@ -41,7 +41,7 @@ class Committed:
         metadata: text of the client.
     """
 
-    offset: Annotated[int, number(MIN_INT64)]
+    offset: Annotated[int, between(MIN_INT64)]
     epoch: Epoch
     time: int
     metadata: Annotated[str, limited(LONGEST_METADATA)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys
-from ts_common.archive.stored_object import StoredObject, number
+from ts_common.archive.stored_object import StoredObject, between
 from ts_common.errors import QueryError
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
@@ -30,7 +30,7 @@ class Layout(StoredObject, expected="a cluster's layout", most=64 << 10):
         time: milliseconds since the epoch, by the clock of the agent that wrote it.
     """
 
-    entropy_bits: Annotated[int, number(0, MAX_ENTROPY_BITS)]
+    entropy_bits: Annotated[int, between(0, MAX_ENTROPY_BITS)]
     cluster: str
     time: int
 

@@ -20,7 +20,7 @@ a `StrEnum`                     one of its values
 another dataclass
 `Mapping[X, Y]`                 an object, sorted by X
 a `StoredObject`                an object
-`Annotated[X, Kind(...)]`       as the kind describes it; see `number` and `limited`
+`Annotated[X, Kind(...)]`       as the kind describes it; see `between` and `limited`
 ==============================  ====================================================================================
 
 Readers ignore unknown fields. A field is required unless `Annotated` has a `Presence`.
@@ -37,8 +37,8 @@ from types import NoneType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from ts_common.archive.small_objects import get_small
-from ts_common.errors import ObjectNotFound
-from ts_common.format_version import VERSION
+from ts_common.errors import NewerFormat, ObjectNotFound
+from ts_common.format_version import VERSION, check_version
 from ts_common.json_objects import (
     MAX_INT32,
     MAX_INT64,
@@ -82,7 +82,7 @@ class Presence(Enum):
     GIVEN = auto()  # never: the reader has the value from the object's key
 
 
-def number(least: int = 0, most: int = MAX_INT64) -> Kind:
+def between(least: int = 0, most: int = MAX_INT64) -> Kind:
     """Return the kind of a whole number from `least` to `most`."""
     return Kind(lambda value: whole_number(value, least, most))
 
@@ -100,10 +100,10 @@ def limited(most: int, pattern: str = ".*") -> Kind:
     return Kind(decode)
 
 
-BrokerId = Annotated[int, number(-1, MAX_INT32)]
-Epoch = Annotated[int, number(-1, MAX_INT32)]
-PartitionNumber = Annotated[int, number(0, MAX_INT32)]
-Crc32c = Annotated[int, number(0, MAX_UINT32)]
+BrokerId = Annotated[int, between(-1, MAX_INT32)]
+Epoch = Annotated[int, between(-1, MAX_INT32)]
+PartitionNumber = Annotated[int, between(0, MAX_INT32)]
+Crc32c = Annotated[int, between(0, MAX_UINT32)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ class _Form:
     version: int | None = None
     known: int = VERSION
     way_out: str = ""
+    end: str = ""
 
 
 class _Member(NamedTuple):
@@ -132,7 +133,13 @@ class StoredObject:
     _form: ClassVar[_Form] = _Form()
 
     def __init_subclass__(
-        cls, expected: str = "", most: int = 0, version: int | None = VERSION, known: int = VERSION, way_out: str = ""
+        cls,
+        expected: str = "",
+        most: int = 0,
+        version: int | None = VERSION,
+        known: int = VERSION,
+        way_out: str = "",
+        end: str = "\n",
     ) -> None:
         """Describe the whole object; a part of one has no arguments.
 
@@ -142,9 +149,10 @@ class StoredObject:
             version: that is written; None to write none.
             known: latest version that this release reads.
             way_out: as in `decoding`.
+            end: what is after the JSON text.
         """
         if expected:  # a dataclass with slots is made twice, and the second time without arguments
-            cls._form = _Form(expected, most, version, known, way_out)
+            cls._form = _Form(expected, most, version, known, way_out, end)
 
     @classmethod
     def decode(cls, data: bytes, key: str, **given: object) -> Self:
@@ -161,8 +169,11 @@ class StoredObject:
         """
         form = cls._form
         content = parse_fields(data, key, form.expected, form.most, known=form.known, way_out=form.way_out)
-        with decoding(key, form.expected, data, form.way_out):
-            return cls.from_fields(content, **given)
+        try:
+            with decoding(key, form.expected, data, form.way_out):
+                return cls.from_fields(content, **given)
+        except NewerFormat as error:  # of a part, which does not have the key
+            raise NewerFormat(f"{key}: {error}") from error
 
     @classmethod
     def read(cls, store: ObjectStore, key: str, **given: object) -> Self | None:
@@ -189,12 +200,16 @@ class StoredObject:
         """Return the object of parsed JSON; it raises an error that `decoding` translates."""
         if type(content) is not dict:
             raise ValueError(f"{shown(content)} is not an object")
+        if cls._form.version is not None:
+            check_version(content, cls._form.expected, cls._form.known)
         values: dict[str, Any] = {}
         for attribute, name, kind, presence, default in _members(cls):
-            if presence is None or name in content:
+            if presence is Presence.GIVEN:
+                values[attribute] = given[attribute]
+            elif presence is None or name in content:
                 values[attribute] = kind.decode(content[name])
             else:
-                values[attribute] = given[attribute] if presence is Presence.GIVEN else default
+                values[attribute] = default
         found = cls(**values)
         for attribute, value in given.items():
             if getattr(found, attribute) != value:
@@ -222,12 +237,12 @@ class StoredObject:
 
     def encode(self) -> bytes:
         """Return the content of the object: one line."""
-        return json_line(self.fields())
+        return json_line(self.fields(), self._form.end)
 
 
-def json_line(content: object) -> bytes:
+def json_line(content: object, end: str = "\n") -> bytes:
     """Return a JSON value as one line."""
-    return (dumps(content, separators=(",", ":")) + "\n").encode()
+    return (dumps(content, separators=(",", ":")) + end).encode()
 
 
 def _described(cls: type[Any]) -> tuple[_Member, ...]:
@@ -240,8 +255,9 @@ def _described(cls: type[Any]) -> tuple[_Member, ...]:
         name = name or _CAPITAL.sub(lambda match: match[1].upper(), each.name)
         default = None if each.default is MISSING else each.default
         if presence is Presence.GIVEN:
-            name = ""  # no reader looks for it
-        found.append(_Member(each.name, name, kind_of(hints[each.name]), presence, default))
+            found.append(_Member(each.name, "", Kind(_same), presence, default))  # no object has a field without a name
+        else:
+            found.append(_Member(each.name, name, kind_of(hints[each.name]), presence, default))
     return tuple(found)
 
 

@@ -33,36 +33,48 @@ sum of their digests. The claims contain these offsets again, with the records o
 `forgotten` has claimed records whose rows were deleted on purpose: offset and digest of each.
 """
 
-import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
 
-from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
+from ts_common.archive.epoch_history import EPOCHS
+from ts_common.archive.lineage import LINEAGE
 from ts_common.archive.read_log import ReadLog
-from ts_common.json_objects import (
-    MAX_INT32,
-    decoding,
-    epoch_pair,
-    optional_number,
-    pair,
-    parse_fields,
-    rows,
-    text,
-    whole_number,
-)
+from ts_common.archive.stored_object import Kind, Presence, StoredObject, between, kind_of, limited
+from ts_common.json_objects import MAX_INT32, whole_number
 from ts_common.model import TopicPartition, is_topic_name
 from ts_tables.parsers.inference import FoundColumn
 from ts_tables.parsers.table_types import column_type
 
-VERSION: Final = 1
 MOST_BYTES: Final = 64 << 20
-_LONGEST: Final = 1 << 20  # of the name or the type of a column
-_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
-_SUMS: Final = re.compile(r"[0-9a-f]{1,40}:[0-9a-f]{1,40}")
+_ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+_Long = Annotated[str, limited(1 << 20)]  # the name or the type of a column
+_Digest = Annotated[str, limited(32, "[0-9a-f]{32}")]
 
+
+_ISOLATION: Final = Kind(lambda value: _ISOLATIONS.index(value) > 0, _ISOLATIONS.__getitem__)
+
+
+def _number(name: str) -> int:
+    if not name.isascii() or not name.isdigit() or str(int(name[:11])) != name:
+        raise ValueError(f"{name!r} is not the number of a partition")
+    return whole_number(int(name), 0, MAX_INT32)
+
+
+def _topic(name: str) -> str:
+    if not is_topic_name(name):
+        raise ValueError(f"{name!r} is no legal name of a topic")
+    return name
+
+
+def _column(value: object) -> FoundColumn:
+    found = FoundColumn(*_COLUMN.decode(value))
+    column_type(found.kind)
+    return found
+
+
+_COLUMN: Final = kind_of(tuple[_Long, _Long, _Long])
+_Column = Annotated[FoundColumn, Kind(_column, list)]
 
 Forgotten = dict[tuple[TopicPartition, str | None], dict[int, set[bytes]]]  # digests by topic id and offset
 
@@ -108,11 +120,11 @@ class Kept:
     start: int
     end: int
     rows: int
-    digest: str
+    digest: Annotated[str, limited(81, "[0-9a-f]{1,40}:[0-9a-f]{1,40}")]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(StoredObject):
     """The claims of one partition of an incarnation.
 
     Attributes:
@@ -126,14 +138,48 @@ class PartitionState:
         passed: the latest hour or day of a row, as its number since 1970, of a table with marks.
     """
 
-    start: int
-    end: int
-    log: ReadLog | None = None
-    holes: tuple[PassedHole, ...] = ()
-    lost: tuple[tuple[int, int], ...] = ()
-    kept: tuple[Kept, ...] = ()
-    forgotten: tuple[tuple[int, str], ...] = ()
-    passed: int | None = None
+    start: Annotated[int, "from"]
+    end: Annotated[int, "to"]
+    log: Annotated[ReadLog | None, Presence.GIVEN] = None
+    holes: Annotated[tuple[PassedHole, ...], Presence.IF_SET] = ()
+    lost: Annotated[tuple[tuple[int, int], ...], Presence.IF_SET] = ()
+    kept: Annotated[tuple[Kept, ...], Presence.IF_SET] = ()
+    forgotten: Annotated[tuple[tuple[int, _Digest], ...], Presence.IF_SET] = ()
+    passed: Annotated[int | None, Presence.IF_SET] = None
+
+    @classmethod
+    def from_fields(cls, content: Mapping[str, Any], **given: object) -> Self:
+        """Return a partition, with the log of two fields."""
+        lineage = content.get("lineage")
+        log = ReadLog(
+            EPOCHS.decode(content["epochs"]), None if lineage is None else LINEAGE.decode(lineage), "lineage" in content
+        )
+        is_known = log.is_lineage_known or log.has_epoch_before(whole_number(content["to"]))
+        return super(PartitionState, cls).from_fields(content, log=log if is_known else None, **given)
+
+    def fields(self) -> dict[str, Any]:
+        """Return JSON values."""
+        log = self.log or ReadLog()
+        found: dict[str, Any] = {"from": self.start, "to": self.end, "epochs": EPOCHS.encode(log.epochs)}
+        if self.log and log.is_lineage_known:  # also if it is null: without the field it is unknown
+            found["lineage"] = log.lineage and log.lineage.encode()
+        return found | super(PartitionState, self).fields()
+
+    def check(self) -> None:
+        """Check that each range has its order and its place."""
+        for hole in self.holes:
+            whole_number(hole.end, whole_number(hole.start, self.start, self.end), self.end)
+            for _, first in hole.withheld:
+                whole_number(first, 0, hole.start)
+        holes = ((hole.start, hole.end) for hole in self.holes if hole.start < hole.end)
+        position = self.start
+        for low, high in sorted([*holes, *self.lost]):
+            position = whole_number(high, whole_number(low, position, self.end) + 1, self.end)
+        for kept in self.kept:
+            whole_number(kept.end, kept.start)
+        for offset, _ in self.forgotten:
+            whole_number(offset, self.start, self.end)
+        whole_number(self.end, self.start)
 
     @property
     def claims(self) -> tuple[tuple[int, int], ...]:
@@ -157,7 +203,7 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
-class IncarnationState:
+class IncarnationState(StoredObject):
     """The claims of one incarnation of a topic.
 
     Attributes:
@@ -167,12 +213,12 @@ class IncarnationState:
     """
 
     directory: str
-    topic_id: str | None
-    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+    topic_id: Annotated[str | None, "id"]
+    partitions: Mapping[Annotated[int, Kind(_number, str)], PartitionState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES, end=""):
     """The claims of a table.
 
     Attributes:
@@ -185,26 +231,41 @@ class TableState:
         key_schema: name of the schema of keys; None if they have none.
         base: names and types of the parser's columns that are not in `columns`.
         generation: its number, as the file of tables has it.
-        marked: the end of the hours or days that all partitions have passed; None without.
-        announced: the end of those that were announced.
+        marks: `announced` and `marked`.
         initial_columns: how many of `columns` the table was created with.
         replays: how often refused records were parsed again; that of the table is ahead until they are removed from
             the other one.
     """
 
     cluster: str
-    read_committed: bool
-    topics: Mapping[str, tuple[IncarnationState, ...]] = field(default_factory=dict)
-    parser: str | None = None
-    columns: tuple[FoundColumn, ...] = ()
-    schemas: tuple[str, ...] = ()
-    key_schema: str | None = None
-    base: tuple[tuple[str, str], ...] = ()
-    generation: int = 1
-    marked: int | None = None
-    announced: int | None = None
-    replays: int = 0
-    initial_columns: int = 0
+    read_committed: Annotated[bool, "isolation", _ISOLATION]
+    topics: Mapping[Annotated[str, Kind(_topic)], tuple[IncarnationState, ...]] = field(default_factory=dict)
+    parser: Annotated[str | None, Presence.IF_SET] = None
+    columns: Annotated[tuple[_Column, ...], Presence.IF_SET] = ()
+    initial_columns: Annotated[int, "initial_columns", Presence.IF_SET] = 0
+    schemas: Annotated[tuple[str, ...], Presence.IF_SET] = ()
+    key_schema: Annotated[str | None, "key_schema", Presence.IF_SET] = None
+    base: Annotated[tuple[tuple[_Long, _Long], ...], Presence.IF_SET] = ()
+    generation: Annotated[int, between(1, MAX_INT32), Presence.IF_SET] = 1
+    marks: Annotated[tuple[int | None, int | None], "marked", Presence.IF_SET] = (None, None)
+    replays: Annotated[int, Presence.IF_SET] = 0
+
+    def check(self) -> None:
+        """Check that it has each incarnation once, and as many columns as its table was created with."""
+        for topic, incarnations in self.topics.items():
+            if len({each.directory for each in incarnations}) < len(incarnations):
+                raise ValueError(f"topic {topic} has an incarnation twice")
+        whole_number(self.initial_columns, 0, len(self.columns))
+
+    @property
+    def announced(self) -> int | None:
+        """The end of the hours or days that were announced; None without."""
+        return self.marks[0]
+
+    @property
+    def marked(self) -> int | None:
+        """The end of the hours or days that all partitions have passed; None without."""
+        return self.marks[1]
 
     @property
     def claims(self) -> "TableState":
@@ -228,8 +289,7 @@ class TableState:
             schemas=(),
             key_schema=None,
             replays=0,
-            marked=None,
-            announced=None,
+            marks=(None, None),
             initial_columns=0,
         )
 
@@ -280,96 +340,6 @@ class TableState:
         partitions = {**incarnation.partitions, partition: replace(known, kept=(*known.kept, kept))}
         return self.with_incarnation(topic, replace(incarnation, partitions=partitions))
 
-    def encode(self) -> bytes:
-        """Return the JSON text; equal states have equal text."""
-        return json.dumps(self.fields(), separators=(",", ":")).encode()
-
-    def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
-        topics = {
-            name: [
-                {
-                    "directory": each.directory,
-                    "id": each.topic_id,
-                    "partitions": {str(n): _fields(s) for n, s in sorted(each.partitions.items())},
-                }
-                for each in incarnations
-            ]
-            for name, incarnations in sorted(self.topics.items())
-        }
-        isolation = "read_committed" if self.read_committed else "read_uncommitted"
-        found: dict[str, Any] = {"version": VERSION, "cluster": self.cluster, "isolation": isolation, "topics": topics}
-        if self.parser is not None:
-            found["parser"] = self.parser
-        if self.columns:
-            found["columns"] = [list(column) for column in self.columns]
-        if self.initial_columns:
-            found["initial_columns"] = self.initial_columns
-        if self.schemas:
-            found["schemas"] = [*self.schemas]
-        if self.key_schema is not None:
-            found["key_schema"] = self.key_schema
-        if self.base:
-            found["base"] = [list(column) for column in self.base]
-        if self.generation != 1:
-            found["generation"] = self.generation
-        if self.marked is not None:
-            found["marked"] = [self.announced, self.marked]
-        if self.replays:
-            found["replays"] = self.replays
-        return found
-
-
-def decode_state(data: bytes, what: str) -> TableState:
-    """Return a state.
-
-    Args:
-        data: as `TableState.encode` returns it.
-        what: names its place, for errors.
-
-    Raises:
-        NewerFormat: a later release wrote it.
-        CorruptData: it is no state.
-    """
-    expected = "the state of a table"
-    fields = parse_fields(data, what, expected, MOST_BYTES, known=VERSION)
-    with decoding(what, expected, data):
-        isolation = fields["isolation"]
-        if isolation not in {"read_committed", "read_uncommitted"}:
-            raise ValueError(f"isolation {isolation!r}")
-        topics: dict[str, tuple[IncarnationState, ...]] = {}
-        for name, incarnations in fields["topics"].items():
-            if not is_topic_name(name):
-                raise ValueError(f"{name!r} is no legal name of a topic")
-            topics[name] = tuple(_incarnation(each) for each in rows(incarnations))
-            directories = [each.directory for each in topics[name]]
-            if len({*directories}) < len(directories):
-                raise ValueError(f"topic {name} has an incarnation twice")
-        parser = None if fields.get("parser") is None else text(fields["parser"])
-        columns = tuple(_column(each) for each in rows(fields.get("columns", [])))
-        schemas = tuple(text(each) for each in rows(fields.get("schemas", [])))
-        key_schema = None if fields.get("key_schema") is None else text(fields["key_schema"])
-        replays = whole_number(fields.get("replays", 0))
-        initial_columns = whole_number(fields.get("initial_columns", 0), 0, len(columns))
-        base = tuple(_pair(each) for each in rows(fields.get("base", [])))
-        generation = whole_number(fields.get("generation", 1), 1, MAX_INT32)
-        announced, marked = (optional_number(each) for each in rows(fields.get("marked", [None, None])))
-        return TableState(
-            cluster=text(fields["cluster"]),
-            read_committed=isolation == "read_committed",
-            topics=topics,
-            parser=parser,
-            columns=columns,
-            schemas=schemas,
-            key_schema=key_schema,
-            base=base,
-            generation=generation,
-            marked=marked,
-            announced=announced,
-            replays=replays,
-            initial_columns=initial_columns,
-        )
-
 
 def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Return the ranges of a span that are in none of the others, ascending."""
@@ -390,91 +360,3 @@ def _own(state: PartitionState, own: TableState, topic: str, directory: str, num
     if known is None:
         return replace(state, kept=(), forgotten=(), passed=None)
     return replace(state, kept=known.kept, forgotten=known.forgotten, passed=known.passed)
-
-
-def _fields(state: PartitionState) -> dict[str, Any]:
-    log = state.log or ReadLog()
-    fields: dict[str, Any] = {"from": state.start, "to": state.end, "epochs": [list(each) for each in log.epochs]}
-    if state.log and log.is_lineage_known:  # also if it is null: without the field it is unknown
-        fields["lineage"] = log.lineage and log.lineage.encode()
-    if state.holes:
-        fields["holes"] = [[hole.start, hole.end, [list(each) for each in hole.withheld]] for hole in state.holes]
-    if state.lost:
-        fields["lost"] = [list(each) for each in state.lost]
-    if state.kept:
-        fields["kept"] = [[each.start, each.end, each.rows, each.digest] for each in state.kept]
-    if state.forgotten:
-        fields["forgotten"] = [list(each) for each in state.forgotten]
-    if state.passed is not None:
-        fields["passed"] = state.passed
-    return fields
-
-
-def _incarnation(fields: Any) -> IncarnationState:
-    directory, topic_id = text(fields["directory"]), None if fields["id"] is None else text(fields["id"])
-    found = {}
-    for number, partition in fields["partitions"].items():
-        if not number.isascii() or not number.isdigit() or str(int(number[:11])) != number:
-            raise ValueError(f"{number!r} is not the number of a partition")
-        found[whole_number(int(number), 0, MAX_INT32)] = _partition(partition)
-    return IncarnationState(directory, topic_id, found)
-
-
-def _column(fields: Any) -> FoundColumn:
-    name, member, kind = (text(each, _LONGEST) for each in rows(fields))
-    column_type(kind)
-    return FoundColumn(name, member, kind)
-
-
-def _pair(fields: Any) -> tuple[str, str]:
-    name, kind = (text(each, _LONGEST) for each in rows(fields))
-    return name, kind
-
-
-def _partition(fields: Any) -> PartitionState:
-    start = whole_number(fields["from"])
-    end = whole_number(fields["to"], start)
-    epochs = EpochHistory(tuple(epoch_pair(each) for each in rows(fields["epochs"])))
-    lineage = fields.get("lineage")
-    log = ReadLog(epochs, None if lineage is None else Lineage.decode(lineage), "lineage" in fields)
-    is_known = log.is_lineage_known or log.has_epoch_before(end)
-    holes = []
-    for low, high, withheld in (rows(each) for each in rows(fields.get("holes", []))):
-        producers = [pair(each) for each in rows(withheld)]
-        holes.append(PassedHole(low, high, tuple((whole_number(a), whole_number(b, 0, low)) for a, b in producers)))
-    lost = tuple(pair(each) for each in rows(fields.get("lost", [])))
-    for low, high in ((hole.start, hole.end) for hole in holes):
-        whole_number(high, whole_number(low, start, end), end)
-    _check_apart(sorted([*((hole.start, hole.end) for hole in holes if hole.start < hole.end), *lost]), start, end)
-    kept = []
-    for low, high, count, digest in (rows(each) for each in rows(fields.get("kept", []))):
-        if not _SUMS.fullmatch(text(digest)):
-            raise ValueError(f"{digest!r} is no sum of digests")
-        kept.append(Kept(whole_number(low), whole_number(high, low), whole_number(count), digest))
-    forgotten = []
-    for offset, digest in (rows(each) for each in rows(fields.get("forgotten", []))):
-        if not _DIGEST.fullmatch(text(digest)):
-            raise ValueError(f"{digest!r} is no digest")
-        forgotten.append((whole_number(offset, start, end), digest))
-    return PartitionState(
-        start,
-        end,
-        log if is_known else None,
-        tuple(holes),
-        lost,
-        tuple(kept),
-        tuple(forgotten),
-        optional_number(fields.get("passed")),
-    )
-
-
-def _check_apart(ranges: Iterable[tuple[Any, Any]], start: int, end: int) -> None:
-    """Check that ranges are not empty, inside, and disjoint.
-
-    Raises:
-        ValueError: they are not.
-    """
-    position = start
-    for low, high in ranges:
-        whole_number(low, position, end)
-        position = whole_number(high, low + 1, end)

@@ -16,7 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from ts_common.errors import CorruptData
-from ts_tables.claims.state import MOST_BYTES, TableState, decode_state
+from ts_tables.claims.state import MOST_BYTES, TableState
 from ts_tables.iceberg.transaction import HEAD
 
 STATE: Final = "ts.state"
@@ -107,7 +107,7 @@ def _head(table: Table, snapshot: Snapshot) -> Head:
     name = ".".join(table.name())
     summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
     data = summary[STATE].encode() if STATE in summary else _read_state_object(table.io, summary, name)
-    state = decode_state(data, f"table {name}: state of snapshot {snapshot.snapshot_id}")
+    state = TableState.decode(data, f"table {name}: state of snapshot {snapshot.snapshot_id}")
     return Head(snapshot.snapshot_id, snapshot.sequence_number or 0, state)
 
 

@@ -34,7 +34,7 @@ from ts_common.json_objects import (
     whole_number,
 )
 from ts_common.model import TopicPartition
-from ts_tables.claims.state import TableState, decode_state
+from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Runs
 from ts_tables.planning.work import Covered
 
@@ -267,7 +267,7 @@ def decode_entry(data: bytes, what: str) -> LedgerEntry:
 
 
 def _state(fields: Mapping[str, Any], what: str) -> TableState:
-    return decode_state(json.dumps(fields["state"]).encode(), what)
+    return TableState.decode(json.dumps(fields["state"]).encode(), what)
 
 
 def _files(value: object, path_of: Callable[[object], str]) -> tuple[PlainFile, ...]:

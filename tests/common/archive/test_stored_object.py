@@ -8,7 +8,7 @@ from typing import Annotated
 
 import pytest
 
-from ts_common.archive.stored_object import Presence, StoredObject, limited, number
+from ts_common.archive.stored_object import Presence, StoredObject, between, limited
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
 from ts_common.store.factory import open_store
@@ -37,7 +37,7 @@ class _Whole(StoredObject, expected="a whole", most=1000, way_out="; delete it")
     is_new: bool
     colour: _Colour
     rows: tuple[_Row, ...]
-    two: tuple[int, Annotated[int, number(-1, 9)]]
+    two: tuple[int, Annotated[int, between(-1, 9)]]
     ends: Mapping[TopicPartition, int]
     parts: tuple[_Part, ...]
     lacked: Annotated[int | None, Presence.MAY_LACK] = None

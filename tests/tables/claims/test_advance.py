@@ -25,7 +25,6 @@ from ts_tables.claims.state import (
     PartitionState,
     PassedHole,
     TableState,
-    decode_state,
     without,
 )
 
@@ -95,8 +94,8 @@ def test_records_without_an_epoch_part_by_a_lineage_that_is_new() -> None:
     assert parting(PartitionState(0, 200), 260, back) == 200
     table = TableState("prod", True, {"t": (IncarnationState("t", None, {0: claimed}),)})
     assert b'"epochs":[],"lineage":null' in table.encode()
-    assert decode_state(table.encode(), "t") == table
-    decoded = decode_state(table.encode().replace(b',"lineage":null', b""), "t")
+    assert TableState.decode(table.encode(), "t") == table
+    decoded = TableState.decode(table.encode().replace(b',"lineage":null', b""), "t")
     assert decoded.topics["t"][0].partitions[0].log is None
 
 
@@ -104,8 +103,8 @@ def test_claims_of_an_earlier_release_keep_their_rows() -> None:
     """They have no lineage, also where the commit had one: the offset where it went back was below them already."""
     claimed = PartitionState(0, 200, ReadLog(LINE))
     table = TableState("prod", True, {"t": (IncarnationState("t", None, {0: claimed}),)})
-    assert decode_state(table.encode(), "t") == table
-    earlier = decode_state(table.encode().replace(b',"lineage":null', b""), "t").topics["t"][0].partitions[0]
+    assert TableState.decode(table.encode(), "t") == table
+    earlier = TableState.decode(table.encode().replace(b',"lineage":null', b""), "t").topics["t"][0].partitions[0]
     now = ReadLog(EpochHistory(((9, 200),)), Lineage(3, 20, 31))
     assert parting(earlier, 260, now) == 200
     assert parting(claimed, 260, now) == 20
@@ -221,7 +220,7 @@ def table() -> TableState:
 
 def test_a_state_is_read_as_it_was_written() -> None:
     """Every field of it."""
-    assert decode_state(table().encode(), "t") == table()
+    assert TableState.decode(table().encode(), "t") == table()
 
 
 def test_rows_that_stay_are_noted() -> None:
@@ -254,10 +253,10 @@ def test_a_damaged_state_is_refused(old: str, new: str) -> None:
     data = table().encode().decode()
     assert old in data
     with pytest.raises(CorruptData, match="ts-head"):
-        decode_state(data.replace(old, new, 1).encode(), "ts-head")
+        TableState.decode(data.replace(old, new, 1).encode(), "ts-head")
 
 
 def test_the_state_of_a_later_release_is_refused() -> None:
     """By an error of its own."""
     with pytest.raises(NewerFormat):
-        decode_state(table().encode().replace(b'"version":1', b'"version":2'), "t")
+        TableState.decode(table().encode().replace(b'"version":1', b'"version":2'), "t")
