@@ -24,7 +24,7 @@ from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
 from ts_common.wording import counted
 from ts_reader.reading.parallel import in_threads
-from ts_tables.plain.entries import MOST_BYTES, OWN, Contents, LedgerEntry, PlainFile, decode_contents, decode_entry
+from ts_tables.plain.entries import MOST_BYTES, OWN, Contents, LedgerEntry, PlainFile
 from ts_tables.targets import HeadMoved, TableMissing
 
 _CONTENTS: Final = "_ts/files.json"
@@ -198,7 +198,7 @@ class Ledger:
             data, info = self._store.get(_CONTENTS, _BOUNDED)
         except ObjectNotFound:
             return None
-        return Read(decode_contents(data, f"{self._store.location}/{_CONTENTS}"), info.etag)
+        return Read(Contents.decode(data, f"{self._store.location}/{_CONTENTS}"), info.etag)
 
     def _entry(self, contents: Contents, number: int) -> LedgerEntry | None:
         key = self._key(contents, number)
@@ -206,7 +206,7 @@ class Ledger:
             data, _ = self._store.get(key, _BOUNDED)
         except ObjectNotFound:
             return None
-        entry = decode_entry(data, f"{self._store.location}/{key}")
+        entry = LedgerEntry.decode(data, f"{self._store.location}/{key}")
         if entry.number != number:
             raise CorruptData(f"{self._store.location}/{key} is entry {entry.number}")
         return entry

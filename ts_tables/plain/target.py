@@ -16,7 +16,7 @@ from ts_tables.claims.state import TableState
 from ts_tables.files.file_names import MOST_BYTES, FileNames
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
 from ts_tables.files.partitioning import Key
-from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, decode_entry, file_of
+from ts_tables.plain.entries import OWN, Contents, LedgerEntry, PlainFile, file_of
 from ts_tables.plain.holding import Holding
 from ts_tables.plain.ledger import Ledger, staged_plans
 from ts_tables.plain.opened import OpenedFiles
@@ -77,7 +77,7 @@ class PlainTarget:
         """
         if self._place.location.startswith(_FILE_SCHEME):
             Path(self._place.location.removeprefix(_FILE_SCHEME)).mkdir(parents=True, exist_ok=True)
-        contents = Contents(token_hex(4), 0, self._described, state)
+        contents = Contents(generation=token_hex(4), number=0, layout=self._described, state=state)
         created = self._ledger.create(contents)
         self._check_layout(self._ledger.read().contents)
         return created
@@ -184,7 +184,7 @@ class PlainTarget:
             valid_through=added.valid_through,
             late=added.late,
         )
-        decode_entry(entry.encode(), f"table {self._name}: the next entry")  # else no run could complete it
+        LedgerEntry.decode(entry.encode(), f"table {self._name}: the next entry")  # else no run could complete it
         if entry.removed:
             # A run that was paused amid an earlier entry must find no bytes of a file that this one removes.
             self._clean(None)

@@ -349,7 +349,7 @@ def test_a_ledger_reaches_only_files_of_its_table(table: MadeTable, path: str) -
     """An entry that removes or shows something else is refused, and deletes nothing."""
     store = shared_store(table.place.location)
     contents = table.plain().open().contents
-    entry = LedgerEntry(2, "0" * 16, contents.state, (), (), (path,))
+    entry = LedgerEntry(number=2, plan="0" * 16, state=contents.state, shown=(), held=(), removed=(path,))
     store.put(f"_ts/{contents.generation}/ledger/00000002.json", entry.encode())
     before = {each.key for each in store.list()}
     with pytest.raises(CorruptData, match=r"00000002\.json"):
