@@ -206,10 +206,7 @@ class Ledger:
             data, _ = self._store.get(key, _BOUNDED)
         except ObjectNotFound:
             return None
-        entry = LedgerEntry.decode(data, f"{self._store.location}/{key}")
-        if entry.number != number:
-            raise CorruptData(f"{self._store.location}/{key} is entry {entry.number}")
-        return entry
+        return LedgerEntry.decode(data, f"{self._store.location}/{key}", number=number)
 
     def _completed(self, read: Read, entry: LedgerEntry) -> Read:
         """Give the files of an entry their names, and return the contents after it."""
