@@ -22,9 +22,9 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, PartitionKeys, SegmentName
-from ts_common.archive.stored_object import BrokerId, PartitionNumber, Presence, StoredObject, limited
+from ts_common.archive.stored_object import BrokerId, PartitionNumber, Presence, StoredObject, TopicName, limited
 from ts_common.json_objects import shown
-from ts_common.model import TopicPartition, is_topic_name
+from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 
 # Unanswered requests of one store that are read: any identity that can write to the bucket can put millions.
@@ -79,7 +79,7 @@ class RepairRequest(StoredObject, expected="a request to repair", most=REQUEST_B
     """
 
     id: Annotated[str, Presence.GIVEN]
-    topic: str
+    topic: TopicName
     number: Annotated[PartitionNumber, "partition"]
     directory: str
     damage: Annotated[Damage, "kind"]
@@ -93,8 +93,6 @@ class RepairRequest(StoredObject, expected="a request to repair", most=REQUEST_B
 
     def check(self) -> None:
         """Check that it names offsets of a partition, and the partition's directory in one of its incarnations."""
-        if not is_topic_name(self.topic):
-            raise ValueError(f"{shown(self.topic)} is no topic's name")
         if self.start >= self.end:
             raise ValueError(f"offsets from {self.start} to {self.end}")
         later = self.directory.startswith(f"{self.topic}~") and self.directory.endswith(f"-{self.number}")

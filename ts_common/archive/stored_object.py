@@ -51,7 +51,7 @@ from ts_common.json_objects import (
     text,
     whole_number,
 )
-from ts_common.model import TopicPartition
+from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectStore
 
 _CAPITAL: Final = re.compile(r"_([a-z])")
@@ -100,6 +100,31 @@ def limited(most: int, pattern: str = ".*") -> Kind:
     return Kind(decode)
 
 
+def topic_name(name: object) -> str:
+    """Return the name of a topic.
+
+    Raises:
+        ValueError: Kafka does not accept it.
+    """
+    found = text(name)
+    if not is_topic_name(found):
+        raise ValueError(f"{shown(name)} is no legal name of a topic")
+    return found
+
+
+def partition_number(name: object) -> int:
+    """Return the number of a partition, from the name of a field.
+
+    Raises:
+        ValueError: it is not one, or has another form.
+    """
+    if type(name) is not str or not name.isascii() or not name.isdigit() or str(int(name[:11])) != name:
+        raise ValueError(f"{shown(name)} is not the number of a partition")
+    return whole_number(int(name), 0, MAX_INT32)
+
+
+TopicName = Annotated[str, Kind(topic_name)]
+PartitionKey = Annotated[int, Kind(partition_number, str)]
 BrokerId = Annotated[int, between(-1, MAX_INT32)]
 Epoch = Annotated[int, between(-1, MAX_INT32)]
 PartitionNumber = Annotated[int, between(0, MAX_INT32)]

@@ -28,8 +28,9 @@ from typing import Any, Final, TypeVar
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
-from ts_common.json_objects import MAX_INT32, epoch_pair, rows, shown, whole_number
-from ts_common.model import TopicPartition, is_topic_name
+from ts_common.archive.stored_object import partition_number, topic_name
+from ts_common.json_objects import MAX_INT32, epoch_pair, rows, whole_number
+from ts_common.model import TopicPartition
 
 _TOPIC_IDS: Final = "~topicIds"
 _EPOCHS: Final = "~epochs"
@@ -91,7 +92,7 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
         epochs = _each(encoded.get(_EPOCHS, {}), _epochs)
         return StreamOffset(
             positions,
-            {_topic(name): str(topic_id) for name, topic_id in encoded.get(_TOPIC_IDS, {}).items()},
+            {topic_name(name): str(topic_id) for name, topic_id in encoded.get(_TOPIC_IDS, {}).items()},
             {
                 partition: _log(known, positions[partition], lineages.get(partition))
                 for partition, known in epochs.items()
@@ -105,7 +106,7 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
 
 def _each(by_topic: Mapping[str, Mapping[str, Any]], parse: Callable[[Any], _Value]) -> dict[TopicPartition, _Value]:
     return {
-        TopicPartition(_topic(topic), _partition(number)): parse(value)
+        TopicPartition(topic_name(topic), partition_number(number)): parse(value)
         for topic, values in by_topic.items()
         for number, value in values.items()
     }
@@ -129,18 +130,6 @@ def _encoded_epochs(log: ReadLog) -> list[list[int]] | int:
     if log.is_lineage_known:
         return [list(each) for each in log.epochs]
     return log.epochs.pairs[-1][0] if log.epochs.pairs else NO_EPOCH
-
-
-def _partition(text: object) -> int:
-    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or str(int(text[:11])) != text:
-        raise ValueError(f"{shown(text)} is not the number of a partition")
-    return whole_number(int(text), 0, MAX_INT32)
-
-
-def _topic(name: str) -> str:
-    if not is_topic_name(name):
-        raise ValueError(f"{name!r} is no legal name of a topic")
-    return name
 
 
 def _by_topic(values: Mapping[TopicPartition, _Value]) -> dict[str, dict[str, _Value]]:

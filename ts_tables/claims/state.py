@@ -40,9 +40,18 @@ from typing import Annotated, Any, Final, Self
 from ts_common.archive.epoch_history import EPOCHS
 from ts_common.archive.lineage import LINEAGE
 from ts_common.archive.read_log import ReadLog
-from ts_common.archive.stored_object import Kind, Presence, StoredObject, between, kind_of, limited
+from ts_common.archive.stored_object import (
+    Kind,
+    PartitionKey,
+    Presence,
+    StoredObject,
+    TopicName,
+    between,
+    kind_of,
+    limited,
+)
 from ts_common.json_objects import MAX_INT32, whole_number
-from ts_common.model import TopicPartition, is_topic_name
+from ts_common.model import TopicPartition
 from ts_tables.parsers.inference import FoundColumn
 from ts_tables.parsers.table_types import column_type
 
@@ -53,18 +62,6 @@ _Digest = Annotated[str, limited(32, "[0-9a-f]{32}")]
 
 
 _ISOLATION: Final = Kind(lambda value: _ISOLATIONS.index(value) > 0, _ISOLATIONS.__getitem__)
-
-
-def _number(name: str) -> int:
-    if not name.isascii() or not name.isdigit() or str(int(name[:11])) != name:
-        raise ValueError(f"{name!r} is not the number of a partition")
-    return whole_number(int(name), 0, MAX_INT32)
-
-
-def _topic(name: str) -> str:
-    if not is_topic_name(name):
-        raise ValueError(f"{name!r} is no legal name of a topic")
-    return name
 
 
 def _column(value: object) -> FoundColumn:
@@ -214,7 +211,7 @@ class IncarnationState(StoredObject):
 
     directory: str
     topic_id: Annotated[str | None, "id"]
-    partitions: Mapping[Annotated[int, Kind(_number, str)], PartitionState] = field(default_factory=dict)
+    partitions: Mapping[PartitionKey, PartitionState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +236,7 @@ class TableState(StoredObject, expected="the state of a table", most=MOST_BYTES,
 
     cluster: str
     read_committed: Annotated[bool, "isolation", _ISOLATION]
-    topics: Mapping[Annotated[str, Kind(_topic)], tuple[IncarnationState, ...]] = field(default_factory=dict)
+    topics: Mapping[TopicName, tuple[IncarnationState, ...]] = field(default_factory=dict)
     parser: Annotated[str | None, Presence.IF_SET] = None
     columns: Annotated[tuple[_Column, ...], Presence.IF_SET] = ()
     initial_columns: Annotated[int, "initial_columns", Presence.IF_SET] = 0
