@@ -5,6 +5,7 @@ texts that UTF-8 can hold, and must be read again as the same once it is written
 """
 
 import dataclasses
+import json
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -18,16 +19,12 @@ from awscrt.checksums import crc32c
 from tests.fuzz import retention
 from tests.fuzz.mutate import NUMERALS, TEXTS, json_text, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
+from tests.stored_objects import FIRST_LINE, OBJECTS
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
-from ts_common.archive.ends import Ends
-from ts_common.archive.gap_records import Gap, parse_gap_name
-from ts_common.archive.group_offsets import StoredGroup
-from ts_common.archive.holds import Hold, Removal
-from ts_common.archive.incarnations import Incarnations
-from ts_common.archive.layout import Layout
+from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.archive.repair_requests import RepairAnswer, RepairRequest
+from ts_common.archive.repair_requests import RepairRequest
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.config.cluster_config import load_config
 from ts_common.endpoints.json_file import read_endpoints
@@ -50,7 +47,6 @@ from ts_uploader.log_dirs.checkpoints import (
 from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
-_OFFSET = b"0" * 19 + b"5\n"
 _STEM = "0" * 20
 _LEAST = -(1 << 63)
 _UNSIGNED = 1 << 64  # a CRC or a size that is computed
@@ -69,59 +65,10 @@ _METADATA = {
     "ts-control": "1",
     "ts-version": "1",
 }
-_HOLD = {
-    "version": 1,
-    "name": "h",
-    "topics": ["t.*", "u"],
-    "prefix": "v",
-    "reason": "r",
-    "until": 5,
-    "setBy": "a",
-    "time": 1,
-    "twoPeople": True,
-    "purpose": "hold",
-}
-_ID = "1700000000000-1a2b3c4d"
 _JSON: Mapping[str, Any] = {
-    "commit": {
-        "next": 6,
-        "epoch": 1,
-        "epochs": [[0, 0], [1, 3]],
-        "lso": None,
-        "topicId": "5fWnyHqTQDqQDqQDqQDqQA",
-        "broker": 1,
-        "time": 1,
-        "nonce": "x",
-        "tail": [3, 5],
-        "java": 5,
-        "version": 2,
-        "lineage": [1, 5, 5],
-    },
-    "log-start": {"version": 2, "lineage": [1, 5, 5]},
-    "gap": {"from": 1, "to": 2, "reason": "retention", "time": 1, "broker": 1},
-    "incarnations": {"incarnations": [{"topicId": "a", "firstSeen": 1, "directory": "t"}]},
+    **{name: json.loads(text) for name, (text, _) in OBJECTS.items()},
     "cache object": {"of": "t-0", "segments": [_ROW]},
-    "layout": {"version": 1, "cluster": "c", "entropyBits": 0, "time": 5},
-    "ends": {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 5]}},
-    "hold": _HOLD,
-    "removed hold": {"version": 1, "hold": _HOLD, "removedBy": "b", "reason": "r", "time": 5},
-    "request": {
-        "version": 1,
-        "topic": "t",
-        "partition": 0,
-        "directory": "t~a-0",
-        "kind": "damaged",
-        "from": 1,
-        "to": 5,
-        "object": f"c/t~a-0/{_STEM}.log",
-        "etag": "e",
-        "size": 5,
-        "time": 1,
-        "by": "b",
-    },
-    "answer": {"version": 1, "status": "repaired", "reason": "r", "objects": ["k"], "broker": 1, "time": 1},
     **retention.JSON,
-    "groups": {"version": 1, "group": "g", "time": 1, "partitions": {"t-0": [5, 3, 5, "m"]}},
     "endpoints": {
         "endpoints": {"restricted": {"bucket": "bbb", "prefix": "p", "s3": {"server.side.encryption": "aws:kms"}}},
         "default": {"bucket": "archive"},
@@ -165,7 +112,7 @@ class Parsers(Target):
         else:
             data = json_text(chance, _JSON[name])
             if name in {"commit", "log-start"}:
-                data = (_OFFSET if chance.random() < 0.9 else mutate_bytes(chance, _OFFSET)) + data
+                data = (FIRST_LINE if chance.random() < 0.9 else mutate_bytes(chance, FIRST_LINE)) + data
         return name.encode() + b"\n" + data
 
     def run(self, data: bytes) -> None:
@@ -197,16 +144,15 @@ def _log_start(data: bytes) -> None:
     _same(decode_log_start(found.encode(), "k"), found)
 
 
-def _gap(data: bytes) -> None:
-    found = Gap.decode(data, "k")
-    _sane(found)
-    _same(Gap.decode(found.encode(), "k"), found)
+def _object(decode: Callable[[bytes], Any]) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        found = decode(data)
+        _sane(found)
+        _same(decode(found.encode()), found)
+        if isinstance(found, RepairRequest):
+            _sane(found.segment_in(KEYS))
 
-
-def _incarnations(data: bytes) -> None:
-    found = Incarnations.decode(data, "k", topic="t")
-    _sane(found)
-    _same(Incarnations.decode(found.encode(), "k", topic="t"), found)
+    return run
 
 
 def _cache_object(data: bytes) -> None:
@@ -217,49 +163,6 @@ def _cache_object(data: bytes) -> None:
     cache_object.find(SegmentName(0), 10, '"e"')
     again = CacheObject(encode_cache_object(KEYS, found), KEYS, "k").entries()
     _same([(each.name, each.size, each.etag) for each in again], [(each.name, each.size, each.etag) for each in found])
-
-
-def _layout(data: bytes) -> None:
-    found = Layout.decode(data, "k", cluster="c")
-    _sane(found)
-    _same(Layout.decode(found.encode(), "k", cluster="c"), found)
-
-
-def _hold(data: bytes) -> None:
-    found = Hold.decode(data, "k", name="h")
-    _sane(found)
-    _same(Hold.decode(found.encode(), "k", name="h"), found)
-
-
-def _removal(data: bytes) -> None:
-    found = Removal.decode(data, "k", name="h", time=5)
-    _sane(found)
-    _same(Removal.decode(found.encode(), "k", name="h", time=5), found)
-
-
-def _request(data: bytes) -> None:
-    found = RepairRequest.decode(data, "k", id=_ID)
-    _sane(found)
-    _same(RepairRequest.decode(found.encode(), "k", id=_ID), found)
-    _sane(found.segment_in(KEYS))
-
-
-def _answer(data: bytes) -> None:
-    found = RepairAnswer.decode(data, "k")
-    _sane(found)
-    _same(RepairAnswer.decode(found.encode(), "k"), found)
-
-
-def _ends(data: bytes) -> None:
-    found = Ends.decode(data, "k", broker=1)
-    _sane(found)
-    _same(Ends.decode(found.encode(), "k", broker=1), found)
-
-
-def _groups(data: bytes) -> None:
-    found = StoredGroup.decode(data, "k", group="g")
-    _sane(found)
-    _same(StoredGroup.decode(found.encode(), "k", group="g"), found)
 
 
 def _metadata(data: bytes) -> None:
@@ -322,18 +225,10 @@ def _printable(data: bytes) -> None:
 
 
 PARSERS: Mapping[str, Callable[[bytes], None]] = {
+    **{name: _object(decode) for name, (_, decode) in OBJECTS.items()},
     "commit": _commit,
     "log-start": _log_start,
-    "gap": _gap,
-    "incarnations": _incarnations,
     "cache object": _cache_object,
-    "layout": _layout,
-    "ends": _ends,
-    "groups": _groups,
-    "hold": _hold,
-    "removed hold": _removal,
-    "request": _request,
-    "answer": _answer,
     "metadata": _metadata,
     "names": _names,
     "indexes": _indexes,

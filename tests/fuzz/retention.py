@@ -8,7 +8,6 @@ from typing import Any
 from ts_common.archive.gc_plans import Plan, read_moves, read_parts, read_plan
 from ts_common.archive.gc_runs import MOVES, PART, PLAN_NAME, list_runs, numbered_key, read_claim, run_directory
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.table_claims import claims_key, read_claims
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_reader.following.checkpoint import read_checkpoint
@@ -47,7 +46,6 @@ JSON: Mapping[str, Any] = {
     "gc claim": {"version": 1, "use": "undo"},
     "gc log": ["00000000000000000001.log", 5, "e", "removed"],
     "gc absent": {"version": 1, "time": 5, "absent": {"t": 5}},
-    "table claims": {"version": 1, "table": "a.b", "snapshot": "1", "time": 5, "partitions": {"t-0": 5, "t~a-0": 7}},
     "checkpoint": {"t": {"0": 5}, "~topicIds": {"t": "x"}, "~epochs": {"t": {"0": 4}}, "~began": {"t": {"0": 0}}},
 }
 
@@ -97,7 +95,6 @@ class Retention:
                 lambda: self._sane(list(read_log(self._store, list_runs(self._store, CLUSTER)[0]))),
             ),
             "gc absent": (_ABSENT, self._absent),
-            "table claims": (claims_key(CLUSTER, "a.b"), self._claims),
             "checkpoint": (_CHECKPOINT, self._checkpoint),
         }
 
@@ -114,13 +111,6 @@ class Retention:
     def _absent(self) -> None:
         topics = [ArchivedTopic(name, frozenset()) for name in ("t", "u")]
         self._sane(note_absent(self._store, CLUSTER, topics, {"u": None}, 10))
-
-    def _claims(self) -> None:
-        found = read_claims(self._store, CLUSTER, "a.b")
-        self._sane(found)
-        if found is not None:
-            self._store.put(claims_key(CLUSTER, "a.b"), found.encode())
-            self._same(read_claims(self._store, CLUSTER, "a.b"), found)
 
     def _checkpoint(self) -> None:
         self._sane(read_checkpoint(self._store))

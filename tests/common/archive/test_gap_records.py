@@ -1,32 +1,6 @@
 import pytest
 
-from ts_common.archive.gap_records import Gap, merged, parse_gap_name
-from ts_common.errors import CorruptData, NewerFormat
-
-GAP = Gap(100, 200, "the broker removed it", 1_700_000_000_000, 1)
-TEXT = b'{"from":100,"to":200,"reason":"the broker removed it","time":1700000000000,"broker":1}\n'
-
-
-def test_a_gap_record_has_the_documented_content() -> None:
-    """The content is one line of JSON, and unknown fields are ignored."""
-    assert GAP.encode() == TEXT
-    assert Gap.decode(TEXT, "k") == GAP
-    assert Gap.decode(TEXT.replace(b"{", b'{"later":1,', 1), "k") == GAP
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", TEXT.replace(b"100", b'"100"'), TEXT.replace(b"200", b"-1"), TEXT.replace(b'"broker":1', b"")]
-)
-def test_a_damaged_gap_record_is_an_error_that_names_the_object(data: bytes) -> None:
-    """A record with a wrong or missing field is damage."""
-    with pytest.raises(CorruptData, match="the/key"):
-        Gap.decode(data, "the/key")
-
-
-def test_a_gap_record_of_a_later_release_is_rejected() -> None:
-    """Its fields can have another meaning."""
-    with pytest.raises(NewerFormat):
-        Gap.decode(TEXT.replace(b"{", b'{"version":2,', 1), "k")
+from ts_common.archive.gap_records import merged, parse_gap_name
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Holds in the archive: what is written is read, and what cannot be read is never an absent hold."""
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,12 +63,6 @@ def test_a_hold_and_its_trace_are_read_as_they_were_written(
     assert Removal.decode(removal.encode(), "k", name=hold.name, time=time) == removal
 
 
-def test_a_hold_has_the_documented_content() -> None:
-    """The content is one line of JSON, and unknown fields are ignored."""
-    assert HOLD.encode() == TEXT
-    assert Hold.decode(TEXT.replace(b"{", b'{"later":[1],', 1), "k", name="case-17") == HOLD
-
-
 def test_a_hold_stops_its_topics_until_its_last_millisecond() -> None:
     """Names, patterns over whole names and a prefix count; from `until` on it stops nothing, but still matches."""
     hold = replace(HOLD, prefix="log-", until=1000)
@@ -117,23 +110,9 @@ def test_a_hold_that_no_reader_accepts_cannot_be_made(changed: dict[str, Any]) -
 
 
 _DAMAGED = [
-    b"",
-    b"[]",
-    b"{}",
-    b"\xff\xfe",
-    TEXT[:-3],
     TEXT.replace(b'"case-17"', b'"case-18"'),
-    TEXT.replace(b'["orders","pay.*"]', b'"orders"'),
     TEXT.replace(b'"pay.*"', b'"pay("'),
-    TEXT.replace(b'"pay.*"', b"17"),
     TEXT.replace(b"pay.*", b"x{99999999999999999999}"),
-    TEXT.replace(b'"until":null', b'"until":-1'),
-    TEXT.replace(b'"until":null', b'"until":"never"'),
-    TEXT.replace(b'"until":null', b'"until":1e999'),
-    TEXT.replace(b'"twoPeople":true', b'"twoPeople":1'),
-    TEXT.replace(b'"setBy":"a"', b'"setBy":{}'),
-    TEXT.replace(b"audit 17", b"\\ud800"),
-    b"[" * 100_000,
     TEXT.replace(b'["orders"', b'["' + b"(" * 900 + b'"'),
 ]
 
@@ -147,14 +126,6 @@ def test_damaged_bytes_end_in_an_error_that_names_the_object(data: bytes) -> Non
         Removal.decode(
             b'{"hold":' + data + b',"removedBy":null,"reason":"r","time":5}', "the/key", name="case-17", time=5
         )
-
-
-@given(st.integers(0, len(TEXT) - 1), st.binary(max_size=3), st.integers(0, 4))
-def test_any_change_of_the_bytes_is_a_hold_or_damage(place: int, inserted: bytes, left_out: int) -> None:
-    """No other error leaves the decoder."""
-    data = TEXT[:place] + inserted + TEXT[place + left_out :]
-    with suppress(CorruptData, NewerFormat):
-        Hold.decode(data, "the/key", name="case-17")
 
 
 def test_an_object_that_is_no_hold_holds_everything(tmp_path: Path) -> None:

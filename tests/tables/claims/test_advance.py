@@ -7,7 +7,7 @@ import pytest
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
-from ts_common.errors import CorruptData, NewerFormat
+from ts_common.errors import CorruptData
 from ts_tables.claims.advance import (
     OnHole,
     OnLost,
@@ -236,7 +236,6 @@ def test_rows_that_stay_are_noted() -> None:
     ("old", "new"),
     [
         ('"to":250', '"to":-1'),
-        ('"to":250', '"to":"x"'),
         ("[100,120,", "[100,90,"),
         ("[100,120,", "[100,251,"),
         ("[100,120,", "[25,120,"),
@@ -254,9 +253,3 @@ def test_a_damaged_state_is_refused(old: str, new: str) -> None:
     assert old in data
     with pytest.raises(CorruptData, match="ts-head"):
         TableState.decode(data.replace(old, new, 1).encode(), "ts-head")
-
-
-def test_the_state_of_a_later_release_is_refused() -> None:
-    """By an error of its own."""
-    with pytest.raises(NewerFormat):
-        TableState.decode(table().encode().replace(b'"version":1', b'"version":2'), "t")
