@@ -201,7 +201,7 @@ def read_hold(store: ObjectStore, keys: ClusterKeys, name: str) -> tuple[Hold, s
         NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    return Hold.read_version(store, keys.hold(check_hold_name(name)), name=name)
+    return Hold.read_with_etag(store, keys.hold(check_hold_name(name)), name=name)
 
 
 def read_holds(store: ObjectStore, keys: ClusterKeys) -> tuple[Hold, ...]:

@@ -97,7 +97,7 @@ def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tupl
         NewerFormat: a later release wrote it.
         StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
-    return Incarnations.read_version(store, keys.incarnations(topic), topic=topic) or (Incarnations(topic), None)
+    return Incarnations.read_with_etag(store, keys.incarnations(topic), topic=topic) or (Incarnations(topic), None)
 
 
 def is_directory_of(topic: str, directory: str) -> bool:

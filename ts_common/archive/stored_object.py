@@ -15,9 +15,10 @@ camel case, or the text in `Annotated`. Its type is the kind of its values:
 `int`, `str`, `bool`            a whole number from 0 to 2**63 - 1, a text of at most 1024 characters, a boolean
 `X | None`                      as X, or null
 a `StrEnum`                     one of its values
+a `TopicPartition`              a text, `<topic>-<partition>`
 `tuple[X, ...]`                 an array
-`tuple[X, Y]`, a `NamedTuple`,  an array of as many values
-another dataclass
+`tuple[X, Y]`                   an array of two
+another dataclass               an array with one value for each attribute
 `Mapping[X, Y]`                 an object, sorted by X
 a `StoredObject`                an object
 `Annotated[X, Kind(...)]`       as the kind describes it; see `between` and `limited`
@@ -202,12 +203,12 @@ class StoredObject:
 
     @classmethod
     def read(cls, store: ObjectStore, key: str, **given: object) -> Self | None:
-        """Return an object; None if it does not exist. It raises as `read_version`."""
-        found = cls.read_version(store, key, **given)
+        """Return an object; None if it does not exist. It raises as `read_with_etag`."""
+        found = cls.read_with_etag(store, key, **given)
         return None if found is None else found[0]
 
     @classmethod
-    def read_version(cls, store: ObjectStore, key: str, **given: object) -> tuple[Self, str] | None:
+    def read_with_etag(cls, store: ObjectStore, key: str, **given: object) -> tuple[Self, str] | None:
         """Return an object and its ETag; None if it does not exist.
 
         Raises:
@@ -276,13 +277,11 @@ def _described(cls: type[Any]) -> tuple[_Member, ...]:
     for each in fields(cls):
         notes = getattr(hints[each.name], "__metadata__", ())
         name = next((note for note in notes if isinstance(note, str)), None)
-        presence = next((note for note in notes if isinstance(note, Presence)), None)
         name = name or _CAPITAL.sub(lambda match: match[1].upper(), each.name)
+        presence = next((note for note in notes if isinstance(note, Presence)), None)
+        kind = Kind(_same) if presence is Presence.GIVEN else kind_of(hints[each.name])
         default = None if each.default is MISSING else each.default
-        if presence is Presence.GIVEN:
-            found.append(_Member(each.name, "", Kind(_same), presence, default))  # no object has a field without a name
-        else:
-            found.append(_Member(each.name, name, kind_of(hints[each.name]), presence, default))
+        found.append(_Member(each.name, name, kind, presence, default))
     return tuple(found)
 
 

@@ -125,7 +125,7 @@ def test_what_the_key_has_is_compared_or_used(tmp_path: Path) -> None:
     with open_store(tmp_path.as_uri()) as store:
         assert _Whole.read(store, "k", name="n") is None
         info = store.put("k", TEXT)
-        assert _Whole.read_version(store, "k", name="m", set_by="me") == (replace(WHOLE, name="m"), info.etag)
+        assert _Whole.read_with_etag(store, "k", name="m", set_by="me") == (replace(WHOLE, name="m"), info.etag)
         with pytest.raises(CorruptData, match="set_by 'me'; 'you' is expected"):
             _Whole.read(store, "k", name="n", set_by="you")
         store.put("k", TEXT.replace(b'"version":1', b'"version":2'))
