@@ -19,7 +19,7 @@ OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # `tsctl sql` parses what DuckDB serialised.
 PARSES_JSON = {
     "ts_common/json_objects.py",
-    "ts_spark/options/option_values.py",
+    "ts_reader/options/value_types.py",
     "ts_reader/schemas/json_values.py",
     "tsctl/sql/session.py",
 }

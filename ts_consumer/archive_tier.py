@@ -24,30 +24,23 @@ from ts_common.log_format.limits import BatchLimit
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
-from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, HOLE_KEY, Configuration, OnHole
+from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, CONSUMER, Configuration
 from ts_consumer.errors import ClusterMissing
 from ts_consumer.modes import Extent
 from ts_reader.query.losses import Loss, loss_of
 from ts_reader.query.offset_by_time import first_offset_of
 from ts_reader.query.plan_query import plan_partition, splits_of
+from ts_reader.query.policies import OnHole
 from ts_reader.query.query import Offsets, Query, Subscription, settled
 from ts_reader.query.shared_stores import shared_store
 from ts_reader.query.split import Split
 from ts_reader.query.subscription import list_known
-from ts_reader.query.wording import Wording
 from ts_reader.reading.topics import topic_names
 from ts_reader.reading.transactions import stable_end
 
 # A listing also shows what retention removed, and a new incarnation; a commit shows new segments alone.
 _LISTING_SECONDS: Final = 60.0
 _Found = tuple[Commit | ForeignCommit | None, str | None]  # a commit and its ETag
-_WORDING = Wording(
-    entropy_bits=f"{CLUSTER_KEY}, prefix.entropy.bits=",
-    despite_loss=f"To read what is left, set {HOLE_KEY}={OnHole.PASS}",
-    despite_corruption="Repair it from another replica: docs/runbook.md",
-    max_batch_bytes=BATCH_KEY,
-)
-
 log = structlog.get_logger()
 
 
@@ -206,10 +199,10 @@ class ArchiveTier:
             ranges = archived.view.plan(kafka_start - 1, end)
             end = next((each.end for each in ranges if each.end >= kafka_start), end)
         plan = self._planned(archived, offset, end)
-        if plan.losses and self._configuration.on_hole is OnHole.ERROR:
+        if plan.losses and self._configuration.on_hole is OnHole.FAIL:
             first = plan.losses[0]
             if first.start <= offset:
-                raise DataLoss(f"{first}. {_WORDING.despite_loss}")
+                raise DataLoss(f"{first}. {CONSUMER.despite_loss}")
             plan = self._planned(archived, offset, first.start)
         return plan
 
@@ -250,8 +243,8 @@ class ArchiveTier:
         if loss is None:
             self._check_cluster(query, store)
             self._warn_of_nothing(partition, query.location)
-        elif self._configuration.on_hole is OnHole.ERROR:
-            raise DataLoss(f"{loss}. {_WORDING.despite_loss}")
+        elif self._configuration.on_hole is OnHole.FAIL:
+            raise DataLoss(f"{loss}. {CONSUMER.despite_loss}")
         return None
 
     def _check_cluster(self, query: Query, store: ObjectStore) -> None:
@@ -313,7 +306,7 @@ class ArchiveTier:
                 fail_on_data_loss=False,
                 read_committed=configuration.read_committed,
                 connection=endpoint.options.connection,
-                wording=_WORDING,
+                wording=CONSUMER,
                 limit=BatchLimit(configuration.batch_bytes, BATCH_KEY),
             )
             query = settled(shared_store(query.location, query.connection), query)

@@ -18,18 +18,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.endpoints.provider import PROVIDER_KEY, EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
-from ts_common.model import is_cluster_id
 from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
 from ts_consumer.modes import Mode
-from ts_reader.reading.cluster_file import SUFFIX, for_reading, read_cluster_file
+from ts_reader.options.given import Given, Option
+from ts_reader.options.scan import CLUSTER_ID, CONFIG, ENTROPY_BITS
+from ts_reader.options.value_types import member_of, one_of, whole
+from ts_reader.query.policies import OnHole
+from ts_reader.query.wording import Wording
+from ts_reader.reading.cluster_file import for_reading, read_cluster_file
 
 MODE_KEY: Final = "tiered.storage.mode"
 CLUSTER_KEY: Final = "kafka.cluster.id"
@@ -55,25 +58,17 @@ _OWN: Final = (
 _PREFIX: Final = "tiered.storage."
 _STORE_PREFIX: Final = "storage.service."
 _SOURCE: Final = "configuration of TieredConsumer"
-_LEAST_BYTES: Final = 1 << 20
-_BYTES: Final = 32 << 20
-_MOST_BYTES: Final = 1 << 40
-_DIGITS: Final = 20
-_REFRESH_MS: Final = 5000
-_REPORT_MS: Final = 30_000
-_LEAST_REFRESH_MS, _MOST_MS = 100, 3_600_000
-E = TypeVar("E", bound=StrEnum)
-_TRUE: Final = frozenset({"true", "t", "1"})  # as librdkafka parses it
-_FALSE: Final = frozenset({"false", "f", "0"})
-_RESETS: Final = {  # librdkafka's values of auto.offset.reset
-    "smallest": "earliest",
-    "earliest": "earliest",
-    "beginning": "earliest",
-    "largest": "latest",
-    "latest": "latest",
-    "end": "latest",
-    "error": "error",
-}
+CONSUMER: Final = Wording(
+    names={
+        CLUSTER_ID.name: CLUSTER_KEY,
+        CONFIG.name: CONFIG_KEY,
+        ENTROPY_BITS.name: ENTROPY_BITS_KEY,
+        "max_batch_bytes": BATCH_KEY,
+    },
+    has_texts=True,
+    despite_loss=f"To read what is left, set {HOLE_KEY}=pass",
+    despite_corruption="Repair it from another replica: docs/runbook.md",
+)
 
 
 class OnGap(StrEnum):
@@ -84,11 +79,28 @@ class OnGap(StrEnum):
     SKIP = "skip"  # continue at Kafka's log start, logged and counted
 
 
-class OnHole(StrEnum):
-    """What a partition does at offsets that the archive lost."""
-
-    ERROR = "error"
-    PASS = "pass"  # noqa: S105  # continue behind them, logged and counted
+_BYTES_RANGE: Final = (1 << 20, 1 << 40)
+_MOST_MS: Final = 3_600_000
+_TRUTH: Final = one_of({"true": True, "t": True, "1": True, "false": False, "f": False, "0": False})  # as librdkafka
+_RESETS: Final = {  # librdkafka's values of auto.offset.reset
+    "smallest": "earliest",
+    "earliest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "latest": "latest",
+    "end": "latest",
+    "error": "error",
+}
+_MODE: Final = Option(MODE_KEY, member_of(Mode), Mode.KAFKA_PREFERRED)
+_ON_GAP: Final = Option(GAP_KEY, member_of(OnGap), OnGap.WAIT)
+_ON_HOLE: Final = Option(HOLE_KEY, one_of({"error": OnHole.FAIL, "pass": OnHole.PASS}), OnHole.FAIL)
+_BUFFERED: Final = Option(BYTES_KEY, whole(*_BYTES_RANGE), 32 << 20)
+_BATCH: Final = Option(BATCH_KEY, whole(*_BYTES_RANGE), MAX_BATCH_BYTES)
+_REFRESH: Final = Option(REFRESH_KEY, whole(100, _MOST_MS), 5000)
+_REPORT: Final = Option(REPORT_KEY, whole(0, _MOST_MS), 30_000)
+_RESET: Final = Option("auto.offset.reset", one_of(_RESETS), "latest")
+_STORES: Final = Option("enable.auto.offset.store", _TRUTH, True)
+_COMMITS: Final = Option("enable.auto.commit", _TRUTH, True)
 
 
 @dataclass(frozen=True)
@@ -169,44 +181,37 @@ def parse_configuration(given: Mapping[str, Any]) -> Configuration:
     Raises:
         ConfigurationError: with every problem of our keys. librdkafka checks its own when the consumer is made.
     """
-    ours = {key: value for key, value in given.items() if _is_ours(key)}
+    ours = {key: str(value) for key, value in given.items() if _is_ours(key)}
     live = {key: value for key, value in given.items() if key not in ours}
-    texts = {key: str(value) for key, value in ours.items()}
-    unknown = [key for key in texts if key.startswith(_PREFIX) and key not in _OWN]
-    problems = [f"{key} is unknown{nearest(key, _OWN)}" for key in unknown]
-    problems += [f"{key!r}: its value is no Unicode text" for key, value in given.items() if not is_text(key, value)]
-    mode = _one_of(Mode, MODE_KEY, texts.get(MODE_KEY, Mode.KAFKA_PREFERRED).upper(), problems)
-    is_plain = mode is Mode.KAFKA_ONLY
-    cluster, bits, provider = ("", None, None) if is_plain else _place(texts, problems)
-    buffered = _number(BYTES_KEY, texts.get(BYTES_KEY, str(_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
-    batch = _number(BATCH_KEY, texts.get(BATCH_KEY, str(MAX_BATCH_BYTES)), _LEAST_BYTES, _MOST_BYTES, problems)
-    refresh = _number(REFRESH_KEY, texts.get(REFRESH_KEY, str(_REFRESH_MS)), _LEAST_REFRESH_MS, _MOST_MS, problems)
-    report = _number(REPORT_KEY, texts.get(REPORT_KEY, str(_REPORT_MS)), 0, _MOST_MS, problems)
-    on_gap = _one_of(OnGap, GAP_KEY, texts.get(GAP_KEY, OnGap.WAIT).lower(), problems)
-    on_hole = _one_of(OnHole, HOLE_KEY, texts.get(HOLE_KEY, OnHole.ERROR).lower(), problems)
-    reset = _reset(live, problems)
-    stores = _truth(live, "enable.auto.offset.store", True, problems)
-    commits = _truth(live, "enable.auto.commit", True, problems)
-    committed = str(live.get("isolation.level", "read_committed")).lower() == "read_committed"
-    if problems or mode is None or on_gap is None or on_hole is None:
-        raise ConfigurationError(_SOURCE, problems)
-    return Configuration(
+    aliases = {CLUSTER_KEY: CLUSTER_ID.name, CONFIG_KEY: CONFIG.name, ENTROPY_BITS_KEY: ENTROPY_BITS.name}
+    texts = {aliases.get(key, key): str(value) for key, value in given.items()}
+    options = Given(texts, _SOURCE, CONSUMER)
+    unknown = [key for key in ours if key.startswith(_PREFIX) and key not in _OWN]
+    options.problems += [f"{key} is unknown{nearest(key, _OWN)}" for key in unknown]
+    options.problems += [
+        f"{key!r}: its value is no Unicode text" for key, value in given.items() if not is_text(key, value)
+    ]
+    mode = options.read(_MODE)
+    cluster, bits, provider = ("", None, None) if mode is Mode.KAFKA_ONLY else _place(options, ours)
+    found = Configuration(
         mode=mode,
         live=live,
         cluster=cluster,
         entropy_bits=bits,
         provider=provider,
-        on_gap=on_gap,
-        on_hole=on_hole,
-        buffered_bytes=buffered,
-        batch_bytes=batch,
-        refresh_seconds=refresh / 1000,
-        report_seconds=report / 1000,
-        reset=reset,
-        stores_offsets=stores,
-        commits=commits,
-        read_committed=committed,
+        on_gap=options.read(_ON_GAP),
+        on_hole=options.read(_ON_HOLE),
+        buffered_bytes=options.read(_BUFFERED),
+        batch_bytes=options.read(_BATCH),
+        refresh_seconds=options.read(_REFRESH) / 1000,
+        report_seconds=options.read(_REPORT) / 1000,
+        reset=options.read(_RESET),
+        stores_offsets=options.read(_STORES),
+        commits=options.read(_COMMITS),
+        read_committed=str(live.get("isolation.level", "read_committed")).lower() == "read_committed",
     )
+    options.check()
+    return found
 
 
 def is_text(*values: Any) -> bool:
@@ -224,31 +229,26 @@ def _is_ours(key: str) -> bool:
     return key.startswith((_PREFIX, _STORE_PREFIX)) or key in _OWN
 
 
-def _place(texts: Mapping[str, str], problems: list[str]) -> tuple[str, int | None, EndpointProvider | None]:
+def _place(options: Given, ours: Mapping[str, str]) -> tuple[str, int | None, EndpointProvider | None]:
     """Return the cluster, its entropy bits, and the provider of locations."""
-    if CONFIG_KEY in texts:
-        if both := [key for key in texts if key in {CLUSTER_KEY, ENTROPY_BITS_KEY} or key.startswith(_STORE_PREFIX)]:
-            problems.append(f"{CONFIG_KEY} sets {', '.join(both)} too: give one of the two")
-        return _place_of_file(Path(texts[CONFIG_KEY]), problems)
-    cluster = texts.get(CLUSTER_KEY, "")
-    if not is_cluster_id(cluster):
-        found = f"{CLUSTER_KEY}={cluster}" if cluster else f"{CLUSTER_KEY} is missing"
-        problems.append(f"{found}: the cluster's part of the archive's keys is expected, or {CONFIG_KEY}")
-        return cluster, None, None
-    bits = None
-    if ENTROPY_BITS_KEY in texts:
-        bits = _number(ENTROPY_BITS_KEY, texts[ENTROPY_BITS_KEY], 0, MAX_ENTROPY_BITS, problems)
+    if CONFIG.name in options:
+        if both := [key for key in ours if key in {CLUSTER_KEY, ENTROPY_BITS_KEY} or key.startswith(_STORE_PREFIX)]:
+            options.problems.append(f"{CONFIG_KEY} sets {', '.join(both)} too: give one of the two")
+        return _place_of_file(options.read(CONFIG), options.problems)
+    if CLUSTER_ID.name not in options:
+        options.problems.append(f"{CLUSTER_KEY} is missing: the cluster's part of the archive's keys, or {CONFIG_KEY}")
+    if (cluster := options.read(CLUSTER_ID)) is None:
+        return "", None, None
     try:
-        provider = open_provider(texts.get(PROVIDER_KEY), cluster, Path(), texts)
+        provider = open_provider(ours.get(PROVIDER_KEY), cluster, Path(), ours)
     except ConfigurationError as error:
-        problems += error.problems
-        return cluster, bits, None
-    return cluster, bits, provider
+        options.problems += error.problems
+        provider = None
+    return cluster, options.read(ENTROPY_BITS), provider
 
 
-def _place_of_file(path: Path, problems: list[str]) -> tuple[str, int | None, EndpointProvider | None]:
-    if path.suffix != SUFFIX or not is_cluster_id(path.stem):
-        problems.append(f"{CONFIG_KEY}={path}: a file named <clusterId>{SUFFIX} is expected")
+def _place_of_file(path: Path | None, problems: list[str]) -> tuple[str, int | None, EndpointProvider | None]:
+    if path is None:
         return "", None, None
     try:
         file = read_cluster_file(path)
@@ -256,32 +256,3 @@ def _place_of_file(path: Path, problems: list[str]) -> tuple[str, int | None, En
         problems += [f"{path}: {problem}" for problem in error.problems]
         return "", None, None
     return path.stem, file.keys.entropy_bits, file.provider
-
-
-def _reset(live: Mapping[str, Any], problems: list[str]) -> str:
-    given = str(live.get("auto.offset.reset", "largest"))
-    if given not in _RESETS:
-        problems.append(f"auto.offset.reset={given}: one of {', '.join(_RESETS)} is expected")
-    return _RESETS.get(given, "error")
-
-
-def _truth(live: Mapping[str, Any], key: str, default: bool, problems: list[str]) -> bool:
-    given = str(live.get(key, default)).lower()
-    if given not in _TRUE | _FALSE:
-        problems.append(f"{key}={given}: true or false is expected")
-    return given in _TRUE
-
-
-def _one_of(kind: type[E], key: str, given: str, problems: list[str]) -> E | None:
-    try:
-        return kind(given)
-    except ValueError:
-        problems.append(f"{key}={given}: one of {', '.join(kind)} is expected")
-        return None
-
-
-def _number(key: str, given: str, least: int, most: int, problems: list[str]) -> int:
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < _DIGITS else least - 1
-    if not least <= number <= most:
-        problems.append(f"{key}={given}: a whole number from {least} to {most} is expected")
-    return number

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import structlog
 import typer
@@ -17,7 +17,7 @@ from ts_common.errors import CorruptData, OperatorError, StaleStateError, Transi
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.printable import printable_lines
 from ts_endpoint.serving.line_limit import limit_lines
-from ts_endpoint.serving.options import GroupOffsets, OnHole, Options, check
+from ts_endpoint.serving.options import ON_HOLE, GroupOffsets, Options, check
 from ts_endpoint.user_commands import users
 from ts_reader.reading.archive_name import CONFIG_VARIABLE
 
@@ -78,8 +78,9 @@ def serve(
     http_address: Annotated[str, typer.Option(help="host:port of /metrics, /healthz and /readyz.")] = "127.0.0.1:9465",
     refresh: Annotated[float, typer.Option(help="Seconds until new topics and segments are looked for again.")] = 30.0,
     on_hole: Annotated[
-        OnHole, typer.Option(help="Where offsets are lost: end the partition with an error, or pass over and log it.")
-    ] = OnHole.FAIL,
+        Literal["fail", "skip"],
+        typer.Option(help="Where offsets are lost: end the partition with an error, or pass over and log it."),
+    ] = "fail",
     incarnations: Annotated[
         bool, typer.Option("--incarnations", help="Serve former incarnations of topics too, as topic~id.")
     ] = False,
@@ -124,7 +125,7 @@ def serve(
         peers=peers,
         http_address=http_address,
         refresh=refresh,
-        on_hole=on_hole,
+        on_hole=ON_HOLE[on_hole],
         incarnations=incarnations,
         groups=groups,
         tls_certificate=tls_certificate,

@@ -9,15 +9,14 @@ from typing import Any
 
 import structlog
 
-from ts_common.errors import ConfigurationError, QueryError
+from ts_common.errors import QueryError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
 from ts_reader.arguments import (
-    CORRUPT_COLUMN,
-    LEAST_MEMORY,
-    Arguments,
+    MEMORY_LIMIT,
+    SOURCE,
     Moment,
     OffsetsArgument,
     PartitionsArgument,
@@ -28,8 +27,11 @@ from ts_reader.arguments import (
     query_of,
 )
 from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
+from ts_reader.options.given import Given
+from ts_reader.options.scan import CORRUPT_COLUMN, WORKERS
 from ts_reader.partitions import PartitionInfo, partitions_of
-from ts_reader.place import SOURCE, is_whole, place_of_arguments, place_of_file
+from ts_reader.place import SOURCE as OF_ARCHIVE
+from ts_reader.place import place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery, Warn
 from ts_reader.query.moments import time_text
 from ts_reader.query.query import Cut, Query, settled
@@ -38,8 +40,6 @@ from ts_reader.query.wording import PYTHON, Wording
 from ts_reader.reading.topics import nothing_under, topic_names
 from ts_reader.scan import Scan
 from ts_reader.schemas.contract import Codec, Part
-
-MEMORY_LIMIT = 512 << 20
 
 
 class Archive:
@@ -81,27 +81,24 @@ class Archive:
         wording: Wording = PYTHON,
         warn: Warn | None = None,
     ) -> None:
-        problems: list[str] = []
-        if workers is not None and not is_whole(workers, 1):
-            problems.append(f"workers={workers!r}: a number above 0, or None, is expected")
-        if config is not None:
-            given = {
-                "location": location,
-                "cluster": cluster,
-                "prefix_entropy_bits": prefix_entropy_bits,
-                "storage_options": storage_options,
-            }
-            if several := [name for name, value in given.items() if value is not None]:
-                problems.append(f"config sets {', '.join(several)} too: give one of the two")
-            self._place = place_of_file(config, problems)
+        values: dict[str, Any] = {
+            "location": location,
+            "cluster": cluster,
+            "prefix_entropy_bits": prefix_entropy_bits,
+            "storage_options": storage_options,
+        }
+        given = Given({**values, "workers": workers}, OF_ARCHIVE, wording)
+        self._workers = given.read(WORKERS)
+        if config is None:
+            self._place = place_of_arguments(given)
         else:
-            self._place = place_of_arguments(location, cluster, prefix_entropy_bits, storage_options, problems)
-        self._schemas = source_of(registry, self._place.query(self._place.endpoints[0]), problems)
-        if problems:
-            raise ConfigurationError(SOURCE, problems)
+            if several := [name for name, value in values.items() if value is not None]:
+                given.problems.append(f"config sets {', '.join(several)} too: give one of the two")
+            self._place = place_of_file(config, given)
+        self._schemas = source_of(registry, self._place.query(self._place.endpoints[0]), given.problems)
+        given.check()
         self._wording = wording
         self._warn = warn
-        self._workers = workers
         self._cut: Cut | None = None
         if not structlog.is_configured():  # its own default writes every event to standard output
             configure_structlog(LogFormat.TEXT, logging.WARNING)
@@ -153,7 +150,9 @@ class Archive:
         if not any(listed.values()):
             query = self._query(self._place.endpoints[0])
             store = shared_store(query.location, query.connection)
-            raise QueryError(nothing_under([store], settled(store, query).keys, query.wording.entropy_bits))
+            raise QueryError(
+                nothing_under([store], settled(store, query).keys, query.wording.sign("prefix_entropy_bits"))
+            )
         return sorted(
             {name for endpoint, names in listed.items() for name in names if self._place.endpoint(name) == endpoint}
         )
@@ -194,7 +193,7 @@ class Archive:
         corrupt_column: str = CORRUPT_COLUMN,
         fail_on_data_loss: bool = True,
         max_batch_bytes: int = MAX_BATCH_BYTES,
-        memory_limit: int = MEMORY_LIMIT,
+        memory_limit: int = MEMORY_LIMIT.default,
     ) -> Scan:
         """Return a scan of topics: lazy, and an Arrow stream each time it is read.
 
@@ -237,36 +236,35 @@ class Archive:
         Raises:
             ConfigurationError: with every problem of the arguments.
         """
-        arguments = Arguments()
-        query = query_of(
-            arguments,
-            replace(self._query(self._place.endpoints[0]), cut=self._cut),
-            topic=topic,
-            partitions=partitions,
-            starting_offsets=starting_offsets,
-            ending_offsets=ending_offsets,
-            starting_timestamp=starting_timestamp,
-            ending_timestamp=ending_timestamp,
-            starting_without_match=starting_without_match,
-            isolation_level=isolation_level,
-            incarnation=incarnation,
-            view=view,
-            mode=mode,
-            corrupt_column=corrupt_column,
-            fail_on_data_loss=fail_on_data_loss,
-            max_batch_bytes=max_batch_bytes,
+        given = Given(
+            {
+                "starting_offsets": starting_offsets,
+                "ending_offsets": ending_offsets,
+                "starting_timestamp": starting_timestamp,
+                "ending_timestamp": ending_timestamp,
+                "starting_without_match": starting_without_match,
+                "isolation_level": isolation_level,
+                "include_headers": include_headers,
+                "include_timestamp_ms": include_timestamp_ms,
+                "undecoded": undecoded,
+                "incarnation": incarnation,
+                "view": view,
+                "mode": mode,
+                "corrupt_column": corrupt_column,
+                "fail_on_data_loss": fail_on_data_loss,
+                "max_batch_bytes": max_batch_bytes,
+                "memory_limit": memory_limit,
+            },
+            SOURCE,
+            self._wording,
         )
+        place = replace(self._query(self._place.endpoints[0]), cut=self._cut)
+        query = query_of(given, place, topic, partitions)
         topics = tuple(query.subscription.assigned or query.subscription.topics)
-        decoding = decoding_of(key, value, undecoded, topics, self._schemas, arguments, self._wording)
-        names = columns_of(
-            columns,
-            include_headers=arguments.boolean("include_headers", include_headers),
-            include_timestamp_ms=arguments.boolean("include_timestamp_ms", include_timestamp_ms),
-            further=decoding.further_columns(query.tolerance.column),
-            arguments=arguments,
-        )
-        memory = arguments.number("memory_limit", memory_limit, LEAST_MEMORY)
-        arguments.check()
+        decoding = decoding_of(key, value, topics, self._schemas, given)
+        names = columns_of(given, columns, decoding.further_columns(query.tolerance.column))
+        memory = given.read(MEMORY_LIMIT)
+        given.check()
         locate = None
         if query.subscription.pattern is not None and len(self._place.endpoints) > 1:
             locate = self._located  # when the scan is planned, because that lists the topics of all locations
@@ -296,12 +294,10 @@ class Archive:
             ConfigurationError: the name or an option is wrong, or no schema is found.
             CorruptData, StoreUnavailable, AccessDenied: from the schemas.
         """
-        arguments = Arguments()
-        given = {part.value: name}
-        decoding = decoding_of(
-            given.get("key"), given.get("value"), "error", [topic], self._schemas, arguments, self._wording
-        )
-        arguments.check()
+        given = Given({}, SOURCE, self._wording)
+        names = {part.value: name}
+        decoding = decoding_of(names.get("key"), names.get("value"), [topic], self._schemas, given)
+        given.check()
         return decoding.open(part)[topic]
 
     def _located(self, query: Query) -> Query:

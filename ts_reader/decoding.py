@@ -7,15 +7,18 @@ from typing import Any, Final
 from ts_common.errors import ConfigurationError
 from ts_common.installed import missing_package
 from ts_common.model import is_topic_name
-from ts_reader.arguments import Arguments
-from ts_reader.execution.columns import Columns, Undecoded, error_column
+from ts_reader.execution.columns import Columns, error_column
+from ts_reader.options.given import Given, Option, ValueType
+from ts_reader.options.value_types import member_of
+from ts_reader.query.policies import Undecoded
 from ts_reader.query.query import Query
-from ts_reader.query.wording import PYTHON, Wording
 from ts_reader.schemas.choice import CodecChoice, parse_codec
 from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.source import SchemaSource
 
 TOPIC_PREFIX: Final = "topic:"
+_CODEC: Final = ValueType(parse_codec)
+_UNDECODED: Final = Option("undecoded", member_of(Undecoded), Undecoded.ERROR)
 _EXPECTED: Final = (
     "the URL of a registry, a ts_reader.Registry, or topic:_schemas for the schemas that this archive has are expected"
 )
@@ -82,43 +85,37 @@ NOTHING_DECODED: Final = Decoding({})
 def decoding_of(
     key: CodecArgument,
     value: CodecArgument,
-    undecoded: str,
     topics: Sequence[str],
     source: SchemaSource | None,
-    arguments: Arguments,
-    wording: Wording = PYTHON,
+    given: Given,
 ) -> Decoding:
-    """Return what the arguments `key`, `value` and `undecoded` of a scan specify; their problems are in `arguments`.
+    """Return what the arguments `key`, `value` and `undecoded` of a scan specify; their problems are in `given`.
 
     Args:
-        key: as of `ts_reader.Archive.scan`, like the next two.
+        key: as of `ts_reader.Archive.scan`.
         value: of values.
-        undecoded: what refused ones do.
         topics: of the scan; empty for a pattern.
         source: of schemas; None if the archive names none.
-        arguments: receives problems.
-        wording: how messages name arguments.
+        given: has the other arguments, and receives problems.
     """
     choices: dict[Part, dict[str, CodecChoice]] = {}
-    for part, given in ((Part.KEY, key), (Part.VALUE, value)):
-        if given is None:
+    for part, codec in ((Part.KEY, key), (Part.VALUE, value)):
+        if codec is None:
             continue
         if not topics:
-            arguments.problems.append(f"{part}: the codecs of a pattern are unknown; name the topics")
+            given.problems.append(f"{part}: the codecs of a pattern are unknown; name the topics")
             continue
-        by_topic: Any = given if isinstance(given, Mapping) else dict.fromkeys(topics, given)
+        by_topic: Any = codec if isinstance(codec, Mapping) else dict.fromkeys(topics, codec)
         if unknown := sorted(set(by_topic) - {*topics}, key=str):
-            arguments.problems.append(f"{part}: {unknown} are not topics of this scan")
+            given.problems.append(f"{part}: {unknown} are not topics of this scan")
         if missing := [topic for topic in topics if topic not in by_topic]:
-            arguments.problems.append(f"{part}: nothing for {', '.join(missing)}")
+            given.problems.append(f"{part}: nothing for {', '.join(missing)}")
         choices[part] = {
-            topic: arguments.read(part.value, text, parse_codec, CodecChoice("utf8"))
-            for topic, text in by_topic.items()
+            topic: given.parse(part.value, text, _CODEC, CodecChoice("utf8")) for topic, text in by_topic.items()
         }
         if source is None and any(choice.needs_source for choice in choices[part].values()):
-            arguments.problems.append(f"{part}={given!r}: its schema is unknown: {wording.schema_source}")
-    accepted = {each.value: each for each in Undecoded}
-    return Decoding(choices, source, arguments.one_of("undecoded", undecoded, accepted, Undecoded.ERROR))
+            given.problems.append(f"{part}={codec!r}: its schema is unknown: {given.wording.schema_source}")
+    return Decoding(choices, source, given.read(_UNDECODED))
 
 
 def source_of(registry: Any, query: Query, problems: list[str]) -> SchemaSource | None:

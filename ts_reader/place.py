@@ -7,14 +7,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.model import is_cluster_id
-from ts_common.store.factory import Location, Scheme, parse_location
+from ts_common.store.factory import Scheme
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Credentials, Endpoint, StorageOptions
 from ts_common.suggestions import nearest
+from ts_reader.options.given import Given
+from ts_reader.options.scan import CLUSTER_ID, ENTROPY_BITS, LOCATION_URL
+from ts_reader.options.value_types import CLUSTER_FILE
 from ts_reader.query.query import Query, Subscription
-from ts_reader.reading.cluster_file import SUFFIX, ClusterFile, read_cluster_file
+from ts_reader.reading.cluster_file import ClusterFile, read_cluster_file
 
 SOURCE: Final = "arguments of Archive"
 _CREDENTIALS: Final = ("access_key_id", "secret_access_key", "session_token")
@@ -94,78 +95,36 @@ class Place:
         )
 
 
-def is_whole(value: object, least: int, most: int | None = None) -> bool:
-    """Return whether an argument is a whole number in a range; True and False are not."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return value >= least and (most is None or value <= most)
-
-
-def place_of_file(path: str | PathLike[str], problems: Sequence[str] = ()) -> Place:
+def place_of_file(path: str | PathLike[str], given: Given | None = None) -> Place:
     """Return the place that an agent's `<clusterId>.properties` describes.
 
     Args:
         path: of the file.
-        problems: of other arguments.
+        given: the arguments, with their problems; None for no others.
 
     Raises:
         ConfigurationError: there are such problems; or the file has another name, is missing or wrong.
     """
-    given: Any = path
-    file = Path(given) if isinstance(given, str | PathLike) else Path()
-    if file.suffix != SUFFIX or not is_cluster_id(file.stem):
-        problems = [*problems, f"config={str(given)!r}: a file named <clusterId>{SUFFIX} is expected"]
-    if problems:
-        raise ConfigurationError(SOURCE, problems)
+    given = given or Given({}, SOURCE)
+    file = given.parse(given.wording.name("config"), str(path), CLUSTER_FILE, Path())
+    given.check()
     read = read_cluster_file(file)
     endpoints = sorted(read.endpoints(), key=lambda endpoint: endpoint.location)
     return Place(file.stem, read.keys.entropy_bits, tuple(endpoints), read)
 
 
-def place_of_arguments(
-    location: str | None,
-    cluster: str | None,
-    entropy_bits: int | None,
-    options: Mapping[str, Any] | None,
-    problems: Sequence[str] = (),
-) -> Place:
-    """Return the place that arguments describe.
-
-    Args:
-        location: as of `ts_reader.Archive`, like the next two.
-        cluster: the cluster's id.
-        entropy_bits: of the keys.
-        options: the storage options.
-        problems: of other arguments.
+def place_of_arguments(given: Given) -> Place:
+    """Return the place that the arguments of `ts_reader.Archive` describe.
 
     Raises:
         ConfigurationError: with all problems.
     """
-    problems = [*problems]
-    given: Any = location
-    parsed: Location | None = None
-    if not isinstance(given, str):
-        found = "missing" if given is None else f"{given!r} is no URL"
-        problems.append(
-            f'location: {found}; as in Archive("s3://bucket/base/prefix", cluster="prod"), or file:///directory'
-        )
-    else:
-        try:
-            parsed = parse_location(given)
-        except ConfigurationError as error:
-            problems += error.problems
-    if not isinstance(cluster, str) or not is_cluster_id(cluster):
-        problems.append(
-            f"cluster={cluster!r}: the cluster's part of the keys is expected: letters, digits, '.', '_' and '-'"
-        )
-    if entropy_bits is not None and not is_whole(entropy_bits, 0, MAX_ENTROPY_BITS):
-        problems.append(f"prefix_entropy_bits={entropy_bits!r}: a number from 0 to {MAX_ENTROPY_BITS} is expected")
-    connection = connection_of(options, problems)
-    if parsed is not None and parsed.scheme is not Scheme.S3 and connection != BY_ENVIRONMENT:
-        problems.append(f"storage_options: they apply to S3 only, and {parsed} is not S3; drop them")
-    if problems or parsed is None or not isinstance(cluster, str):
-        raise ConfigurationError(SOURCE, problems)
-    return Place(cluster, entropy_bits, (Endpoint(str(parsed), StorageOptions(connection)),))
+    location, cluster, entropy_bits = given.read(LOCATION_URL), given.read(CLUSTER_ID), given.read(ENTROPY_BITS)
+    connection = connection_of(given.value("storage_options"), given.problems)
+    if location is not None and location.scheme is not Scheme.S3 and connection != BY_ENVIRONMENT:
+        given.problems.append(f"storage_options: they apply to S3 only, and {location} is not S3; drop them")
+    given.check()
+    return Place(str(cluster), entropy_bits, (Endpoint(str(location), StorageOptions(connection)),))
 
 
 def connection_of(options: Mapping[str, Any] | None, problems: list[str]) -> Connection:

@@ -13,15 +13,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ts_common.errors import QueryError
-from ts_reader.arguments import Arguments
 from ts_reader.arrow_rows import ArrowRows
 from ts_reader.following.follower import Follower, StepPlan
 from ts_reader.following.offset import StreamOffset, decode_offset
+from ts_reader.options.given import Given, Option, ValueType
+from ts_reader.options.scan import stream_problems
+from ts_reader.options.value_types import whole
 from ts_reader.planned_query import PlannedQuery
-from ts_reader.query.policies import View
 from ts_reader.query.query import Edge, Timestamp, Timestamps
 from ts_reader.query.shared_stores import shared_store
-from ts_reader.reading.incarnation_option import NEWEST
 
 POLL_SECONDS: Final = 5.0
 # About a gigabyte of ordinary records. A smaller step is planned as often as it is read.
@@ -111,18 +111,18 @@ def follow(
     Raises:
         ConfigurationError: with every problem of the arguments, and of a scan that cannot be followed.
     """
-    arguments = Arguments(_SOURCE)
+    given = Given({"max_offsets": max_offsets}, _SOURCE, planned.query.wording)
     begin = None
     if position is not None and position != LATEST:
-        begin = arguments.read("position", position, _position, StreamOffset())
+        begin = given.parse("position", position, _POSITION, StreamOffset())
     if not _is_seconds(poll_seconds):
-        arguments.problems.append(f"poll_seconds={poll_seconds!r}: a number of seconds above 0 is expected")
+        given.problems.append(f"poll_seconds={poll_seconds!r}: a number of seconds above 0 is expected")
     if max_offsets is not None:
-        arguments.number("max_offsets", max_offsets, 1)
+        given.read(_MAX_OFFSETS)
     if not _is_event(stop):
-        arguments.problems.append(f"stop={stop!r}: a threading.Event is expected, or None")
-    arguments.problems += _refusals(planned)
-    arguments.check()
+        given.problems.append(f"stop={stop!r}: a threading.Event is expected, or None")
+    given.problems += _refusals(planned, given)
+    given.check()
     return _steps(planned, begin, position == LATEST, poll_seconds, max_offsets, stop or threading.Event())
 
 
@@ -156,23 +156,15 @@ def _steps(
         raise
 
 
-def _refusals(planned: PlannedQuery) -> list[str]:
+def _refusals(planned: PlannedQuery, given: Given) -> list[str]:
     """Return why a scan cannot be followed; empty if it can."""
     query, problems = planned.query, []
     if query.end is not Edge.LATEST:
         name = "ending_timestamp" if isinstance(query.end, Timestamp | Timestamps) else "ending_offsets"
         problems.append(f"{name}: follow() has no end; drop it, or read the scan itself")
-    if query.view is View.LATEST:
-        problems.append('view="latest": it needs an end, and follow() has none; read the scan itself')
     if query.cut is not None:
         problems.append("at(): follow() has no end, and a cut has one; follow a scan of the archive itself")
-    if query.incarnation != NEWEST:
-        problems.append("incarnation: follow() reads the newest one; drop it, or read the scan itself")
-    if query.topics_elsewhere:
-        others = "; ".join(f"{', '.join(names)} in {endpoint.location}" for endpoint, names in query.topics_elsewhere)
-        problems.append(
-            f"config: follow() reads one location, and the topics are in several ({others}): follow one scan for each"
-        )
+    problems += stream_problems(given, query.view, query.incarnation, query.topics_elsewhere)
     if planned.is_located_later:
         problems.append("config: follow() matches a pattern in one location, and there are several: name the topics")
     return problems
@@ -183,6 +175,10 @@ def _position(value: Any) -> StreamOffset:
         return decode_offset(value)
     except ValueError:
         raise ValueError(f'the position of a step (JSON values, not text) is expected, or "{LATEST}"') from None
+
+
+_POSITION: Final = ValueType(_position)
+_MAX_OFFSETS: Final = Option("max_offsets", whole(1), 1)
 
 
 def _is_seconds(value: object) -> bool:

@@ -25,9 +25,8 @@ from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
 from ts_reader.query.wanted import EVERYTHING
 from ts_spark.options.filters import filters_are_handed_over, wanted_by
-from ts_spark.options.parse import parse_options
+from ts_spark.options.parse import SPARK, Kind, SparkQuery, parse_options
 from ts_spark.options.schema import full_schema, wanted_columns
-from ts_spark.options.spark_query import Kind, SparkQuery
 from ts_spark.options.spark_versions import (
     Filter,
     ReadAllAvailable,
@@ -35,7 +34,6 @@ from ts_spark.options.spark_versions import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from ts_spark.options.wording import SPARK
 
 if TYPE_CHECKING:
     import pyarrow as pa

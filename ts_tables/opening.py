@@ -16,6 +16,7 @@ from ts_reader import Archive
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.place import connection_of
 from ts_reader.query.locations import by_location
+from ts_reader.query.policies import OnHole
 from ts_reader.query.query import Query
 from ts_tables.changes import Parsing
 from ts_tables.claims.advance import OnTakenBack, Policy
@@ -222,7 +223,9 @@ class Opening:
             ConfigurationError: as `archive`.
         """
         _ = self.archive  # first, as it can be misplaced
-        policy = Policy(definition.on_hole, definition.on_taken_back, definition.on_lost, definition.on_recreated)
+        policy = Policy(
+            OnHole(definition.on_hole), definition.on_taken_back, definition.on_lost, definition.on_recreated
+        )
         begins = {
             TopicPartition(topic, number): offset
             for topic, offsets in definition.start.items()

@@ -105,7 +105,7 @@ def open_reader(
     name = name_archive(config, url, cluster, entropy_bits)
     further: dict[str, Any] = {
         "registry": registry,
-        "wording": replace(WORDING, entropy_bits=name.option),
+        "wording": replace(WORDING, names={**WORDING.names, "prefix_entropy_bits": name.option.removesuffix("=")}),
         "warn": warn,
     }
     if name.file is not None:

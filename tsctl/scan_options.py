@@ -3,15 +3,15 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_reader.query.moments import EXPECTED, milliseconds_of
+from ts_reader.query.policies import Mode, Undecoded
 from ts_reader.query.wording import Wording
 from ts_reader.schemas.choice import parse_codec
 
@@ -20,17 +20,29 @@ if TYPE_CHECKING:
     from ts_reader.schemas.source import SchemaSource
 
 WORDING: Final = Wording(
-    entropy_bits="--entropy-bits=",
-    partitions="--partition",
-    starting_offsets="--from",
-    ending_offsets="--to",
-    starting_timestamps="--from",
-    ending_timestamps="--to",
+    names={
+        "location": "--url",
+        "cluster": "--cluster",
+        "prefix_entropy_bits": "--entropy-bits",
+        "topic": "topic",
+        "partitions": "--partition",
+        "starting_offsets": "--from",
+        "ending_offsets": "--to",
+        "starting_timestamp": "--from",
+        "ending_timestamp": "--to",
+        "starting_timestamps": "--from",
+        "ending_timestamps": "--to",
+        "isolation_level": "--isolation",
+        "incarnation": "--incarnation",
+        "mode": "--mode",
+        "max_batch_bytes": "--max-batch-bytes",
+        "undecoded": "--undecoded",
+    },
+    has_texts=True,
     despite_loss="To read what is left, add --allow-loss",
     despite_corruption="To read what is intact, add --mode dropmalformed",
     exact_times="--timestamp-ms adds the time as stored",
     despite_unproven="To read what is shipped, add --unproven",
-    max_batch_bytes="--max-batch-bytes",
     schema_source="add --registry URL or topic:NAME, or write avro,schema.file=FILE",
     despite_undecoded="To have null and the reason instead, add --undecoded null",
 )
@@ -40,35 +52,15 @@ _DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,4})(?P<unit>[dh])", re.AS
 _UNITS: Final = {"h": 3_600_000, "d": 86_400_000}
 
 
-class Isolation(StrEnum):
-    """Values of `isolation.level` of Kafka's consumer."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
-class Mode(StrEnum):
-    """What corrupt batches do, as of the Spark source."""
-
-    FAILFAST = "failfast"
-    DROPMALFORMED = "dropmalformed"
-    PERMISSIVE = "permissive"
-
-
-class Undecoded(StrEnum):
-    """What a key or a value does that its codec refuses."""
-
-    ERROR = "error"
-    NULL = "null"
-
-
 IsolationOption = Annotated[
-    Isolation, typer.Option("--isolation", help="read_committed leaves out aborted and open transactions.")
+    Literal["read_uncommitted", "read_committed"],
+    typer.Option("--isolation", help="read_committed leaves out aborted and open transactions."),
 ]
 ModeOption = Annotated[
     Mode,
     typer.Option(
         "--mode",
+        case_sensitive=False,
         help="What corrupt batches do: end the command, be left out, or be a row with the bytes in _corrupt_record.",
     ),
 ]

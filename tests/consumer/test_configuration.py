@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from ts_common.errors import ConfigurationError
-from ts_consumer.configuration import OnGap, OnHole, parse_configuration
+from ts_consumer.configuration import OnGap, parse_configuration
 from ts_consumer.modes import Mode
+from ts_reader.query.policies import OnHole
 
 PLACE = {"kafka.cluster.id": "prod", "storage.service.endpoint.url": "s3://bucket/base"}
 
@@ -22,7 +23,7 @@ def test_keys_of_librdkafka_stay_as_they_are() -> None:
 def test_defaults_are_those_that_the_page_lists() -> None:
     """Kafka is preferred; a gap is waited for, and a hole is an error."""
     found = parse_configuration(PLACE)
-    assert (found.mode, found.on_gap, found.on_hole) == (Mode.KAFKA_PREFERRED, OnGap.WAIT, OnHole.ERROR)
+    assert (found.mode, found.on_gap, found.on_hole) == (Mode.KAFKA_PREFERRED, OnGap.WAIT, OnHole.FAIL)
     assert found.endpoint("any").location == "s3://bucket/base"
     assert (found.cluster, found.entropy_bits, found.reset) == ("prod", None, "latest")
 
@@ -45,8 +46,8 @@ def test_every_mistake_is_named_at_once() -> None:
     text = str(raised.value)
     for part in (
         "tiered.storage.mod is unknown; did you mean tiered.storage.mode?",
-        "tiered.storage.mode=BOTH: one of KAFKA_ONLY, KAFKA_PREFERRED",
-        "tiered.storage.on.gap=jump: one of wait, error, skip",
+        "tiered.storage.mode=BOTH: accepted are KAFKA_ONLY, KAFKA_PREFERRED",
+        "tiered.storage.on.gap=jump: accepted are wait, error, skip",
         "tiered.storage.refresh.ms=soon",
         "tiered.storage.max.batch.bytes=3_000_000",
         "'client.id': its value is no Unicode text",

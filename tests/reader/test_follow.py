@@ -345,7 +345,7 @@ def test_r02_committed_records_are_followed_to_the_last_stable_offset(archive: S
     [
         ({"ending_offsets": {0: 5}}, {}, "ending_offsets: follow() has no end; drop it, or read the scan itself"),
         ({"ending_timestamp": 5}, {}, "ending_timestamp: follow() has no end; drop it, or read the scan itself"),
-        ({"view": "latest"}, {}, 'view="latest": it needs an end, and follow() has none; read the scan itself'),
+        ({"view": "latest"}, {}, "view='latest': it needs an end, and follow() has none; read the scan itself"),
         ({"incarnation": "oldest"}, {}, "incarnation: follow() reads the newest one; drop it, or read the scan itself"),
         ({}, {"poll_seconds": 0}, "poll_seconds=0: a number of seconds above 0 is expected"),
         ({}, {"poll_seconds": float("nan")}, "poll_seconds=nan: a number of seconds above 0 is expected"),
@@ -377,7 +377,7 @@ def test_topics_in_several_locations_are_refused(tmp_path: Path) -> None:
     archive = Archive(config=file)
     there = (tmp_path / "store-b").as_uri()
     for named, told in (
-        (["a1", "b1"], f"config: follow() reads one location, and the topics are in several (b1 in {there}): follow"),
+        (["a1", "b1"], f"config: follow() reads one location, and the topics are in several (b1 in {there}): start"),
         (re.compile("b"), "config: follow() matches a pattern in one location, and there are several: name the topics"),
     ):
         with pytest.raises(ConfigurationError, match=re.escape(told)):

@@ -6,7 +6,7 @@ import pytest
 from tests.common.log_format.build import batch, record
 from tests.made_archive import batches
 from tests.spark.archives import Archive
-from ts_common.errors import BatchTooLarge, ConfigurationError, CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 
 MIB = 1 << 20
 ZSTD = 4
@@ -41,13 +41,6 @@ def test_a_timestamp_is_looked_for_within_the_limit(bomb: Archive) -> None:
             startingTimestamp="1500",
             startingOffsetsByTimestampStrategy="latest",
         )
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1000", "many"])
-def test_an_invalid_limit_is_refused(bomb: Archive, text: str) -> None:
-    """Below one megabyte nothing could be read."""
-    with pytest.raises(ConfigurationError, match=f"maxBatchBytes={text}: "):
-        bomb.offsets(subscribe="t", maxBatchBytes=text)
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])

@@ -18,9 +18,8 @@ from ts_reader.query.locations import by_location, plan_everywhere
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Query
 from ts_reader.query.wanted import EVERYTHING
-from ts_spark.options.parse import parse_options
+from ts_spark.options.parse import Kind, parse_options
 from ts_spark.options.schema import full_schema
-from ts_spark.options.spark_query import Kind
 from ts_spark.source import KafkaSegmentsSource
 from ts_spark.streaming.driver import StreamDriver
 
@@ -190,7 +189,7 @@ def test_every_error_in_the_file_is_reported_with_the_other_problems(tmp_path: P
     ("name", "told"),
     [
         ("prod.properties", "prod.properties: there is no such file; each cluster has one"),
-        ("prod.conf", "prod.conf: a file named <clusterId>.properties is expected, on the driver's host"),
+        ("prod.conf", "prod.conf: a file named <clusterId>.properties is expected"),
         ("a b.properties", "a b.properties: a file named <clusterId>.properties is expected"),
     ],
 )
@@ -207,9 +206,9 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
     with pytest.raises(ConfigurationError) as caught:
         parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
     assert caught.value.problems == (
-        "incarnation: a stream follows the newest one; drop it, or use spark.read",
+        "incarnation: a stream reads the newest one; drop it, or use spark.read",
         "config: a stream reads one location, and the topics are in several (pii in s3://private/base): "
-        "start one stream for each",
+        "start one for each location",
     )
     assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).query.location == "s3://private/base"
 

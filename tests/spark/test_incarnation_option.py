@@ -6,9 +6,8 @@ from tests.made_archive import batches
 from tests.spark.archives import Archive
 from ts_common.archive.commit import encode_log_start
 from ts_common.archive.incarnations import Incarnation, Incarnations
-from ts_common.errors import ConfigurationError, CorruptData, QueryError
+from ts_common.errors import CorruptData, QueryError
 from ts_common.model import TopicPartition
-from ts_spark.options.parse import parse_options
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g", "1234567890123456789012")  # the last is all digits
 SEEN = 1_700_000_000_000
@@ -110,13 +109,6 @@ def test_a_log_start_of_one_incarnation_does_not_affect_another(lives: Archive) 
     lives.store.put(keys.log_start, encode_log_start(10))
     assert read(lives, incarnation="2") == {0: ({b"second"}, 2)}
     assert read(lives, incarnation="1") == FIRST
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "first", "AAAA", ""])
-def test_a_value_that_names_no_incarnation_is_refused(text: str) -> None:
-    """With what is accepted."""
-    with pytest.raises(ConfigurationError, match=r"newest, oldest, a number .* or a topic id of 22 characters"):
-        parse_options({"path": "s3://bucket", "cluster": "prod", "subscribe": "t", "incarnation": text})
 
 
 @pytest.mark.parametrize("listed", [0, 1, 2])

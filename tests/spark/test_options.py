@@ -7,7 +7,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from ts_common.errors import ConfigurationError, QueryError
 from ts_reader.query.query import Edge, Offsets, Timestamp
-from ts_spark.options.parse import parse_options
+from ts_spark.options.parse import DOCUMENTED, parse_options
 from ts_spark.options.schema import full_schema, wanted_columns
 
 GIVEN = {"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t"}
@@ -40,7 +40,7 @@ def test_r02_the_isolation_level_is_named_as_in_kafka() -> None:
     assert not parse_options(GIVEN).query.read_committed
     assert parse_options({**GIVEN, "kafka.isolation.level": "READ_COMMITTED"}).query.read_committed
     assert problems(**{"kafka.isolation.level": "serializable"}) == (
-        "kafka.isolation.level=serializable: read_committed or read_uncommitted is expected",
+        "kafka.isolation.level=serializable: accepted are read_uncommitted, read_committed",
     )
     for_brokers = {"kafka.bootstrap.servers": "b:9092", "groupidprefix": "g", "fetchoffset.numretries": "3"}
     assert parse_options({**GIVEN, **for_brokers}).ignored == (
@@ -54,8 +54,8 @@ def test_every_problem_is_reported_at_once_in_documented_spelling() -> None:
     assert told == (
         "failondatalos: unknown option; did you mean failOnDataLoss?",
         "cluster: missing; it is the cluster's part of the keys in the store",
-        "prefixEntropyBits=five: a number from 0 to 128 is expected",
-        "startingOffsets=latest: a batch query cannot start at latest; use earliest or JSON",
+        "prefixEntropyBits=five: a whole number from 0 to 128 is expected",
+        "startingOffsets=latest: it means latest, where no scan can start; use earliest (-2)",
     )
 
 
@@ -68,7 +68,7 @@ def test_an_option_like_no_other_is_answered_with_all_there_are() -> None:
 def test_a_wrong_location_is_one_problem_among_the_others() -> None:
     """It does not hide them."""
     told = problems(path="s3a://x/y", foo="1", subscribe=".")
-    assert [problem.partition(":")[0] for problem in told] == ["foo", "path=s3a", "subscribe=."]
+    assert [problem.partition(":")[0] for problem in told] == ["foo", "subscribe='.'", "path=s3a"]
 
 
 def test_several_locations_are_one_problem_among_the_others() -> None:
@@ -87,47 +87,33 @@ def test_a_table_is_refused_with_one_problem() -> None:
     )
 
 
+def test_every_option_is_named_as_spark_has_it() -> None:
+    """The values are those of `ts_reader.options`, which all sides have."""
+    wrong = {name for name in DOCUMENTED.values() if not name.startswith(("subscribe", "assign"))}
+    told = problems(**dict.fromkeys(wrong - {"columnNameOfCorruptRecord"}, "."), columnnameofcorruptrecord="Offset")
+    named = [problem.partition("=")[0] for problem in told]
+    assert (len(named), {*named}) == (len(wrong), wrong)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"path": "absent"}, "path: missing; name the location"),
-        ({"cluster": ".."}, "cluster=..: a cluster's name is letters"),
-        ({"subscribe": "."}, "'.' is no legal name of a topic"),
-        ({"subscribe": "absent", "assign": '{"..":[0]}'}, "'..' is no legal name of a topic"),
-        ({"startingoffsets": '{".":{"0":1}}'}, "'.' is no legal name of a topic"),
-        ({"endingoffsets": '{"a b":{"0":1}}'}, "'a b' is no legal name of a topic"),
+        ({"subscribe": "absent", "assign": '{"..":[0]}'}, "assign='..': not a legal name of a topic"),
         ({"kafkaConsumer.pollTimeout": "5"}, "kafkaconsumer.polltimeout: unknown option; "),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":-2}}'}, "milliseconds since 1970 for each partition"),
-        ({"endingOffsetsByTimestamp": '{"t":[1]}'}, "milliseconds since 1970 for each partition"),
-        ({"minPartitions": "0"}, "a number above 0 is expected"),
-        ({"maxRecordsPerPartition": "many"}, "a number above 0 is expected"),
-        ({"path": "s3a://bucket/x"}, "write s3://bucket/x"),
-        ({"path": "/data"}, "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://"),
+        ({"minPartitions": "0"}, "minPartitions=0: a whole number, at least 1, is expected"),
         ({"paths": '["s3://a/b","s3://c/d"]'}, "a query reads one location"),
         ({"subscribe": "absent"}, "exactly one of subscribe, subscribePattern, assign is needed; nothing is given"),
         ({"assign": '{"t":[0]}'}, "subscribe and assign are given"),
         ({"subscribe": " , "}, "names of topics are expected"),
-        ({"subscribe": "a b"}, "'a b' is no legal name of a topic"),
+        ({"subscribe": "a b"}, "subscribe='a b': not a legal name of a topic; for a pattern use subscribePattern"),
         ({"subscribe": "absent", "subscribepattern": "("}, "subscribePattern=(: no regular expression"),
-        ({"subscribe": "absent", "assign": "[1]"}, 'JSON like {"topic":[0,1]} is expected'),
-        ({"subscribe": "absent", "assign": '{"t":[-1]}'}, "t has [-1]"),
-        ({"startingoffsets": '{"t":{"0":-1}}'}, "t-0: -1 means latest, where a batch query cannot start"),
-        ({"endingoffsets": '{"t":{"0":-2}}'}, "t-0: -2 means earliest; use latest (-1)"),
-        ({"endingoffsets": "earliest"}, "cannot end at earliest"),
-        ({"endingoffsets": '{"t":{"x":1}}'}, 't has {"x": 1}'),
-        ({"endingoffsets": '{"t":'}, "latest or JSON like"),
-        ({"endingoffsets": '{"t":{"0":9223372036854775808}}'}, 't has {"0": 9223372036854775808}'),
-        ({"endingoffsets": '{"t":{"0":1,"00":7}}'}, 't has {"00": 7}'),
-        ({"endingoffsets": '{"t":{"2147483648":7}}'}, 't has {"2147483648": 7}'),
-        ({"endingoffsets": '{"t":{"0":1},"t":{"0":2}}'}, "a name occurs twice"),
-        ({"endingoffsets": '{"t":' * 100_000}, "nested more than 32 levels deep"),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":9223372036854775808}}'}, "milliseconds since 1970"),
-        ({"subscribe": "absent", "assign": '{"t":[2147483648]}'}, "t has [2147483648]"),
-        ({"startingtimestamp": "yesterday"}, "milliseconds since 1970 are expected"),
-        ({"startingoffsetsbytimestampstrategy": "guess"}, "error or latest is expected"),
-        ({"includeheaders": "yes"}, "includeHeaders=yes: true or false is expected"),
-        ({"mode": "lenient"}, "mode=lenient: one of FAILFAST, DROPMALFORMED, PERMISSIVE is expected"),
-        ({"columnnameofcorruptrecord": "Offset"}, "a name is expected that no other column has"),
+        ({"subscribe": "absent", "assign": "[1]"}, 'assign=[1]: JSON like {"topic":[0,1]} is expected'),
+        ({"subscribe": "absent", "assign": "{}"}, 'JSON like {"topic":[0,1]} is expected, with at least one topic'),
+        ({"subscribe": "absent", "assign": '{"t":[2147483648]}'}, "assign['t']=[2147483648]: numbers of partitions"),
+        ({"startingoffsets": '{"t":{"0":-1}}'}, "startingOffsets['t'][0]=-1: it means latest, where no scan can start"),
+        ({"endingoffsets": '{"t":{"0":-2}}'}, "it means earliest, where no scan can end; use latest (-1)"),
+        ({"endingoffsets": "now"}, 'or one of each partition: JSON like {"topic":{"0":4711,"1":-1}}'),
     ],
 )
 def test_a_wrong_value_is_reported_with_what_is_accepted(options: dict[str, str], told: str) -> None:

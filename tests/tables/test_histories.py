@@ -15,7 +15,8 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from tests.tables.made_tables import MadeTable
 from ts_reader import Archive
-from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
+from ts_reader.query.policies import OnHole
+from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files.layout import FileFormat
 from ts_tables.iceberg import head
 from ts_tables.verify.run import verify
@@ -120,7 +121,7 @@ def test_t03_a_table_has_what_the_archive_shows(tmp_path: Path, seed: int, monke
         format=random.choice([None, None, *FileFormat]),
         max_age=random.choice([0, 10**9]),
         target_bytes=random.choice([1000, 1 << 20]),
-        policy=Policy(random.choice([*[OnHole.GO_ON] * 3, OnHole.WAIT]), OnTakenBack.DELETE),
+        policy=Policy(random.choice([*[OnHole.PASS] * 3, OnHole.WAIT]), OnTakenBack.DELETE),
         most_bytes=random.choice([None, 2000, 5000]),
         partition_by=random.choice([(), ("bucket(3, key)",)]),
         read_committed=random.random() < 0.7,

@@ -11,9 +11,10 @@ from tests.tables.made_tables import MadeTable
 from ts_common.archive.object_keys import SegmentName
 from ts_common.model import TopicPartition
 from ts_reader import Archive
-from ts_tables.claims.advance import OnHole, OnRecreated, OnTakenBack, Policy
+from ts_reader.query.policies import OnHole
+from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy
 
-PASS = Policy(on_hole=OnHole.GO_ON)
+PASS = Policy(on_hole=OnHole.PASS)
 MakeTable = Callable[..., MadeTable]
 
 
@@ -113,7 +114,7 @@ def test_an_election_at_a_passed_hole(archive: MadeArchive, made: MakeTable, par
     archive.put_segment("t", 0, batches(*steps(0, 90)) + open_at(90, 95) + open_at(95, 100))
     archive.put_segment("t", 120, batches((120, 140)))
     archive.commit("t", 140, highest_base=120, last_stable_offset=140)
-    table = made(Policy(on_hole=OnHole.GO_ON, on_taken_back=OnTakenBack.DELETE))
+    table = made(Policy(on_hole=OnHole.PASS, on_taken_back=OnTakenBack.DELETE))
     if parted > 100:
         archive.put_segment("t", 100, batches((100, parted)))
     log = committed(parted, epoch=2) + batches((parted + 1, parted + 30), epoch=2)
@@ -123,7 +124,7 @@ def test_an_election_at_a_passed_hole(archive: MadeArchive, made: MakeTable, par
     is_whole(archive, table)
 
 
-@pytest.mark.parametrize("on_hole", [OnHole.WAIT, OnHole.GO_ON])
+@pytest.mark.parametrize("on_hole", [OnHole.WAIT, OnHole.PASS])
 def test_a_log_that_has_holes_after_an_election(archive: MadeArchive, made: MakeTable, on_hole: OnHole) -> None:
     """Below the end of the former claims, and above it, with an open transaction of the new log."""
     archive.put_segment("t", 0, batches(*steps(0, 50)))

@@ -15,7 +15,8 @@ from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive
-from ts_tables.claims.advance import OnHole, OnLost, OnTakenBack, Policy
+from ts_reader.query.policies import OnHole
+from ts_tables.claims.advance import OnLost, OnTakenBack, Policy
 from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import parse_sums, sum_of
 
@@ -216,7 +217,7 @@ def test_a_table_waits_at_a_hole(archive: MadeArchive, table: MadeTable) -> None
 
 def test_a_hole_that_was_passed_is_added_when_it_is_filled(archive: MadeArchive, table: MadeTable) -> None:
     """In a commit that is marked as late."""
-    table.policy = Policy(on_hole=OnHole.GO_ON)
+    table.policy = Policy(on_hole=OnHole.PASS)
     put(archive, 0, 50)
     put(archive, 70, 100)
     table.create()

@@ -12,7 +12,8 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
-from ts_tables.claims.advance import OnHole, OnTakenBack, Policy
+from ts_reader.query.policies import OnHole
+from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.iceberg.target import OnForeign
 
 
@@ -117,7 +118,7 @@ def test_rows_below_the_start_of_the_log_are_not_compared(archive: MadeArchive, 
 
 def test_a_passed_hole_is_no_difference(archive: MadeArchive, tmp_path: Path) -> None:
     """Neither before it is filled, nor between that and the late claim, nor after it."""
-    table = MadeTable(archive, tmp_path / "lake", policy=Policy(on_hole=OnHole.GO_ON))
+    table = MadeTable(archive, tmp_path / "lake", policy=Policy(on_hole=OnHole.PASS))
     put(archive, 120, 150)
     table.create()
     table.run()

@@ -30,7 +30,7 @@ from ts_endpoint.requests.context import Context
 from ts_endpoint.requests.fetch import FetchHandler
 from ts_endpoint.requests.metadata import MetadataHandler
 from ts_endpoint.requests.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
-from ts_endpoint.serving.options import GroupOffsets, OnHole, Settings
+from ts_endpoint.serving.options import GroupOffsets, Settings
 from ts_endpoint.serving.readings import readings
 from ts_endpoint.serving.security import Security, secured
 from ts_endpoint.serving.stores import Stores, open_stores
@@ -40,6 +40,7 @@ from ts_endpoint.status.pulse import Pulse
 from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog
+from ts_reader.query.policies import OnHole
 from ts_reader.reading.topics import other_width
 
 log = structlog.get_logger("ts_endpoint")
@@ -89,7 +90,7 @@ class Endpoint:
         )
         self._cache = ChunkCache(options.cache_mib * _MIB)
         self._feeds = Feeds(self._cache, self._segment_threads, MAX_BATCH_BYTES)
-        self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.SKIP)
+        self._reads = Reads(self._feeds, self._rewrite_threads, passes_holes=options.on_hole is OnHole.PASS)
         in_flight = BytesInFlight(options.in_flight_mib * _MIB, security.quotas)
         self._offsets = self._offsets_store()
         self._groups = Groups(

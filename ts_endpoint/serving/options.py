@@ -13,18 +13,13 @@ from ts_endpoint.network.limits import Limits
 from ts_endpoint.peers.addresses import Address, Peer, own_entry, parse_address, parse_peers
 from ts_endpoint.security.login import checked_mechanisms
 from ts_endpoint.security.tls import TlsFiles
+from ts_reader.query.policies import OnHole
 from ts_reader.reading.archive_name import ArchiveName, name_archive
 
 SOURCE: Final = "command line"
 _ANY_ADDRESS: Final = {"0.0.0.0", "::"}  # noqa: S104  (they are rejected where a client would get them)
 _LEAST_MIB: Final = 16
-
-
-class OnHole(StrEnum):
-    """What clients get where offsets are lost."""
-
-    FAIL = "fail"
-    SKIP = "skip"
+ON_HOLE: Final = {"fail": OnHole.FAIL, "skip": OnHole.PASS}
 
 
 class GroupOffsets(StrEnum):

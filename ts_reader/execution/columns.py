@@ -1,7 +1,6 @@
 """The columns of a scan: as segments have them, the bytes of corrupt places, and decoded keys and values."""
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Final
 
 import pyarrow as pa
@@ -9,17 +8,11 @@ import pyarrow as pa
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import CONSTANT, HEADERS, arrow_schema, batch_of, constant_column
+from ts_reader.query.policies import Undecoded
 from ts_reader.schemas.contract import Codec, Part
 
 _OFFSET: Final = "offset"
 _BUILT_IN: Final = "ts_reader."
-
-
-class Undecoded(Enum):
-    """What a key or a value does that its codec refuses."""
-
-    ERROR = "error"  # the scan ends with an error that names topic, partition, offset and reason
-    NULL = "null"  # the column is null, and a column of its own has the reason
 
 
 def error_column(part: Part) -> str:

@@ -45,8 +45,8 @@ def check_named_partitions(query: Query, topics: Iterable[Topic]) -> None:
     expected = {catalog.keys.partition for topic in by_name.values() for catalog in topic.partitions}
     wording = query.wording
     names = {
-        True: (wording.starting_offsets, wording.starting_timestamps, f"{wording.earliest} is earliest"),
-        False: (wording.ending_offsets, wording.ending_timestamps, f"{wording.latest} is latest"),
+        True: ("starting_offsets", "starting_timestamps", f"{wording.earliest} is earliest"),
+        False: ("ending_offsets", "ending_timestamps", f"{wording.latest} is latest"),
     }
     for is_start, bound in ((True, query.start), (False, query.end)):
         if not isinstance(bound, Offsets | Timestamps):
@@ -61,7 +61,7 @@ def check_named_partitions(query: Query, topics: Iterable[Topic]) -> None:
         if foreign := sorted(other for other in named - expected if other.topic not in empty):
             problems.append(f"{', '.join(map(str, foreign))}, which this query does not read")
         if problems:
-            name = offsets if isinstance(bound, Offsets) else timestamps
+            name = wording.name(offsets if isinstance(bound, Offsets) else timestamps)
             raise QueryError(f"{name}: {'; '.join(problems)}; it must name every partition of the query, and no other")
 
 

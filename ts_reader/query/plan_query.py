@@ -137,8 +137,8 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
 
 
 def _no_match(query: Query) -> str:
-    pattern = query.subscription.pattern
-    return f"{query.wording.pattern}{'' if pattern is None else pattern.pattern}: no topic of {where(query)} matches"
+    pattern, option = query.subscription.pattern, query.wording.sign("pattern")
+    return f"{option}{'' if pattern is None else pattern.pattern}: no topic of {where(query)} matches"
 
 
 def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: Query) -> tuple[Split, ...]:

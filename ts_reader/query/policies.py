@@ -1,7 +1,7 @@
 """Which records of a query's ranges are rows, and what corrupt batches do to a query."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final
 
 
@@ -32,6 +32,21 @@ class Tolerance:
 
 
 STRICT: Final = Tolerance()
+
+
+class OnHole(StrEnum):
+    """What a reader does at offsets that the archive lacks; each reader has two of the three."""
+
+    WAIT = "wait"  # nothing above them is read until they are there
+    FAIL = "fail"  # an error
+    PASS = "pass"  # noqa: S105  # continue behind them, and report them
+
+
+class Undecoded(Enum):
+    """What a key or a value does that its codec refuses."""
+
+    ERROR = "error"  # the scan ends with an error that names topic, partition, offset and reason
+    NULL = "null"  # the column is null, and a column of its own has the reason
 
 
 class View(Enum):

@@ -43,7 +43,7 @@ def list_known(store: ObjectStore, query: Query) -> dict[str, TopicDirectories]:
     keys = query.keys
     known = list_topics(store, keys)
     if not known:
-        raise QueryError(nothing_under([store], keys, query.wording.entropy_bits))
+        raise QueryError(nothing_under([store], keys, query.wording.sign("prefix_entropy_bits")))
     return known
 
 
@@ -70,7 +70,7 @@ def unknown_topic(name: str, query: Query, known: Iterable[str]) -> QueryError:
 
 def missing_partitions(topic: str, missing: Iterable[int], held: Iterable[int], query: Query) -> QueryError:
     """Return the error of a query that assigns partitions which the topic does not have."""
-    named = query.wording.partitions
+    named = query.wording.name("partitions")
     return QueryError(f"{named}: the store has no partition {_list(missing)} of topic {topic}, only {_list(held)}")
 
 

@@ -5,62 +5,27 @@ endpoint provider the location of each topic and its connection options. Executo
 Options for writing objects have no effect on readers.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
 
 from ts_common.errors import ConfigurationError
-from ts_common.model import is_cluster_id
-from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint
-from ts_reader.query.query import Locations
-
-if TYPE_CHECKING:
-    from ts_reader.reading.cluster_file import ClusterFile
-
-OPTION: Final = "config"
-
-_T = TypeVar("_T")
+from ts_common.store.options import BY_ENVIRONMENT, Endpoint
+from ts_reader.query.query import Locations, Query, Subscription
+from ts_reader.reading.cluster_file import ClusterFile, read_cluster_file
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a query's topics are; None for what no option specifies.
-
-    Attributes:
-        location: of the store, a URL.
-        cluster: whose topics.
-        entropy_bits: of the store's keys; 0 means none.
-        topics_elsewhere: other endpoints and their topics; all other topics are in `location`.
-        connection: of `location`.
-    """
-
-    location: str | None
-    cluster: str | None
-    entropy_bits: int | None
-    topics_elsewhere: Locations = ()
-    connection: Connection = BY_ENVIRONMENT
-
-
-def completed(place: Place, file: str, topics: Iterable[str] | None, problems: list[str]) -> Place:
+def completed(place: Query, path: Path, subscription: Subscription, problems: list[str]) -> Query:
     """Return the place of the options, completed from the file of `config`; the two may not contradict.
 
     Args:
-        place: from the options `path`, `cluster` and `prefixEntropyBits`.
-        file: the value of `config`.
-        topics: of the query; None for a pattern, empty without a subscription.
+        place: from the options `path`, `cluster` and `prefixEntropyBits`; empty where they specify nothing.
+        path: of the file.
+        subscription: of the query.
         problems: receives the problems of the file, and each contradiction.
     """
-    # pydantic: Spark loads the options for any source.
-    from ts_reader.reading.cluster_file import SUFFIX, read_cluster_file  # noqa: PLC0415
-
-    path = Path(file)
-    if path.suffix != SUFFIX or not is_cluster_id(path.stem):
-        problems.append(f"{OPTION}={file}: a file named <clusterId>{SUFFIX} is expected, on the driver's host")
-        return place
 
     def told(error: ConfigurationError) -> None:
-        problems.extend(f"{OPTION}: {error.source}: {problem}" for problem in error.problems)
+        problems.extend(f"config: {error.source}: {problem}" for problem in error.problems)
 
     try:
         cluster = read_cluster_file(path)
@@ -69,35 +34,37 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
         return place
     found: Locations = ()
     try:
-        found = _locations(cluster, topics)
+        found = _locations(cluster, subscription)
     except ConfigurationError as error:
         told(error)
-
-    def agreed(name: str, said: _T | None, stated: _T | None) -> _T | None:
-        if said is not None and stated is not None and said != stated:
-            problems.append(f"{name}={said}: {OPTION}={file} has {stated}; drop one of the two")
-        return said if stated is None else stated
-
-    if place.location is not None and len(found) > 1:
-        several = ", ".join(f"{endpoint.location} for {' and '.join(names)}" for endpoint, names in found)
-        problems.append(f"path={place.location}: {OPTION}={file} has {several}; drop one of the two")
-    location = found[0][0].location if found else None
-    return Place(
-        location if len(found) > 1 else agreed("path", place.location, location),
-        agreed("cluster", place.cluster, path.stem),
-        agreed("prefixEntropyBits", place.entropy_bits, cluster.keys.entropy_bits),
-        found[1:],
-        found[0][0].options.connection if found else BY_ENVIRONMENT,
+    location = found[0][0].location if found else place.location
+    connection = found[0][0].options.connection if found else BY_ENVIRONMENT
+    has = ", ".join(f"{endpoint.location} for {' and '.join(names)}" for endpoint, names in found)
+    bits = cluster.keys.entropy_bits
+    for name, option, stated in (
+        ("path", place.location, has if len(found) > 1 else location),
+        ("cluster", place.cluster, path.stem),
+        ("prefixEntropyBits", bits if place.entropy_bits is None else place.entropy_bits, bits),
+    ):
+        if option not in {"", stated}:
+            problems.append(f"{name}={option}: config={path} has {stated}; drop one of the two")
+    return replace(
+        place,
+        location=location,
+        cluster=path.stem,
+        entropy_bits=bits,
+        topics_elsewhere=found[1:],
+        connection=connection,
     )
 
 
-def _locations(cluster: "ClusterFile", topics: Iterable[str] | None) -> Locations:
+def _locations(cluster: ClusterFile, subscription: Subscription) -> Locations:
     """Return the endpoints of the topics, each with its topics; empty if no topic is named.
 
     Raises:
         ConfigurationError: a topic has no location, or a pattern could match topics in several locations.
     """
-    if topics is None:
+    if subscription.pattern is not None:
         known = set(cluster.endpoints())
         if len(known) == 1:
             return ((known.pop(), ()),)
@@ -106,7 +73,7 @@ def _locations(cluster: "ClusterFile", topics: Iterable[str] | None) -> Location
         raise ConfigurationError(str(cluster.path), [told])
     by_endpoint: dict[Endpoint, list[str]] = {}
     homeless: list[str] = []
-    for topic in topics:
+    for topic in subscription.assigned or subscription.topics:
         try:
             by_endpoint.setdefault(cluster.endpoint(topic), []).append(topic)
         except ConfigurationError as error:

@@ -1,32 +1,95 @@
 """The options of a query, with the names of Spark's own Kafka source.
 
 Spark passes option names in lower case, so names are compared without case; messages use the documented spelling. One
-error lists all problems of a query's options.
+error lists all problems of a query's options. `ts_reader.options` describes the options that every reader has.
 """
 
 import difflib
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
 
 from ts_common.errors import ConfigurationError
-from ts_common.log_format.limits import MAX_BATCH_BYTES, BatchLimit
-from ts_reader.query.policies import Mode, Tolerance, View
-from ts_reader.query.query import Bound, Edge, Offsets, Query, SplitLimits, Subscription
-from ts_reader.reading.incarnation_option import NEWEST, parse_incarnation
-from ts_spark.options import option_values as values
+from ts_reader.options.given import Given, Option, ValueType
+from ts_reader.options.scan import (
+    BOTH_EDGES,
+    CLUSTER_ID,
+    CONFIG,
+    ENTROPY_BITS,
+    INCLUDE_HEADERS,
+    INCLUDE_TIMESTAMP_MS,
+    LOCATION_URL,
+    offsets_of,
+    scan_query,
+    stream_problems,
+    subscription_of,
+    timestamps_of,
+)
+from ts_reader.options.value_types import BOOLEAN, by_partition, whole
+from ts_reader.query.policies import View
+from ts_reader.query.query import Bound, Edge, Query, SplitLimits, Subscription
+from ts_reader.query.wording import Wording
 from ts_spark.options.batch_limits import Rates, parse_duration
-from ts_spark.options.cluster_config import Place, completed
-from ts_spark.options.modes import CORRUPT_COLUMN, parse_corrupt_column, parse_mode, parse_view
-from ts_spark.options.spark_query import Kind, SparkQuery
-from ts_spark.options.wording import SPARK
+from ts_spark.options.schema import COLUMNS
 
 SOURCE: Final = "options of kafka_segments"
-_SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+SPARK: Final = Wording(
+    names={
+        "location": "path",
+        "cluster": "cluster",
+        "prefix_entropy_bits": "prefixEntropyBits",
+        "topic": "subscribe",
+        "pattern": "subscribePattern",
+        "partitions": "assign",
+        "starting_offsets": "startingOffsets",
+        "ending_offsets": "endingOffsets",
+        "starting_timestamp": "startingTimestamp",
+        "ending_timestamp": "endingTimestamp",
+        "starting_timestamps": "startingOffsetsByTimestamp",
+        "ending_timestamps": "endingOffsetsByTimestamp",
+        "starting_without_match": "startingOffsetsByTimestampStrategy",
+        "include_headers": "includeHeaders",
+        "include_timestamp_ms": "includeTimestampMs",
+        "fail_on_data_loss": "failOnDataLoss",
+        "config": "config",
+        "incarnation": "incarnation",
+        "isolation_level": "kafka.isolation.level",
+        "mode": "mode",
+        "corrupt_column": "columnNameOfCorruptRecord",
+        "view": "view",
+        "max_batch_bytes": "maxBatchBytes",
+    },
+    has_texts=True,
+    earliest="-2",
+    latest="-1",
+    by_partition='JSON like {{"topic":{{"0":{0},"1":{1}}}}}',
+    without_match="startingOffsetsByTimestampStrategy=latest",
+    as_pattern="subscribePattern",
+    stream="a stream",
+    instead_of_stream="use spark.read",
+    despite_loss='To read what is there, set option("failOnDataLoss", "false")',
+    exact_times='option("includeTimestampMs", "true") adds the time as stored',
+    despite_corruption=(
+        'To read what is whole, set option("mode", "DROPMALFORMED"), or "PERMISSIVE" to see where it is not'
+    ),
+)
+_MIN_PARTITIONS: Final[Option[int | None]] = Option("minPartitions", whole(1), None)
+_MOST_RECORDS: Final[Option[int | None]] = Option("maxRecordsPerPartition", whole(1), None)
+_MOST_OFFSETS: Final[Option[int | None]] = Option("maxOffsetsPerTrigger", whole(1), None)
+_LEAST_OFFSETS: Final[Option[int | None]] = Option("minOffsetsPerTrigger", whole(1), None)
+_LONGEST_WAIT: Final = Option("maxTriggerDelay", ValueType(parse_duration), Rates().longest_wait_milliseconds)
+_PUSH_DOWN: Final = Option("pushDownPredicate", BOOLEAN, False)
+_RATES: Final = (_MOST_OFFSETS, _LEAST_OFFSETS, _LONGEST_WAIT)
+_OWN: Final = (_MIN_PARTITIONS, _MOST_RECORDS, *_RATES, _PUSH_DOWN)
+DOCUMENTED: Final = {**SPARK.names, **{option.name: option.name for option in _OWN}}
+_BY_ALIAS: Final = {alias.lower(): name for name, alias in DOCUMENTED.items()}
+_SUBSCRIPTIONS: Final = ("topic", "pattern", "partitions")
 _PASSED_BY_SPARK: Final = frozenset({"serialization.format"})  # of tables and views, in their options
 _SEVERAL_PATHS: Final = "paths"  # what Spark makes of .load([...])
 _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands over
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
-_ISOLATION: Final = "kafka.isolation.level"
 _CLIENT: Final = "kafka."  # before each setting of Kafka's consumer
 # Spark's `KafkaSourceProvider` and `KafkaOffsetReader`.
 _BROKERS: Final = {
@@ -38,11 +101,34 @@ _BROKERS: Final = {
         "fetchOffset.retryIntervalMs",
     )
 }
-_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_BATCH_BYTES: Final = "maxBatchBytes"
-_RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
-_T = TypeVar("_T")
+
+class Kind(Enum):
+    """Whether a query ends."""
+
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkQuery:
+    """The validated options of `kafka_segments`.
+
+    Attributes:
+        query: what to read.
+        include_headers: whether the table has a column `headers`.
+        include_timestamp_ms: whether it has a column `timestampMs`.
+        push_down_predicate: whether filters may leave out records; see `ts_spark.options.filters`.
+        rates: the size of a stream's batches.
+        ignored: one sentence on given options without effect; None without such options.
+    """
+
+    query: Query
+    include_headers: bool
+    include_timestamp_ms: bool
+    push_down_predicate: bool
+    rates: Rates
+    ignored: str | None = None
 
 
 def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> SparkQuery:
@@ -55,192 +141,141 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
     Raises:
         ConfigurationError: with every problem.
     """
-    if any(name.lower().startswith(_TABLE_OPTION) for name in given):
+    values = {name.lower(): value for name, value in given.items()}
+    if any(name.startswith(_TABLE_OPTION) for name in values):
         raise ConfigurationError(SOURCE, [_NO_TABLE])
-    reader = _Reader(given)
-    location = reader.read("path", values.location)
-    cluster = reader.read("cluster", values.cluster)
-    if not reader.given("path") and not reader.given(_SEVERAL_PATHS) and not reader.given("config"):
-        reader.problems.append('path: missing; name the location: .load("s3://bucket/base/prefix"), or file:///dir')
-    if not reader.given("cluster") and not reader.given("config"):
-        reader.problems.append("cluster: missing; it is the cluster's part of the keys in the store")
-    entropy_bits = reader.read("prefixEntropyBits", values.entropy_bits)
-    chosen = [name for name in _SUBSCRIPTIONS if reader.given(name)]
-    if len(chosen) != 1:
-        found = f"{' and '.join(chosen)} are given" if chosen else "nothing is given"
-        reader.problems.append(f"exactly one of {', '.join(_SUBSCRIPTIONS)} is needed; {found}")
-    topics = reader.read("subscribe", values.topics)
-    pattern = reader.read("subscribePattern", values.pattern)
-    assigned = reader.read("assign", values.assignment)
-    start = _first(
-        reader.read("startingTimestamp", values.timestamp),
-        reader.read("startingOffsetsByTimestamp", values.timestamps),
-        reader.read("startingOffsets", lambda text: values.starting_offsets(text, kind)),
-    )
+    unknown = [name for name in values if name not in {*_BY_ALIAS, *_PASSED_BY_SPARK, _SEVERAL_PATHS}]
+    options = Given({_BY_ALIAS[name]: values[name] for name in values if name in _BY_ALIAS}, SOURCE, SPARK)
+    options.problems += [_unknown(name) for name in unknown if not _is_for_brokers(name)]
+    if _SEVERAL_PATHS in values:
+        options.problems.append("path: a query reads one location, and several are given; union two queries")
+    options.problems += _missing(options, has_path=_SEVERAL_PATHS in values)
+    place = _place(options, subscription := _subscription(options))
+    topics = tuple(subscription.assigned or subscription.topics)
+    start, end = _bound(options, "starting", topics, kind), _bound(options, "ending", topics, kind)
+    start = start or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST)
+    query = scan_query(options, place, subscription, start, end or Edge.LATEST, COLUMNS)
+    limits = SplitLimits(options.read(_MIN_PARTITIONS), options.read(_MOST_RECORDS))
     if kind is Kind.STREAM:
-        refused = [name for name in _ENDS if reader.given(name)]
-        reader.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in refused]
-    end = _first(
-        reader.read("endingTimestamp", values.timestamp),
-        reader.read("endingOffsetsByTimestamp", values.timestamps),
-        reader.read("endingOffsets", values.ending_offsets),
-    )
-    limits = SplitLimits(
-        reader.read("minPartitions", values.positive), reader.read("maxRecordsPerPartition", values.positive)
-    )
-    rates = _rates(reader)
-    strategy = reader.read("startingOffsetsByTimestampStrategy", values.strategy)
-    include_headers = reader.read("includeHeaders", values.boolean)
-    include_timestamp_ms = reader.read("includeTimestampMs", values.boolean)
-    fail_on_data_loss = reader.read("failOnDataLoss", values.boolean)
-    isolation = reader.read(_ISOLATION, values.isolation)
-    incarnation = reader.read("incarnation", parse_incarnation)
-    push_down = reader.read("pushDownPredicate", values.boolean)
-    place = Place(location, cluster, entropy_bits)
-    if (file := reader.read("config", str)) is not None:
-        place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
-    if kind is Kind.STREAM and (incarnation or NEWEST) != NEWEST:
-        reader.problems.append("incarnation: a stream follows the newest one; drop it, or use spark.read")
-    if kind is Kind.STREAM and place.topics_elsewhere:
-        there = "; ".join(f"{', '.join(names)} in {endpoint.location}" for endpoint, names in place.topics_elsewhere)
-        reader.problems.append(
-            f"config: a stream reads one location, and the topics are in several ({there}): start one stream for each"
-        )
-    mode = reader.read("mode", parse_mode) or Mode.FAILFAST
-    corrupt_column = reader.read("columnNameOfCorruptRecord", parse_corrupt_column) or CORRUPT_COLUMN
-    view = reader.read("view", parse_view) or View.LOG
-    most = reader.read(_BATCH_BYTES, values.batch_bytes)
-    if view is View.LATEST:
-        reader.problems += _latest_problems(reader, start, mode, kind)
-    if reader.problems or place.location is None or place.cluster is None:
-        raise ConfigurationError(SOURCE, reader.problems)
-    query = Query(
-        location=place.location,
-        cluster=place.cluster,
-        entropy_bits=place.entropy_bits,
-        subscription=Subscription(topics or (), pattern, assigned),
-        start=start or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST),
-        end=end or Edge.LATEST,
-        start_without_match=Edge.LATEST if strategy == "latest" else None,
-        fail_on_data_loss=fail_on_data_loss is not False,
-        read_committed=isolation == values.READ_COMMITTED,
-        limits=limits,
-        incarnation=incarnation or NEWEST,
-        topics_elsewhere=place.topics_elsewhere,
-        connection=place.connection,
-        tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
-        view=view,
-        limit=BatchLimit(MAX_BATCH_BYTES if most is None else most, _BATCH_BYTES),
-        wording=SPARK,
-    )
-    included = (bool(include_headers), bool(include_timestamp_ms))
-    return SparkQuery(query, *included, bool(push_down), rates, reader.ignored(kind))
-
-
-class _Reader:
-    """Reads options one by one and collects their problems."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._values = {name.lower(): value for name, value in given.items()}
-        known = {*_DOCUMENTED, *_PASSED_BY_SPARK, _SEVERAL_PATHS}
-        self.problems = [_unknown(name) for name in self._values if name not in known and not _is_for_brokers(name)]
-        if _SEVERAL_PATHS in self._values:
-            self.problems.append("path: a query reads one location, and several are given; union two queries")
-
-    def ignored(self, kind: Kind | None) -> str | None:
-        """Return one sentence about all options without effect; None if every option has an effect."""
-        brokers = [_BROKERS.get(name, name) for name in self._values if _is_for_brokers(name)]
-        reasons = [f"without a broker: {', '.join(brokers)}"] if brokers else []
-        rates = [name for name in _RATES if self.given(name)] if kind is Kind.BATCH else []
-        reasons += [f"in a batch query: {', '.join(rates)}"] if rates else []
-        return f"options have no effect {'; '.join(reasons)}" if reasons else None
-
-    def given(self, name: str) -> bool:
-        return name.lower() in self._values
-
-    def read(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """Return the value of an option; None if it is absent or wrong."""
-        text = self._values.get(name.lower())
-        if text is None:
-            return None
-        try:
-            return parse(text.strip())
-        except ValueError as error:
-            self.problems.append(f"{name}={text}: {error}")
-            return None
+        options.problems += stream_problems(options, query.view, query.incarnation, query.topics_elsewhere)
+    elif query.view is View.LATEST:
+        options.problems += [
+            f"view=latest: one task reads a partition; drop {option.name}"
+            for option in (_MIN_PARTITIONS, _MOST_RECORDS)
+            if option.name in options
+        ]
+    included = (options.read(INCLUDE_HEADERS), options.read(INCLUDE_TIMESTAMP_MS))
+    push_down, rates = options.read(_PUSH_DOWN), _rates(options)
+    options.check()
+    return SparkQuery(replace(query, limits=limits), *included, push_down, rates, _ignored(options, unknown, kind))
 
 
 def _is_for_brokers(name: str) -> bool:
     """Return whether an option of Spark's Kafka source concerns brokers; the same options serve both sources."""
-    return name in _BROKERS or (name.startswith(_CLIENT) and name != _ISOLATION)
+    return name in _BROKERS or name.startswith(_CLIENT)
 
 
 def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, _DOCUMENTED, n=1)
-    known = ", ".join(_NAMES[1:])
-    return f"{name}: unknown option; " + (f"did you mean {_DOCUMENTED[close[0]]}?" if close else f"known: {known}")
+    close = difflib.get_close_matches(name, _BY_ALIAS, n=1)
+    known = ", ".join([*DOCUMENTED.values()][1:])
+    hint = f"did you mean {DOCUMENTED[_BY_ALIAS[close[0]]]}?" if close else f"known: {known}"
+    return f"{name}: unknown option; {hint}"
 
 
-def _rates(reader: _Reader) -> Rates:
-    most = reader.read("maxOffsetsPerTrigger", values.positive)
-    least = reader.read("minOffsetsPerTrigger", values.positive)
-    longest = reader.read("maxTriggerDelay", parse_duration)
-    if most is not None and least is not None and least > most:
-        reader.problems.append(f"minOffsetsPerTrigger={least}: it is above maxOffsetsPerTrigger={most}")
-    return Rates(most, least) if longest is None else Rates(most, least, longest)
-
-
-def _first(*bounds: Bound | None) -> Bound | None:
-    """Return the bound with precedence, as in Spark's Kafka source; all bounds have been checked."""
-    return next((bound for bound in bounds if bound is not None), None)
-
-
-def _latest_problems(reader: _Reader, start: Bound | None, mode: Mode, kind: Kind | None) -> list[str]:
-    """Return the options that conflict with view=latest."""
-    if kind is Kind.STREAM:
-        return ["view=latest: it needs an end, and a stream has no end; use spark.read"]
+def _missing(options: Given, *, has_path: bool) -> list[str]:
+    """Return which options are missing."""
     problems = []
-    begins = start.by_topic.values() if isinstance(start, Offsets) else ()
-    is_earliest = {edge for partitions in begins for edge in partitions.values()} == {Edge.EARLIEST}
-    if start is not None and start is not Edge.EARLIEST and not is_earliest:
-        problems.append(
-            "view=latest: it starts at earliest, because a newest record may be anywhere; drop the starting bound"
-        )
-    problems += [
-        f"view=latest: one task reads a partition; drop {name}"
-        for name in ("minPartitions", "maxRecordsPerPartition")
-        if reader.given(name)
-    ]
-    if mode is Mode.PERMISSIVE:
-        problems.append("view=latest: a corrupt batch has no newest record; use mode FAILFAST or DROPMALFORMED")
+    if "location" not in options and "config" not in options and not has_path:
+        problems.append('path: missing; name the location: .load("s3://bucket/base/prefix"), or file:///dir')
+    if "cluster" not in options and "config" not in options:
+        problems.append("cluster: missing; it is the cluster's part of the keys in the store")
+    chosen = [SPARK.name(name) for name in _SUBSCRIPTIONS if name in options]
+    if len(chosen) != 1:
+        found = f"{' and '.join(chosen)} are given" if chosen else "nothing is given"
+        problems.append(f"exactly one of {', '.join(map(SPARK.name, _SUBSCRIPTIONS))} is needed; {found}")
     return problems
 
 
-_NAMES: Final = (
-    "path",
-    "cluster",
-    "prefixEntropyBits",
-    *_SUBSCRIPTIONS,
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    *_RATES,
-    "includeHeaders",
-    "includeTimestampMs",
-    "failOnDataLoss",
-    "config",
-    "incarnation",
-    "pushDownPredicate",
-    _ISOLATION,
-    "mode",
-    "columnNameOfCorruptRecord",
-    "view",
-    _BATCH_BYTES,
-)
-_DOCUMENTED: Final = {name.lower(): name for name in _NAMES}
+def _place(options: Given, subscription: Subscription) -> Query:
+    """Return a query of nothing, with the location and the connection that the options name."""
+    location = options.read(LOCATION_URL)
+    place = Query(str(location or ""), options.read(CLUSTER_ID) or "", options.read(ENTROPY_BITS), Subscription())
+    if (file := options.read(CONFIG)) is None:
+        return place
+    from ts_spark.options.cluster_config import completed  # noqa: PLC0415  (pydantic: Spark loads this for any source)
+
+    return completed(place, file, subscription, options.problems)
+
+
+def _subscription(options: Given) -> Subscription:
+    """Return the topics and partitions."""
+    if "partitions" in options:
+        assigned = options.read(Option("partitions", _ASSIGNED, _NONE_ASSIGNED))
+        return subscription_of(options, list(assigned), assigned, "partitions") if assigned else Subscription()
+    if "pattern" in options:
+        return Subscription(pattern=options.read(Option("pattern", _PATTERN, None)))
+    names = options.read(Option("topic", _TOPICS, ()))
+    return subscription_of(options, names, None) if names else Subscription()
+
+
+def _topics(text: str) -> Sequence[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError("names of topics are expected, with commas between them")
+    return names
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+
+
+def _assigned(text: str) -> Mapping[str, Any]:
+    try:
+        value = by_partition(text)
+    except ValueError as error:
+        raise ValueError(f'JSON like {{"topic":[0,1]}} is expected; {error}') from error
+    if not isinstance(value, dict) or not value:
+        raise ValueError('JSON like {"topic":[0,1]} is expected, with at least one topic')
+    return value
+
+
+_TOPICS: Final = ValueType(_topics)
+_PATTERN: Final[ValueType[re.Pattern[str] | None]] = ValueType(_pattern)
+_ASSIGNED: Final = ValueType(_assigned)
+_NONE_ASSIGNED: Final[Mapping[str, Any]] = {}
+
+
+def _bound(options: Given, side: str, topics: Sequence[str], kind: Kind | None) -> Bound | None:
+    """Return the bound with precedence, as in Spark's Kafka source; all bounds are checked."""
+    names = (f"{side}_timestamp", f"{side}_timestamps", f"{side}_offsets")
+    given = [name for name in names if name in options]
+    if side == "ending" and kind is Kind.STREAM:
+        refused = [SPARK.name(name) for name in DOCUMENTED if name in given]
+        options.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in refused]
+        return None
+    edges = BOTH_EDGES[1:] if side == "ending" else BOTH_EDGES[:1] if kind is Kind.BATCH else BOTH_EDGES
+    found: list[Bound | None] = [
+        offsets_of(options, name, topics, edges) if name.endswith("offsets") else timestamps_of(options, name, topics)
+        for name in given
+    ]
+    return found[0] if found else None
+
+
+def _rates(options: Given) -> Rates:
+    most, least = options.read(_MOST_OFFSETS), options.read(_LEAST_OFFSETS)
+    rates = Rates(most, least, options.read(_LONGEST_WAIT))
+    if most is not None and least is not None and least > most:
+        options.problems.append(f"minOffsetsPerTrigger={least}: it is above maxOffsetsPerTrigger={most}")
+    return rates
+
+
+def _ignored(options: Given, unknown: Sequence[str], kind: Kind | None) -> str | None:
+    """Return one sentence about all options without effect; None if every option has an effect."""
+    brokers = [_BROKERS.get(name, name) for name in unknown]
+    reasons = [f"without a broker: {', '.join(brokers)}"] if brokers else []
+    rates = [option.name for option in _RATES if option.name in options] if kind is Kind.BATCH else []
+    reasons += [f"in a batch query: {', '.join(rates)}"] if rates else []
+    return f"options have no effect {'; '.join(reasons)}" if reasons else None

@@ -28,7 +28,7 @@ from ts_reader.following.offset import StreamOffset, decode_offset
 from ts_reader.following.progress import lag
 from ts_reader.query.split import Split
 from ts_spark.options.batch_limits import MinOffsetsDelay
-from ts_spark.options.spark_query import SparkQuery
+from ts_spark.options.parse import SparkQuery
 
 # Without a trigger, Spark calls again 10 ms after an answer without new offsets; each look costs requests.
 _IDLE_SECONDS: Final = 1.0

@@ -20,14 +20,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ts_common.archive.read_log import ReadLog, kept_end
+from ts_reader.query.policies import OnHole
 from ts_tables.claims.state import PartitionState, PassedHole, without
-
-
-class OnHole(StrEnum):
-    """What a table does at offsets that the archive lacks."""
-
-    WAIT = "wait"
-    GO_ON = "pass"
 
 
 class OnTakenBack(StrEnum):
@@ -237,7 +231,7 @@ def _end(position: int, seen: Seen, policy: Policy) -> tuple[int, PassedHole | N
         blocking = [
             hole
             for hole in seen.holes
-            if hole.end > position and hole.first < end and not (policy.on_hole is OnHole.GO_ON and hole.end <= end)
+            if hole.end > position and hole.first < end and not (policy.on_hole is OnHole.PASS and hole.end <= end)
         ]
         if not blocking:
             return end, waits

@@ -20,7 +20,7 @@ from pydantic import (
 
 from ts_common.config.file_values import LIST, Seconds, Size, check_store, listed
 from ts_common.suggestions import nearest
-from ts_tables.claims.advance import OnHole, OnLost, OnRecreated, OnTakenBack
+from ts_tables.claims.advance import OnLost, OnRecreated, OnTakenBack
 from ts_tables.definition.parser_definition import ParserDefinition, has_schema
 from ts_tables.definition.places import check_absolute
 from ts_tables.definition.values import Names, check_codec, check_pattern, check_table_name
@@ -209,8 +209,8 @@ class TableDefinition(BaseModel):
         description="The connection to S3 of plain files, as in docs/reader.md. Default: the archive's, or the "
         "environment.",
     )
-    on_hole: OnHole = Field(
-        OnHole.WAIT, description="What a run does at offsets that the archive lacks: wait below them, or pass them."
+    on_hole: Literal["wait", "pass"] = Field(
+        "wait", description="What a run does at offsets that the archive lacks: wait below them, or pass them."
     )
     on_taken_back: OnTakenBack = Field(
         OnTakenBack.FAIL,
@@ -355,7 +355,7 @@ class TableDefinition(BaseModel):
         if self.partition_by:
             raise ValueError("partition_by: a table of mode: latest is divided by `buckets` of its key")
         for name, value, only in (
-            ("on_hole", self.on_hole, OnHole.WAIT),
+            ("on_hole", self.on_hole, "wait"),
             ("on_recreated", self.on_recreated, OnRecreated.FAIL),
             ("foreign", self.foreign, "fail"),
         ):

@@ -12,6 +12,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
 from ts_reader.query.losses import Loss
+from ts_reader.query.policies import Mode
 from ts_reader.reading.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
@@ -31,9 +32,7 @@ from tsctl.output import Output
 from tsctl.scan_options import (
     WORDING,
     FromOption,
-    Isolation,
     IsolationOption,
-    Mode,
     ModeOption,
     RegistryCaOption,
     RegistryOption,
@@ -70,7 +69,7 @@ def cat(
         str, typer.Option("--format", help="json lines; or columns with types as csv, parquet or arrow.")
     ] = "json",
     to: Annotated[Path | None, typer.Option("--output", help="File for the records; it must not exist.")] = None,
-    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    isolation: IsolationOption = "read_uncommitted",
     mode: ModeOption = Mode.FAILFAST,
     timestamp_ms: TimestampMsOption = False,
     incarnation: IncarnationOption = NEWEST,
@@ -114,13 +113,13 @@ def cat(
     scan = archive.scan(
         topic,
         partitions=held_partitions(archive, topic, parse_partitions(partition), incarnation),
-        columns=columns_read(mode.value) if is_json else None,
+        columns=columns_read(mode) if is_json else None,
         include_headers=True,
         include_timestamp_ms=is_json or timestamp_ms,
         key=None if is_json else key,
         value=None if is_json else value,
         undecoded="null",
-        isolation_level=isolation.value,
+        isolation_level=isolation,
         mode=mode.value,
         incarnation=incarnation,
         fail_on_data_loss=False,

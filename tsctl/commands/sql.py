@@ -11,6 +11,7 @@ from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.suggestions import nearest
 from ts_common.wording import counted
+from ts_reader.query.policies import Mode, Undecoded
 from ts_reader.reading.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
@@ -26,15 +27,12 @@ from tsctl.archive import (
 from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
 from tsctl.scan_options import (
-    Isolation,
     IsolationOption,
     KeyCodecsOption,
-    Mode,
     ModeOption,
     RegistryCaOption,
     RegistryOption,
     TimestampMsOption,
-    Undecoded,
     UndecodedOption,
     ValueCodecsOption,
     codec_of,
@@ -83,7 +81,7 @@ def sql(
     undecoded: UndecodedOption = Undecoded.ERROR,
     registry: RegistryOption = None,
     registry_ca: RegistryCaOption = None,
-    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    isolation: IsolationOption = "read_uncommitted",
     mode: ModeOption = Mode.FAILFAST,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Read what is left if offsets are lost; each loss is a warning.")
@@ -141,7 +139,7 @@ def sql(
             key=codec_of(codecs[0], topic),
             value=codec_of(codecs[1], topic),
             undecoded=undecoded.value,
-            isolation_level=isolation.value,
+            isolation_level=isolation,
             mode=mode.value,
             fail_on_data_loss=not allow_loss,
             include_headers=headers,

@@ -108,7 +108,7 @@ def test_messages_name_the_arguments_of_the_caller(
 def test_a_pattern_without_a_match_is_a_warning(archive: MadeArchive) -> None:
     """Topics that match may appear later."""
     plan = plan_query(archive.store, query(archive, pattern="z+"))
-    assert plan.warnings == (f"topics=z+: no topic of cluster prod in {archive.location} matches",)
+    assert plan.warnings == (f"topic=z+: no topic of cluster prod in {archive.location} matches",)
     assert plan.splits == ()
 
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import fields, replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -12,7 +12,15 @@ from ts_reader.query.plan_query import plan_query
 from ts_reader.query.query import Cut, Edge, Offsets, Query, Subscription, Timestamp, Timestamps
 from ts_reader.query.wording import PYTHON, Wording
 
-MARKED: Final = Wording(**{each.name: f"<{each.name}>" for each in fields(Wording)})
+_SENTENCES: Final = [each.name for each in fields(Wording) if each.type is str]
+_NAMES: Final = (
+    "prefix_entropy_bits",
+    "partitions",
+    "pattern",
+    *(f"{side}_{what}" for side in ("starting", "ending") for what in ("offsets", "timestamps")),
+)
+_MARKS: Final[dict[str, Any]] = {name: f"<{name}>" for name in _SENTENCES}
+MARKED: Final = Wording(**_MARKS, names={name: f"<{name}>" for name in _NAMES})
 
 
 @pytest.fixture
@@ -26,7 +34,7 @@ def marked(archive: MadeArchive) -> Query:
 
 ONE_OF_TWO: Final = Offsets({"t": {0: 3}})
 MISTAKES: Final[list[tuple[dict[str, object], set[str]]]] = [
-    ({"entropy_bits": 5}, {"entropy_bits"}),
+    ({"entropy_bits": 5}, {"prefix_entropy_bits"}),
     ({"subscription": Subscription(assigned={"t": (0, 7)})}, {"partitions"}),
     ({"start": ONE_OF_TWO}, {"starting_offsets", "earliest"}),
     ({"end": ONE_OF_TWO}, {"ending_offsets", "latest"}),
@@ -51,7 +59,7 @@ def test_an_error_names_what_its_caller_can_change(
 def test_a_warning_and_a_split_have_the_words_of_the_query(archive: MadeArchive, marked: Query) -> None:
     """A pattern without a match, and the way out of a corrupt batch, which is found later."""
     nothing = plan_query(archive.store, replace(marked, subscription=Subscription(pattern=re.compile("z"))))
-    assert nothing.warnings[0].startswith("<pattern>z: no topic")
+    assert nothing.warnings[0].startswith("<pattern>=z: no topic")
     assert {split.way_out for split in plan_query(archive.store, marked).splits} == {"<despite_corruption>"}
 
 
@@ -59,13 +67,16 @@ def test_the_names_of_every_message_are_tested() -> None:
     """A new name needs a message of its own here."""
     elsewhere = {
         "pattern",
+        "by_partition",
+        "as_pattern",
+        "stream",
+        "instead_of_stream",
         "despite_corruption",
         "despite_undecoded",
         "schema_source",
-        "max_batch_bytes",
         "exact_times",
     }
-    assert {name for _, names in MISTAKES for name in names} | elsewhere == {each.name for each in fields(Wording)}
+    assert {name for _, names in MISTAKES for name in names} | elsewhere == {*_SENTENCES, *_NAMES}
 
 
 def test_without_another_wording_messages_are_for_python() -> None:

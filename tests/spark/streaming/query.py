@@ -5,9 +5,8 @@ from typing import Any
 
 from tests.spark.archives import Archive
 from ts_reader.query.read_split import read_split
-from ts_spark.options.parse import parse_options
+from ts_spark.options.parse import Kind, parse_options
 from ts_spark.options.schema import full_schema
-from ts_spark.options.spark_query import Kind
 from ts_spark.streaming.driver import StreamDriver
 
 EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}

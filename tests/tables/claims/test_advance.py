@@ -8,8 +8,8 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
 from ts_common.errors import CorruptData
+from ts_reader.query.policies import OnHole
 from ts_tables.claims.advance import (
-    OnHole,
     OnLost,
     OnTakenBack,
     Policy,
@@ -31,7 +31,7 @@ from ts_tables.claims.state import (
 LINE = EpochHistory(((0, 0), (3, 120)))
 KNOWN = PartitionState(0, 200, ReadLog(LINE))
 STRICT = Policy()
-PASSING = Policy(on_hole=OnHole.GO_ON)
+PASSING = Policy(on_hole=OnHole.PASS)
 
 
 def seen(end: int, *holes: PassedHole, start: int = 0, stable: int | None = None, line: EpochHistory = LINE) -> Seen:

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from ruamel.yaml import YAML
 
 from ts_common.errors import ConfigurationError
-from ts_tables.claims.advance import OnHole
+from ts_reader.query.policies import OnHole
 from ts_tables.definition.tables_file import json_schema, parse_tables, read_tables_file, with_settings
 
 GOOD = """
@@ -61,7 +61,7 @@ def test_a_file_has_the_tables_of_a_cluster(tmp_path: Path) -> None:
     orders, clicks = found.tables.values()
     assert (orders.topics, orders.partition_by) == (("orders",), ("day(timestamp)",))
     assert (orders.isolation, orders.target_size, orders.commit_size) == ("read_committed", 256 << 20, 64 << 30)
-    assert (clicks.on_hole, clicks.target_size, clicks.start) == (OnHole.GO_ON, 64 << 20, {"clicks.a": {0: 17}})
+    assert (clicks.on_hole, clicks.target_size, clicks.start) == (OnHole.PASS, 64 << 20, {"clicks.a": {0: 17}})
 
 
 def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
