@@ -19,7 +19,7 @@ from ts_common.printable import printable_lines
 from ts_endpoint.serving.line_limit import limit_lines
 from ts_endpoint.serving.options import ON_HOLE, GroupOffsets, Options, check
 from ts_endpoint.user_commands import users
-from ts_reader.reading.archive_name import CONFIG_VARIABLE
+from ts_reader.options.archive_name import CONFIG_VARIABLE
 
 EXIT_REFUSED: Final = 2  # the operator must act, as the message describes
 EXIT_BROKEN: Final = 70  # EX_SOFTWARE: the supervisor should start the endpoint again

@@ -153,18 +153,19 @@ def connection_of(options: Mapping[str, Any] | None, problems: list[str]) -> Con
     found: list[str] = []
     options_found = parse_options(texts, "storage_options: ", found)
     problems += [_in_python(problem, known) for problem in found]
-    keys = [given.get(name) for name in _CREDENTIALS]
-    if all(key is None for key in keys):
-        return options_found.connection
-    identity, secret, token = keys
+    return replace(options_found.connection, credentials=_credentials(given, problems))
+
+
+def _credentials(given: Mapping[str, Any], problems: list[str]) -> Credentials | None:
+    """Return the credentials of `storage_options`; None for the environment's."""
+    identity, secret, token = (given.get(name) for name in _CREDENTIALS)
+    if identity is None and secret is None and token is None:
+        return None
     if not all(isinstance(key, str) and key for key in (identity, secret)):
         problems.append("storage_options: access_key_id and secret_access_key are needed together")
     elif token is not None and not isinstance(token, str):
         problems.append("storage_options: session_token: a text is expected")
-    else:
-        fields = {name: getattr(options_found.connection, name) for name in known}
-        return Connection(**fields, credentials=Credentials(str(identity), str(secret), token))
-    return options_found.connection
+    return Credentials(str(identity), str(secret), token)
 
 
 def _dotted(name: str) -> str:

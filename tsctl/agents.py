@@ -11,7 +11,7 @@ from typing import Final
 import urllib3
 
 from ts_common.errors import ConfigurationError
-from ts_reader.reading.archive_name import SOURCE
+from ts_reader.options.archive_name import SOURCE
 from tsctl.output import size
 
 DEFAULT_PORT: Final = 9464

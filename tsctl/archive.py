@@ -1,4 +1,4 @@
-"""Options of the command line that choose an archive (`ts_reader.reading.archive_name`) and its topics.
+"""Options of the command line that choose an archive (`ts_reader.options.archive_name`) and its topics.
 
 A topic argument is a name, or a regular expression over whole names (`ts_common.archive.topic_choice`).
 """
@@ -20,7 +20,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
-from ts_reader.reading.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
+from ts_reader.options.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
 from ts_reader.reading.incarnation_option import NEWEST, parse_incarnation
 from ts_reader.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from tsctl.scan_options import WORDING

@@ -24,8 +24,8 @@ from rich.text import Text
 
 from ts_common.errors import ConfigurationError
 from ts_common.printable import printable, printable_json, printable_lines
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.moments import time_text
-from ts_reader.reading.archive_name import SOURCE
 from tsctl.json_lines import json_line
 
 VERSION: Final = 1

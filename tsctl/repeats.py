@@ -10,7 +10,7 @@ import typer
 
 from ts_common.config.file_values import parse_seconds
 from ts_common.errors import ConfigurationError
-from ts_reader.reading.archive_name import SOURCE
+from ts_reader.options.archive_name import SOURCE
 
 EveryOption = Annotated[
     str | None,

@@ -10,6 +10,7 @@ import typer
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
+from ts_reader.options.archive_name import NAMES
 from ts_reader.query.moments import EXPECTED, milliseconds_of
 from ts_reader.query.policies import Mode, Undecoded
 from ts_reader.query.wording import Wording
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 
 WORDING: Final = Wording(
     names={
-        "location": "--url",
-        "cluster": "--cluster",
-        "prefix_entropy_bits": "--entropy-bits",
-        "topic": "topic",
+        **NAMES,
         "partitions": "--partition",
         "starting_offsets": "--from",
         "ending_offsets": "--to",

@@ -149,7 +149,7 @@ def test_the_pages_of_a_process_report_what_it_serves(endpoint: Running) -> None
         (["--cache-mib", "1"], "--cache-mib=1: at least 16 is expected"),
         (["--refresh", "nan"], "--refresh=nan: at least 1 is expected"),
         (["--max-connections", "0"], "--max-connections=0: at least 1 is expected"),
-        (["--entropy-bits", "-1"], "--entropy-bits=-1: 0 to"),
+        (["--entropy-bits", "-1"], "--entropy-bits=-1: a whole number from 0 to 128"),
     ],
 )
 def test_a_mistake_is_one_message_with_the_option_and_the_way_out(
@@ -163,7 +163,7 @@ def test_a_mistake_is_one_message_with_the_option_and_the_way_out(
 def test_all_mistakes_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """An operator mends them in one round."""
     message = refusal(capsys, "serve", "--listen", "x", "--cache-mib", "0", "--tls-key", "k", "--url", "nfs://x")
-    for part in ("5 problems", "--url: ", "--cluster is missing", "--listen: ", "--cache-mib", "--tls-certificate"):
+    for part in ("5 problems", "--url=", "--cluster is missing", "--listen: ", "--cache-mib", "--tls-certificate"):
         assert part in message
     assert "no archive is named: give --config FILE_OR_DIR or the variable TS_UPLOADER_CONFIG, or --url" in refusal(
         capsys, "serve"

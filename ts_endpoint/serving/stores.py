@@ -10,7 +10,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
 from ts_endpoint.topics.catalog import Location
-from ts_reader.reading.archive_name import ArchiveName, settled
+from ts_reader.options.archive_name import ArchiveName, settled
 
 _THREADS: Final = 4  # of asynchronous puts, which only groups could use
 

@@ -147,27 +147,23 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
     unknown = [name for name in values if name not in {*_BY_ALIAS, *_PASSED_BY_SPARK, _SEVERAL_PATHS}]
     options = Given({_BY_ALIAS[name]: values[name] for name in values if name in _BY_ALIAS}, SOURCE, SPARK)
     options.problems += [_unknown(name) for name in unknown if not _is_for_brokers(name)]
-    if _SEVERAL_PATHS in values:
-        options.problems.append("path: a query reads one location, and several are given; union two queries")
-    options.problems += _missing(options, has_path=_SEVERAL_PATHS in values)
-    place = _place(options, subscription := _subscription(options))
-    topics = tuple(subscription.assigned or subscription.topics)
-    start, end = _bound(options, "starting", topics, kind), _bound(options, "ending", topics, kind)
-    start = start or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST)
-    query = scan_query(options, place, subscription, start, end or Edge.LATEST, COLUMNS)
-    limits = SplitLimits(options.read(_MIN_PARTITIONS), options.read(_MOST_RECORDS))
+    options.problems += _missing(options, has_several_paths=_SEVERAL_PATHS in values)
+    subscription = _subscription(options)
+    place = _place(options, subscription)
+    start, end = _bounds(options, tuple(subscription.assigned or subscription.topics), kind)
+    query = scan_query(options, place, subscription, start, end, COLUMNS)
     if kind is Kind.STREAM:
         options.problems += stream_problems(options, query.view, query.incarnation, query.topics_elsewhere)
-    elif query.view is View.LATEST:
-        options.problems += [
-            f"view=latest: one task reads a partition; drop {option.name}"
-            for option in (_MIN_PARTITIONS, _MOST_RECORDS)
-            if option.name in options
-        ]
-    included = (options.read(INCLUDE_HEADERS), options.read(INCLUDE_TIMESTAMP_MS))
-    push_down, rates = options.read(_PUSH_DOWN), _rates(options)
+    parsed = SparkQuery(
+        replace(query, limits=_limits(options, query.view)),
+        options.read(INCLUDE_HEADERS),
+        options.read(INCLUDE_TIMESTAMP_MS),
+        options.read(_PUSH_DOWN),
+        _rates(options),
+        _ignored(options, unknown, kind),
+    )
     options.check()
-    return SparkQuery(replace(query, limits=limits), *included, push_down, rates, _ignored(options, unknown, kind))
+    return parsed
 
 
 def _is_for_brokers(name: str) -> bool:
@@ -182,10 +178,12 @@ def _unknown(name: str) -> str:
     return f"{name}: unknown option; {hint}"
 
 
-def _missing(options: Given, *, has_path: bool) -> list[str]:
-    """Return which options are missing."""
+def _missing(options: Given, *, has_several_paths: bool) -> list[str]:
+    """Return which options are missing, or are given twice."""
     problems = []
-    if "location" not in options and "config" not in options and not has_path:
+    if has_several_paths:
+        problems.append("path: a query reads one location, and several are given; union two queries")
+    elif "location" not in options and "config" not in options:
         problems.append('path: missing; name the location: .load("s3://bucket/base/prefix"), or file:///dir')
     if "cluster" not in options and "config" not in options:
         problems.append("cluster: missing; it is the cluster's part of the keys in the store")
@@ -248,20 +246,34 @@ _ASSIGNED: Final = ValueType(_assigned)
 _NONE_ASSIGNED: Final[Mapping[str, Any]] = {}
 
 
-def _bound(options: Given, side: str, topics: Sequence[str], kind: Kind | None) -> Bound | None:
+def _bounds(options: Given, topics: Sequence[str], kind: Kind | None) -> tuple[Bound, Bound]:
+    """Return where partitions start and end."""
+    edges = BOTH_EDGES[:1] if kind is Kind.BATCH else BOTH_EDGES
+    start = _bound(options, "starting", topics, edges) or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST)
+    if kind is not Kind.STREAM:
+        return start, _bound(options, "ending", topics, BOTH_EDGES[1:]) or Edge.LATEST
+    ends = [SPARK.name(name) for name in DOCUMENTED if name.startswith("ending_") and name in options]
+    options.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in ends]
+    return start, Edge.LATEST
+
+
+def _bound(options: Given, side: str, topics: Sequence[str], edges: Sequence[Edge]) -> Bound | None:
     """Return the bound with precedence, as in Spark's Kafka source; all bounds are checked."""
-    names = (f"{side}_timestamp", f"{side}_timestamps", f"{side}_offsets")
-    given = [name for name in names if name in options]
-    if side == "ending" and kind is Kind.STREAM:
-        refused = [SPARK.name(name) for name in DOCUMENTED if name in given]
-        options.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in refused]
-        return None
-    edges = BOTH_EDGES[1:] if side == "ending" else BOTH_EDGES[:1] if kind is Kind.BATCH else BOTH_EDGES
-    found: list[Bound | None] = [
-        offsets_of(options, name, topics, edges) if name.endswith("offsets") else timestamps_of(options, name, topics)
-        for name in given
-    ]
+    times = [name for name in (f"{side}_timestamp", f"{side}_timestamps") if name in options]
+    found: list[Bound | None] = [timestamps_of(options, name, topics) for name in times]
+    if (name := f"{side}_offsets") in options:
+        found.append(offsets_of(options, name, topics, edges))
     return found[0] if found else None
+
+
+def _limits(options: Given, view: View) -> SplitLimits:
+    if view is View.LATEST:
+        options.problems += [
+            f"view=latest: one task reads a partition; drop {option.name}"
+            for option in (_MIN_PARTITIONS, _MOST_RECORDS)
+            if option.name in options
+        ]
+    return SplitLimits(options.read(_MIN_PARTITIONS), options.read(_MOST_RECORDS))
 
 
 def _rates(options: Given) -> Rates:

@@ -14,7 +14,7 @@ from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import IfMatch
-from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.incarnation_option import is_topic_id
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
 from tsctl.output import Output

@@ -11,9 +11,9 @@ import typer
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.losses import Loss
 from ts_reader.query.policies import Mode
-from ts_reader.reading.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
     ClusterOption,

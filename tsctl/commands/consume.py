@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ts_common.errors import ConfigurationError, StoreUnavailable
-from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, name_archive
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, UrlOption, open_reader
 from tsctl.console.lines import lines_of
 from tsctl.console.printers import JsonPrinter, LinePrinter, Positions, Printer, Reports

@@ -10,7 +10,7 @@ import typer
 from ts_common.config.file_values import parse_seconds, parse_size
 from ts_common.errors import ConfigurationError
 from ts_common.store.factory import Scheme, parse_location
-from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.topics import some
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, TopicsArgument, UrlOption
 from tsctl.cost.bill import Change

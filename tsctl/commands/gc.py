@@ -21,7 +21,7 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.topics import some
 from tsctl.archive import (
     Archive,

@@ -34,12 +34,12 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
+from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
 from ts_reader.query.bounds import Bounds
 from ts_reader.query.frozen import check_thawed
 from ts_reader.query.losses import Loss
 from ts_reader.query.plan_query import plan_partition
 from ts_reader.query.query import Bound, Edge, Offset, Query, Subscription, Timestamp
-from ts_reader.reading.archive_name import SOURCE, ArchiveName, name_archive
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
     ClusterOption,

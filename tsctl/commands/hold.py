@@ -11,7 +11,7 @@ from ts_common.archive.topic_choice import as_pattern
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.wording import counted
-from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.topics import some
 from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
 from tsctl.exit_codes import ExitCode

@@ -21,7 +21,7 @@ from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view, without_commit
 from ts_common.errors import AccessDenied, ObjectNotFound, QueryError
 from ts_common.store.factory import open_store
-from ts_reader.reading.archive_name import ArchiveName, name_archive
+from ts_reader.options.archive_name import ArchiveName, name_archive
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from tsctl.archive import (

@@ -10,7 +10,7 @@ from ts_common.archive.repair_requests import Damage
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
-from ts_reader.reading.archive_name import SOURCE, name_archive
+from ts_reader.options.archive_name import SOURCE, name_archive
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,

@@ -11,8 +11,8 @@ from ts_common.errors import ConfigurationError, TieredStorageError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.suggestions import nearest
 from ts_common.wording import counted
+from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.policies import Mode, Undecoded
-from ts_reader.reading.archive_name import SOURCE
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
     ClusterOption,

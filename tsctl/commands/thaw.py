@@ -18,8 +18,8 @@ from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.store.thaw_state import ThawTier
 from ts_common.wording import counted
+from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.query.frozen import Span
-from ts_reader.reading.archive_name import SOURCE, name_archive
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.topics import some

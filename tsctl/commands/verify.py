@@ -7,7 +7,7 @@ import typer
 
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
-from ts_reader.reading.archive_name import name_archive
+from ts_reader.options.archive_name import name_archive
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ts_common.config.cluster_config import load_config
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
-from ts_reader.reading.archive_name import SOURCE, ArchiveName
+from ts_reader.options.archive_name import SOURCE, ArchiveName
 from tsctl.gc.java_policy import policy_of_java
 from tsctl.gc.policy import Policy, read_policy
 

@@ -29,7 +29,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
 from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
-from ts_reader.reading.archive_name import SOURCE, ArchiveName, settled
+from ts_reader.options.archive_name import SOURCE, ArchiveName, settled
 from ts_reader.reading.topics import nothing_under
 from tsctl.archive import check_partitions, chooser
 from tsctl.output import Output

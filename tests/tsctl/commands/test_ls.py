@@ -75,7 +75,7 @@ def test_topics_are_named_or_matched(hand_made: Archive, named: tuple[str, ...],
         (["t", "--incarnation", "2"], "there is only 1"),
         (["t", "--incarnation", "last"], "--incarnation=last: newest, oldest, a number"),
         (["--entropy-bits", "5"], "found with no --entropy-bits: set that option"),
-        (["--entropy-bits", "500"], "--entropy-bits=500: 0 to 128"),
+        (["--entropy-bits", "500"], "--entropy-bits=500: a whole number from 0 to 128"),
     ],
 )
 def test_u21_what_does_not_exist_is_reported(

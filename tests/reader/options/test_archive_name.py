@@ -7,7 +7,7 @@ import pytest
 from tests.made_archive import MadeArchive
 from ts_common.archive.layout import Layout
 from ts_common.errors import ConfigurationError, QueryError
-from ts_reader.reading.archive_name import name_archive, settled
+from ts_reader.options.archive_name import name_archive, settled
 
 URL = "s3://bucket/base/prefix"
 
@@ -43,9 +43,9 @@ def test_a_url_names_a_location_and_needs_a_cluster() -> None:
     [
         (None, None, None, None, "give --config FILE_OR_DIR or the variable TS_UPLOADER_CONFIG, or"),
         (None, URL, None, None, "--cluster is missing: --url requires it"),
-        (None, URL, "a/b", None, "--cluster=a/b: letters, digits"),
-        (None, URL, "prod", 129, "--entropy-bits=129: 0 to"),
-        (None, "ftp://x", "prod", None, "--url: "),
+        (None, URL, "a/b", None, "--cluster=a/b: the cluster.s part of the keys is expected: letters, digits"),
+        (None, URL, "prod", 129, "--entropy-bits=129: a whole number from 0 to 128"),
+        (None, "ftp://x", "prod", None, "--url=ftp://x: "),
         ("prod.properties", URL, None, None, "remove --url and --entropy-bits"),
         ("prod.properties", None, "test", None, "--config names the file of prod; remove one of the two"),
         ("prod.txt", None, None, None, "expected a file named <clusterId>.properties"),

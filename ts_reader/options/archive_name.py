@@ -14,18 +14,22 @@ from pathlib import Path
 from typing import Final
 
 from ts_common.archive.layout import check_layout, keys_of
-from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.keys import ENTROPY_BITS_KEY
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
 from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint
+from ts_reader.options.given import Given
+from ts_reader.options.scan import CLUSTER_ID, ENTROPY_BITS, LOCATION_URL
+from ts_reader.query.wording import Wording
 from ts_reader.reading.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
 from ts_reader.reading.topics import some
 
 SOURCE: Final = "command line"
 CONFIG_VARIABLE: Final = "TS_UPLOADER_CONFIG"
+NAMES: Final = {"location": "--url", "cluster": "--cluster", "prefix_entropy_bits": "--entropy-bits"}
+_WORDING: Final = Wording(names=NAMES, has_texts=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +88,19 @@ def name_archive(
         file = read_cluster_file(_properties_file(config, cluster, option))
         endpoints = sorted(file.endpoints(), key=lambda endpoint: endpoint.location)
         return ArchiveName(file.keys, tuple(endpoints), file)
-    problems = []
+    values = {"location": url, "cluster": cluster, "prefix_entropy_bits": entropy_bits}
+    given = Given({name: value for name, value in values.items() if value is not None}, SOURCE, _WORDING)
     if url is None:
-        problems.append(
+        given.problems.append(
             f"no archive is named: give --config FILE_OR_DIR or the variable {CONFIG_VARIABLE}, or --url with --cluster"
         )
-    else:
-        try:
-            url = str(parse_location(url))
-        except ConfigurationError as error:
-            problems += [f"--url: {problem}" for problem in error.problems]
-        if cluster is None:
-            problems.append(f"--cluster is missing: --url requires it; `tsctl ls --url {url}` lists the clusters there")
-    if cluster is not None and not is_cluster_id(cluster):
-        problems.append(f"--cluster={cluster}: letters, digits, '.', '_' and '-' are expected")
-    if entropy_bits is not None and not 0 <= entropy_bits <= MAX_ENTROPY_BITS:
-        problems.append(f"--entropy-bits={entropy_bits}: 0 to {MAX_ENTROPY_BITS} is expected")
-    if problems or url is None or cluster is None:
-        raise ConfigurationError(SOURCE, problems)
-    return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),), bits_are_set=entropy_bits is not None)
+    elif cluster is None:
+        given.problems.append(
+            f"--cluster is missing: --url requires it; `tsctl ls --url {url}` lists the clusters there"
+        )
+    location, cluster, bits = given.read(LOCATION_URL), given.read(CLUSTER_ID), given.read(ENTROPY_BITS)
+    given.check()
+    return ArchiveName(ClusterKeys(str(cluster), bits or 0), (Endpoint(str(location)),), bits_are_set=bits is not None)
 
 
 def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:
