@@ -43,18 +43,6 @@ BYTES_KEY: Final = "tiered.storage.max.buffered.bytes"
 BATCH_KEY: Final = "tiered.storage.max.batch.bytes"
 REFRESH_KEY: Final = "tiered.storage.refresh.ms"
 REPORT_KEY: Final = "tiered.storage.report.after.ms"
-_OWN: Final = (
-    MODE_KEY,
-    CLUSTER_KEY,
-    CONFIG_KEY,
-    GAP_KEY,
-    HOLE_KEY,
-    BYTES_KEY,
-    BATCH_KEY,
-    REFRESH_KEY,
-    REPORT_KEY,
-    ENTROPY_BITS_KEY,
-)
 _PREFIX: Final = "tiered.storage."
 _STORE_PREFIX: Final = "storage.service."
 _SOURCE: Final = "configuration of TieredConsumer"
@@ -98,6 +86,8 @@ _BUFFERED: Final = Option(BYTES_KEY, whole(*_BYTES_RANGE), 32 << 20)
 _BATCH: Final = Option(BATCH_KEY, whole(*_BYTES_RANGE), MAX_BATCH_BYTES)
 _REFRESH: Final = Option(REFRESH_KEY, whole(100, _MOST_MS), 5000)
 _REPORT: Final = Option(REPORT_KEY, whole(0, _MOST_MS), 30_000)
+_OPTIONS: Final = (_MODE, _ON_GAP, _ON_HOLE, _BUFFERED, _BATCH, _REFRESH, _REPORT)
+_OWN: Final = (CLUSTER_KEY, CONFIG_KEY, ENTROPY_BITS_KEY, *(option.name for option in _OPTIONS))
 _RESET: Final = Option("auto.offset.reset", one_of(_RESETS), "latest")
 _STORES: Final = Option("enable.auto.offset.store", _TRUTH, True)
 _COMMITS: Final = Option("enable.auto.commit", _TRUTH, True)

@@ -73,24 +73,18 @@ class Place:
         if subscription.pattern is not None:  # a pattern is matched in each location, to the names of its topics
             matches = [name for name in topics() if subscription.pattern.search(name)]
             subscription = Subscription(topics=tuple(matches)) if matches else subscription
-        by_endpoint: dict[Endpoint, list[str]] = {}
-        homeless = []
-        for name in subscription.assigned or subscription.topics:
-            endpoint = self.endpoint(name)
-            if endpoint is None:
-                homeless.append(name)
-            else:
-                by_endpoint.setdefault(endpoint, []).append(name)
-        if homeless:
-            raise QueryError(f"topics {', '.join(homeless)}: the configuration places them in no location")
-        if not by_endpoint:
+        topics_read = subscription.assigned or subscription.topics
+        if self._file is None or not topics_read:
             return query
-        (first, _), *others = by_endpoint.items()
+        try:
+            (first, _), *others = self._file.locations(topics_read)
+        except ConfigurationError as error:
+            raise QueryError(str(error)) from error
         return replace(
             query,
             location=first.location,
             connection=first.options.connection,
-            topics_elsewhere=tuple((endpoint, tuple(names)) for endpoint, names in others),
+            topics_elsewhere=tuple(others),
             subscription=subscription,
         )
 

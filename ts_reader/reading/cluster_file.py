@@ -4,12 +4,14 @@ It is the agent's own file, `<clusterId>.properties`, read by the agent's parser
 setting once. Readers use locations and connections, and ignore the settings for writing objects.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.keys import STUCK_AFTER_MS
+from ts_common.errors import ConfigurationError
 from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint, StorageOptions
 
@@ -43,6 +45,23 @@ class ClusterFile:
             ConfigurationError: the topic has no location.
         """
         return for_reading(self.provider.endpoint(topic))
+
+    def locations(self, topics: Iterable[str]) -> tuple[tuple[Endpoint, tuple[str, ...]], ...]:
+        """Return the endpoints of some topics, each with its topics.
+
+        Raises:
+            ConfigurationError: topics have no location; one problem for each.
+        """
+        found: dict[Endpoint, list[str]] = {}
+        problems: list[str] = []
+        for topic in topics:
+            try:
+                found.setdefault(self.endpoint(topic), []).append(topic)
+            except ConfigurationError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigurationError(str(self.path), problems)
+        return tuple((endpoint, tuple(names)) for endpoint, names in found.items())
 
     def endpoints(self) -> frozenset[Endpoint]:
         """Return all endpoints that `endpoint` may return."""

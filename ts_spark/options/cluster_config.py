@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.options import BY_ENVIRONMENT, Endpoint
+from ts_common.store.options import BY_ENVIRONMENT
 from ts_reader.query.query import Locations, Query, Subscription
 from ts_reader.reading.cluster_file import ClusterFile, read_cluster_file
 
@@ -71,13 +71,4 @@ def _locations(cluster: ClusterFile, subscription: Subscription) -> Locations:
         said = ", ".join(sorted(endpoint.location for endpoint in known))
         told = f"topics are in {said}, and a pattern is matched in one location only: use subscribe"
         raise ConfigurationError(str(cluster.path), [told])
-    by_endpoint: dict[Endpoint, list[str]] = {}
-    homeless: list[str] = []
-    for topic in subscription.assigned or subscription.topics:
-        try:
-            by_endpoint.setdefault(cluster.endpoint(topic), []).append(topic)
-        except ConfigurationError as error:
-            homeless += error.problems
-    if homeless:
-        raise ConfigurationError(str(cluster.path), homeless)
-    return tuple((endpoint, tuple(names)) for endpoint, names in by_endpoint.items())
+    return cluster.locations(subscription.assigned or subscription.topics)

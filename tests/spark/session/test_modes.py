@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.common.log_format.build import batch, record
 from tests.common.log_format.legacy_messages import wrapper
 from tests.made_archive import batches, steps
-from tests.made_damage import BEGIN, DAMAGES, LOG, Damage, raw_bytes
+from tests.made_damage import BEGIN, DAMAGES, LOG, Damage
 from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
 from tests.spark.streaming.query import Query
@@ -36,16 +36,12 @@ def without(lost: list[int], end: int = 50) -> list[int]:
     return [offset for offset in range(end) if offset not in lost]
 
 
-@pytest.mark.parametrize("how", DAMAGES)
-def test_r04_failfast_names_the_place_and_the_way_out(archive: Archive, how: str) -> None:
-    """Topic, partition, object and position, in the default mode."""
-    damaged(archive, DAMAGES[how][0])
-    with pytest.raises(CorruptData) as error:
+def test_r04_failfast_names_the_place_and_the_way_out(archive: Archive) -> None:
+    """Topic, partition, object and position, in the default mode. The reader's tests have each kind of damage."""
+    damaged(archive, DAMAGES["garbage"][0])
+    place = r"^t-0: prod/t-0/0{20}\.log in file:///.*position"
+    with pytest.raises(CorruptData, match=rf'{place}.*set option\("mode", "DROPMALFORMED"\), or "PERMISSIVE"'):
         archive.rows(subscribe="t")
-    told = str(error.value)
-    assert told.startswith("t-0: prod/t-0/00000000000000000000.log in file:///")
-    assert "position" in told or "CRC-32C" in told
-    assert 'set option("mode", "DROPMALFORMED"), or "PERMISSIVE"' in told
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -60,23 +56,6 @@ def test_r04_dropmalformed_shows_the_rest_and_reports_what_is_missing(archive: A
     assert (warning["first_offset"], warning["last_offset"]) == (lost[0], lost[-1])
     assert warning["position"] == BEGIN
     assert warning["reason"]
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-def test_r04_permissive_shows_a_row_in_their_place(archive: Archive, how: str) -> None:
-    """Topic, partition, the first offset that may be missing, and the bytes; all else is null."""
-    damage, lost = DAMAGES[how]
-    damaged(archive, damage)
-    rows = archive.rows(subscribe="t", mode="PERMISSIVE", includeHeaders="true")
-    assert [row["offset"] for row in rows] == sorted([*without(lost), lost[0]])
-    (corrupt,) = [row for row in rows if row["_corrupt_record"] is not None]
-    raw = corrupt.pop("_corrupt_record")
-    assert {name: value for name, value in corrupt.items() if value is not None} == {
-        "topic": "t",
-        "partition": 0,
-        "offset": lost[0],
-    }
-    assert raw == raw_bytes(how)
 
 
 def test_r04_neighbours_are_one_place(archive: Archive) -> None:
