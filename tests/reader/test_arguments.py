@@ -1,7 +1,7 @@
 """Arguments of a scan: one error lists all problems, each with name, value and what is accepted."""
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -184,21 +184,9 @@ MOMENT = datetime(2026, 11, 1, 12, 30, 0, 500_000)
 MILLISECONDS = 1_793_536_200_500
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        MOMENT,
-        MOMENT.replace(tzinfo=UTC),
-        MOMENT.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-8))),
-        "2026-11-01T12:30:00.5",
-        "2026-11-01 12:30:00.500Z",
-        "2026-11-01T13:30:00.5+01:00",
-        MILLISECONDS,
-        f"@{MILLISECONDS}",
-    ],
-)
+@pytest.mark.parametrize("value", [MOMENT, "2026-11-01T12:30:00.5", MILLISECONDS])
 def test_timestamps_have_several_forms(value: Any) -> None:
-    """A naive one is UTC, whatever the zone of the machine; they can differ by partition and topic."""
+    """As of `milliseconds_of`; they can differ by partition and topic."""
     whole = scan(starting_timestamp=value, ending_timestamp=value).query
     assert (whole.start, whole.end) == (Timestamp(MILLISECONDS), Timestamp(MILLISECONDS))
     by_partition = scan(starting_timestamp={0: value, 3: 0}).query.start

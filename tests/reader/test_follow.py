@@ -346,7 +346,6 @@ def test_r02_committed_records_are_followed_to_the_last_stable_offset(archive: S
         ({"ending_offsets": {0: 5}}, {}, "ending_offsets: follow() has no end; drop it, or read the scan itself"),
         ({"ending_timestamp": 5}, {}, "ending_timestamp: follow() has no end; drop it, or read the scan itself"),
         ({"view": "latest"}, {}, "view='latest': it needs an end, and follow() has none; read the scan itself"),
-        ({"incarnation": "oldest"}, {}, "incarnation: follow() reads the newest one; drop it, or read the scan itself"),
         ({}, {"poll_seconds": 0}, "poll_seconds=0: a number of seconds above 0 is expected"),
         ({}, {"poll_seconds": float("nan")}, "poll_seconds=nan: a number of seconds above 0 is expected"),
         ({}, {"poll_seconds": "5"}, "poll_seconds='5': a number of seconds above 0 is expected"),

@@ -16,11 +16,9 @@ from structlog.testing import capture_logs
 from dev.local.kafka.cluster import LocalCluster, Record, wait_for
 from dev.local.oracle import OracleRecord, dump
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.made_archive import batches
 from tests.spark.archives import Archive, oracle_records
 from ts_common.archive.fetch import ResumableReader
 from ts_common.errors import ConfigurationError, CorruptData, DataLoss
-from ts_spark.options.parse import Kind, parse_options
 
 Row = dict[str, Any]
 LATEST = {"subscribe": "t", "view": "latest", "includeHeaders": "true"}
@@ -192,20 +190,6 @@ def test_filters_are_applied_to_the_newest_records(archive: Archive) -> None:
     archive.commit("t", 1, partition=1)
     rows = archive.rows(LessThan(("offset",), 2), EqualTo(("partition",), 0), **LATEST)
     assert [(row["key"], row["value"]) for row in rows] == [(b"b", b"old"), (b"a", b"new")]
-
-
-def test_a_stream_has_no_moment(archive: Archive) -> None:
-    """A snapshot is as of an end; a stream with this option is rejected."""
-    with pytest.raises(ConfigurationError, match="view=latest: it needs an end, and a stream has none"):
-        parse_options(archive.options(**LATEST), Kind.STREAM)
-
-
-def test_earliest_is_accepted(archive: Archive) -> None:
-    """In both forms."""
-    archive.put_segment("t", 0, batches((0, 5)))
-    archive.commit("t", 5)
-    for start in ("earliest", '{"t":{"0":-2}}'):
-        assert len(archive.rows(**LATEST, startingOffsets=start)) == 5
 
 
 def test_spark_shows_it_with_the_columns_of_a_schema(spark: SparkSession, archive: Archive) -> None:
