@@ -13,7 +13,7 @@ from ts_common.errors import QueryError
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.suggestions import nearest
-from ts_reader.reading.archive_name import ArchiveName
+from ts_reader.options.archive_name import ArchiveName
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.topics import some
 from tsctl.archive import chooser, open_archive
