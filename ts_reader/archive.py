@@ -236,12 +236,12 @@ class Archive:
         Raises:
             ConfigurationError: with every problem of the arguments.
         """
+        times = {"starting_timestamp": starting_timestamp, "ending_timestamp": ending_timestamp}
         given = Given(
             {
+                **{name: time for name, time in times.items() if time is not None},
                 "starting_offsets": starting_offsets,
                 "ending_offsets": ending_offsets,
-                "starting_timestamp": starting_timestamp,
-                "ending_timestamp": ending_timestamp,
                 "starting_without_match": starting_without_match,
                 "isolation_level": isolation_level,
                 "include_headers": include_headers,

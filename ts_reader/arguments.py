@@ -14,11 +14,10 @@ from ts_reader.options.given import Given, Option, ValueType
 from ts_reader.options.scan import (
     INCLUDE_HEADERS,
     INCLUDE_TIMESTAMP_MS,
+    bound_of,
     names_of,
-    offsets_of,
     scan_query,
     subscription_of,
-    timestamps_of,
 )
 from ts_reader.options.value_types import one_of, whole
 from ts_reader.query.moments import milliseconds_of
@@ -83,11 +82,9 @@ def query_of(given: Given, place: Query, topic: TopicArgument, partitions: Parti
 
 def _bound(given: Given, side: str, topics: Sequence[str], edge: Edge) -> Bound:
     offsets, timestamp = f"{side}_offsets", f"{side}_timestamp"
-    if given.value(timestamp) is None:
-        return offsets_of(given, offsets, topics, [edge]) or edge
-    if given.value(offsets) != edge.value:
+    if timestamp in given and offsets in given and given.value(offsets) != edge.value:
         given.problems.append(f"{offsets} and {timestamp}: give one of the two")
-    return timestamps_of(given, timestamp, topics) or edge
+    return bound_of(given, side, topics, [edge]) or edge
 
 
 def cut_of(moment: Moment, unproven: str, topics: Sequence[str] | None) -> Cut:

@@ -21,7 +21,9 @@ from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 from ts_reader.options.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
-from ts_reader.reading.incarnation_option import NEWEST, parse_incarnation
+from ts_reader.options.given import Given
+from ts_reader.options.scan import INCARNATION
+from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from tsctl.scan_options import WORDING
 
@@ -282,10 +284,10 @@ def parse_partitions(text: str | None) -> frozenset[int] | None:
 
 
 def _checked_incarnation(text: str) -> str:
-    try:
-        return parse_incarnation(text)
-    except ValueError as error:
-        raise ConfigurationError(SOURCE, [f"--incarnation={text}: {error}"]) from error
+    given = Given({INCARNATION.name: text}, SOURCE, WORDING)
+    incarnation = given.read(INCARNATION)
+    given.check()
+    return incarnation
 
 
 def chooser(requested: Sequence[str]) -> Callable[[str], bool]:

@@ -203,17 +203,26 @@ def _numbers(value: Any) -> tuple[int, ...]:
 _PARTITIONS: Final = ValueType(_numbers)
 
 
-def offsets_of(
-    given: Given, option: str, topics: Sequence[str], accepted: Collection[Edge]
-) -> Edge | Offset | Offsets | None:
-    """Return offsets, one offset for all partitions, or an edge; None if the value is wrong.
+def bound_of(given: Given, side: str, topics: Sequence[str], accepted: Collection[Edge]) -> Bound | None:
+    """Return where partitions start or end; None if no option has it. All options are checked; times have precedence.
 
     Args:
-        given: has the option, and receives problems.
-        option: its name.
+        given: the options; receives problems.
+        side: "starting" or "ending".
         topics: of the scan.
         accepted: the edges that it may have.
     """
+    times = [name for name in (f"{side}_timestamp", f"{side}_timestamps") if name in given]
+    found: list[Bound | None] = [_timestamps_of(given, name, topics) for name in times]
+    if (name := f"{side}_offsets") in given:
+        found.append(_offsets_of(given, name, topics, accepted))
+    return found[0] if found else None
+
+
+def _offsets_of(
+    given: Given, option: str, topics: Sequence[str], accepted: Collection[Edge]
+) -> Edge | Offset | Offsets | None:
+    """Return offsets, one offset for all partitions, or an edge; None if the value is wrong."""
     wording = given.wording
     edges = dict(zip(BOTH_EDGES, (wording.earliest, wording.latest), strict=True))
     example = wording.by_partition.format(4711, next(edges[edge] for edge in accepted))
@@ -239,8 +248,8 @@ def offsets_of(
     return found if found is None or isinstance(found, Edge) else Offset(found)
 
 
-def timestamps_of(given: Given, option: str, topics: Sequence[str]) -> Timestamp | Timestamps | None:
-    """Return timestamps; None if the value is wrong. The arguments are those of `offsets_of`."""
+def _timestamps_of(given: Given, option: str, topics: Sequence[str]) -> Timestamp | Timestamps | None:
+    """Return timestamps; None if the value is wrong."""
     expected = f"expected a time, or one of each partition: {given.wording.by_partition.format(0, 1700000000000)}"
 
     def milliseconds(one: Any) -> int:

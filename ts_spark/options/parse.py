@@ -21,11 +21,10 @@ from ts_reader.options.scan import (
     INCLUDE_HEADERS,
     INCLUDE_TIMESTAMP_MS,
     LOCATION_URL,
-    offsets_of,
+    bound_of,
     scan_query,
     stream_problems,
     subscription_of,
-    timestamps_of,
 )
 from ts_reader.options.value_types import BOOLEAN, by_partition, whole
 from ts_reader.query.policies import View
@@ -247,23 +246,14 @@ _NONE_ASSIGNED: Final[Mapping[str, Any]] = {}
 
 
 def _bounds(options: Given, topics: Sequence[str], kind: Kind | None) -> tuple[Bound, Bound]:
-    """Return where partitions start and end."""
+    """Return where partitions start and end; the precedence is that of Spark's Kafka source."""
     edges = BOTH_EDGES[:1] if kind is Kind.BATCH else BOTH_EDGES
-    start = _bound(options, "starting", topics, edges) or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST)
+    start = bound_of(options, "starting", topics, edges) or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST)
     if kind is not Kind.STREAM:
-        return start, _bound(options, "ending", topics, BOTH_EDGES[1:]) or Edge.LATEST
+        return start, bound_of(options, "ending", topics, BOTH_EDGES[1:]) or Edge.LATEST
     ends = [SPARK.name(name) for name in DOCUMENTED if name.startswith("ending_") and name in options]
     options.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in ends]
     return start, Edge.LATEST
-
-
-def _bound(options: Given, side: str, topics: Sequence[str], edges: Sequence[Edge]) -> Bound | None:
-    """Return the bound with precedence, as in Spark's Kafka source; all bounds are checked."""
-    times = [name for name in (f"{side}_timestamp", f"{side}_timestamps") if name in options]
-    found: list[Bound | None] = [timestamps_of(options, name, topics) for name in times]
-    if (name := f"{side}_offsets") in options:
-        found.append(offsets_of(options, name, topics, edges))
-    return found[0] if found else None
 
 
 def _limits(options: Given, view: View) -> SplitLimits:

@@ -35,11 +35,13 @@ from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
+from ts_reader.options.given import Given
+from ts_reader.options.scan import BOTH_EDGES, bound_of
 from ts_reader.query.bounds import Bounds
 from ts_reader.query.frozen import check_thawed
 from ts_reader.query.losses import Loss
 from ts_reader.query.plan_query import plan_partition
-from ts_reader.query.query import Bound, Edge, Offset, Query, Subscription, Timestamp
+from ts_reader.query.query import Edge, Query, Subscription
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive import (
     ClusterOption,
@@ -140,19 +142,14 @@ def get(
 
 def _query(name: ArchiveName, topic: str, asked: Mapping[str, Any]) -> Query:
     """Return the query of a range of a topic."""
-
-    def bound(side: str, edge: Edge) -> Bound:
-        if f"{side}_offsets" in asked:
-            return Offset(asked[f"{side}_offsets"])
-        return Timestamp(asked[f"{side}_timestamp"]) if f"{side}_timestamp" in asked else edge
-
+    given = Given(asked, SOURCE, WORDING)
     return Query(
         name.endpoints[0].location,
         name.keys.cluster,
         name.keys.entropy_bits,
         Subscription((topic,)),
-        start=bound("starting", Edge.EARLIEST),
-        end=bound("ending", Edge.LATEST),
+        start=bound_of(given, "starting", [topic], BOTH_EDGES) or Edge.EARLIEST,
+        end=bound_of(given, "ending", [topic], BOTH_EDGES) or Edge.LATEST,
         start_without_match=Edge.LATEST,
         fail_on_data_loss=False,
         limit=batch_limit(),

@@ -15,14 +15,13 @@ from ts_reader.options.scan import (
     INCLUDE_HEADERS,
     LOCATION_URL,
     WORKERS,
-    offsets_of,
+    bound_of,
     scan_query,
     stream_problems,
     subscription_of,
-    timestamps_of,
 )
 from ts_reader.query.policies import Mode, View
-from ts_reader.query.query import Bound, Edge, Offset, Offsets, Query, Subscription, Timestamp, Timestamps
+from ts_reader.query.query import Edge, Offset, Offsets, Query, Subscription, Timestamp, Timestamps
 from ts_reader.query.wording import PYTHON, Wording
 
 TEXTS: Final = Wording(
@@ -56,16 +55,11 @@ def written(wording: Wording, value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def bound(given: Given, side: str, edge: Edge) -> Bound:
-    if f"{side}_timestamp" in given:
-        return timestamps_of(given, f"{side}_timestamp", ["t"]) or edge
-    return offsets_of(given, f"{side}_offsets", ["t"], [edge]) or edge if f"{side}_offsets" in given else edge
-
-
 def read(wording: Wording, **values: Any) -> tuple[Query, list[str]]:
     """Return the query of some options, and their problems."""
     given = Given({name: written(wording, value) for name, value in values.items()}, "options", wording)
-    start, end = bound(given, "starting", Edge.EARLIEST), bound(given, "ending", Edge.LATEST)
+    start = bound_of(given, "starting", ["t"], [Edge.EARLIEST]) or Edge.EARLIEST
+    end = bound_of(given, "ending", ["t"], [Edge.LATEST]) or Edge.LATEST
     query = scan_query(given, PLACE, PLACE.subscription, start, end, ["key", "Offset"])
     for option in EVERY:
         given.read(option)
