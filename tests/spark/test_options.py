@@ -109,6 +109,7 @@ def test_every_option_is_named_as_spark_has_it() -> None:
         ({"subscribe": "a b"}, "subscribe='a b': not a legal name of a topic; for a pattern use subscribePattern"),
         ({"subscribe": "absent", "subscribepattern": "("}, "subscribePattern=(: no regular expression"),
         ({"subscribe": "absent", "assign": "[1]"}, 'assign=[1]: JSON like {"topic":[0,1]} is expected'),
+        ({"subscribe": "absent", "assign": '{"t":{"0":5}}'}, "assign['t']={0: 5}: numbers of partitions are expected"),
         ({"subscribe": "absent", "assign": '{"t":[2147483648]}'}, "assign['t']=[2147483648]: numbers of partitions"),
         ({"endingoffsets": '{"t":{"0":-2}}'}, "it means earliest, where no scan can end; use latest (-1)"),
         ({"endingoffsets": "now"}, 'or one of each partition: JSON like {"topic":{"0":4711,"1":-1}}'),

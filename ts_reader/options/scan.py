@@ -194,7 +194,8 @@ def names_of(given: Given, option: str, value: Any) -> tuple[str, ...]:
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    numbers = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else []
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    numbers = list(value) if is_list else []
     if not numbers or not all(map(is_partition, numbers)):
         raise ValueError("numbers of partitions are expected, as in [0, 3]")
     return tuple(sorted(set(numbers)))
