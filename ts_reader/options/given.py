@@ -3,7 +3,7 @@
 A user of the reader passes Python values, a user of Spark and of the consumer texts. A `ValueType` accepts both.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -70,6 +70,9 @@ class Given:
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
 
     def value(self, name: str) -> Any:
         """Return an option as it was given."""

@@ -106,7 +106,8 @@ def _latest_problems(given: Given, start: Bound, mode: Mode) -> list[str]:
     """Return the options that conflict with the view of the newest records."""
     latest, problems = given.written(VIEW.name, View.LATEST.value), []
     edges = start.by_topic.values() if isinstance(start, Offsets) else ()
-    if start is not Edge.EARLIEST and {edge for of in edges for edge in of.values()} != {Edge.EARLIEST}:
+    has_start = any(name.startswith("starting_") and name != WITHOUT_MATCH.name for name in given)
+    if has_start and start is not Edge.EARLIEST and {edge for of in edges for edge in of.values()} != {Edge.EARLIEST}:
         problems.append(
             f"{latest}: it starts at earliest, because a newest record may be anywhere; drop the starting bound"
         )

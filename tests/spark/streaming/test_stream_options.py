@@ -33,6 +33,7 @@ def test_options_of_a_stream() -> None:
     assert parse_options(given, Kind.STREAM).query.start is Edge.LATEST
     query = parse_options({**given, "startingOffsets": '{"t":{"0":-1,"1":-2,"2":5}}'}, Kind.STREAM).query
     assert query.start == Offsets({"t": {0: Edge.LATEST, 1: Edge.EARLIEST, 2: 5}})
+    assert stream_problems(view="latest") == ("view=latest: it needs an end, and a stream has none; use spark.read",)
     (told,) = stream_problems(startingOffsets="first")
     assert told.startswith("startingOffsets=first: expected earliest or latest, an offset, or one of each partition")
 
