@@ -28,7 +28,7 @@ from ts_common.store.options import Endpoint
 from ts_common.suggestions import nearest
 from ts_consumer.modes import Mode
 from ts_reader.options.given import Given, Option
-from ts_reader.options.scan import CLUSTER_ID, CONFIG, ENTROPY_BITS
+from ts_reader.options.scan_options import CLUSTER_ID, CONFIG, ENTROPY_BITS
 from ts_reader.options.value_types import member_of, one_of, whole
 from ts_reader.query.policies import OnHole
 from ts_reader.query.wording import Wording

@@ -11,7 +11,7 @@ from ts_common.suggestions import nearest
 from ts_reader.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS
 from ts_reader.execution.columns import error_column
 from ts_reader.options.given import Given, Option, ValueType
-from ts_reader.options.scan import (
+from ts_reader.options.scan_options import (
     INCLUDE_HEADERS,
     INCLUDE_TIMESTAMP_MS,
     bound_of,

@@ -12,7 +12,7 @@ from ts_common.store.factory import Scheme
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Credentials, Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 from ts_reader.options.given import Given
-from ts_reader.options.scan import CLUSTER_ID, ENTROPY_BITS, LOCATION_URL
+from ts_reader.options.scan_options import CLUSTER_ID, ENTROPY_BITS, LOCATION_URL
 from ts_reader.options.value_types import CLUSTER_FILE
 from ts_reader.query.query import Query, Subscription
 from ts_reader.reading.cluster_file import ClusterFile, read_cluster_file

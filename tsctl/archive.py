@@ -22,7 +22,7 @@ from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 from ts_reader.options.archive_name import CONFIG_VARIABLE, SOURCE, ArchiveName, name_archive, settled
 from ts_reader.options.given import Given
-from ts_reader.options.scan import INCARNATION
+from ts_reader.options.scan_options import INCARNATION
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.topics import Topic, nothing_under, read_topics, some, topic_names
 from tsctl.scan_options import WORDING

@@ -295,11 +295,14 @@ import duckdb
 import pyarrow.compute as pc
 import ts_reader.archive, ts_reader.arguments
 from ts_reader.execution import process_pool, run
+from ts_reader.options.given import Option
+from ts_reader.options.value_types import whole
 from ts_reader.query import read_split
 location, engine, runs = sys.argv[1:]
 if engine != "processes":
     ts_reader.Archive(location, "prod", workers=1).scan("t").to_table()  # loads compiled code for all runs
-ts_reader.archive.LEAST_MEMORY, ts_reader.arguments._PACKED_BYTES = 1, 1
+ts_reader.archive.MEMORY_LIMIT = Option("memory_limit", whole(1), 1)
+ts_reader.arguments._PACKED_BYTES = 1
 run._WORKER_BYTES = 1000  # of which 600 are left for batches that wait
 if engine == "threads":  # which read for ever
     run._DIRECTORY, run._WORKER_BYTES = "no directory", 1

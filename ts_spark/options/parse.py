@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ts_common.errors import ConfigurationError
 from ts_reader.options.given import Given, Option, ValueType
-from ts_reader.options.scan import (
+from ts_reader.options.scan_options import (
     BOTH_EDGES,
     CLUSTER_ID,
     CONFIG,

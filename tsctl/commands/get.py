@@ -36,7 +36,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
 from ts_reader.options.given import Given
-from ts_reader.options.scan import BOTH_EDGES, bound_of
+from ts_reader.options.scan_options import BOTH_EDGES, bound_of
 from ts_reader.query.bounds import Bounds
 from ts_reader.query.frozen import check_thawed
 from ts_reader.query.losses import Loss

@@ -28,6 +28,8 @@ from ts_reader import Archive, Scan
 from ts_reader.execution import run
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.process_pool import POOL, ProcessPool, WorkerProcess, run_in_worker
+from ts_reader.options.given import Option
+from ts_reader.options.value_types import whole
 
 SEGMENTS = 60
 RECORDS = 20
@@ -59,7 +61,7 @@ def _processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Return the memory limit of a scan whose batches hardly wait, so that workers continue as batches are read."""
-    monkeypatch.setattr("ts_reader.archive.LEAST_MEMORY", 1)
+    monkeypatch.setattr("ts_reader.archive.MEMORY_LIMIT", Option("memory_limit", whole(1), 1))
     monkeypatch.setattr(run, "_WORKER_BYTES", 1000)
     return {"memory_limit": 2600}
 
@@ -350,9 +352,12 @@ INTERRUPTED = """
 import os, signal, sys
 import ts_reader.archive, ts_reader.arguments
 from ts_reader.execution import process_pool, run
+from ts_reader.options.given import Option
+from ts_reader.options.value_types import whole
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored
 location, moment = sys.argv[1:]
-ts_reader.archive.LEAST_MEMORY, run._WORKER_BYTES, run.PROCESSES_FROM_BYTES = 1, 1000, 0
+ts_reader.archive.MEMORY_LIMIT = Option("memory_limit", whole(1), 1)
+run._WORKER_BYTES, run.PROCESSES_FROM_BYTES = 1000, 0
 if moment == "starting":
     process_pool.POOL.give_back(process_pool.POOL.take())
 batches = ts_reader.Archive(location, "prod", workers=2).scan("many", memory_limit=2600).to_batches()

@@ -110,7 +110,7 @@ def test_an_agent_that_is_refused_stays_up_with_its_reason(
     assert trouble.startswith("ZooKeeper rejects this identity: it does not accept this user")
     assert agent.status()["ready"] is False
     assert trouble in agent.page("/").replace("&#x27;", "'")
-    assert trouble in agent.log.read_text()
+    wait_for(lambda: trouble in agent.log.read_text(), "the reason in the log", 60)
     assert archive.objects() == {}
     jaas.write_text(client_jaas("kafka", SECRET))
     archive.wait_until_shipped()

@@ -8,7 +8,7 @@ import pytest
 
 from ts_common.errors import ConfigurationError
 from ts_reader.options.given import Given
-from ts_reader.options.scan import (
+from ts_reader.options.scan_options import (
     CLUSTER_ID,
     CONFIG,
     ENTROPY_BITS,
