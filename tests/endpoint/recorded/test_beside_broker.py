@@ -76,15 +76,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Beside,
 
 
 @pytest.mark.full
-def test_replies_to_built_requests_are_those_of_a_broker_that_was_elected_again(
-    recorded: tuple[Beside, dict[str, Recording]],
-) -> None:
-    """A last fetched epoch that ended gets the place where it did."""
-    left, _ = unexplained(compared(recorded[0], built()))
-    assert not left, of(left)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("client", SESSIONS)
 def test_a_client_of_today_sends_what_was_recorded(recorded: tuple[Beside, dict[str, Recording]], client: str) -> None:
     """The same kinds and versions; and replies to these requests, with several leader epochs, are explained too."""
@@ -93,4 +84,14 @@ def test_a_client_of_today_sends_what_was_recorded(recorded: tuple[Beside, dict[
     kinds = found[client].kinds ^ read_recording(client).kinds
     assert {kind for kind in kinds if kind[0] is not Api.HEARTBEAT} == set()
     left, _ = unexplained(compared(beside, found[client]))
+    assert not left, of(left)
+
+
+@pytest.mark.full
+def test_replies_to_built_requests_are_those_of_a_broker_that_was_elected_again(
+    recorded: tuple[Beside, dict[str, Recording]],
+) -> None:
+    """A last fetched epoch that ended gets the place where it did."""
+    # The last test here: of its group, whose offsets are deleted, the broker still lists the name.
+    left, _ = unexplained(compared(recorded[0], built()))
     assert not left, of(left)
