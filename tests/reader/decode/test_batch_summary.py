@@ -105,6 +105,7 @@ def test_records_are_counted_as_they_are_shown_where_a_header_can_be_wrong() -> 
         batch(10, [record(-6), record(0)], last_offset_delta=1),
         message(1, 11, gzip.compress(message(1, 0, b"hidden") + message(1, 6, b"v")), attributes=1),
     ],
+    ids=["batch", "wrapper"],
 )
 def test_a_batch_that_its_header_describes_hides_later_records_of_its_offsets(behind: bytes) -> None:
     """A consumer's position is behind such a batch, so a record of the next one can be below it."""
