@@ -13,7 +13,9 @@ keeps. Messages of magic 0 and 1 are always decoded.
 
 A producer's mistake makes a header wrong (`framing.BatchHeader.contradicts_itself`). From such a batch on, no header is
 used. Of batches that are not compressed, no broker compares the offsets of the records with the header: they are always
-decoded, without a copy of their fields. Of compressed batches, each broker does.
+decoded, without a copy of their fields. Of compressed batches, each broker does. Records of batches that are not, and
+those inside a compressed message of magic 0 or 1, can have offsets above their header's, and so hide the next records:
+where they can, or do, the next batches are decoded too.
 """
 
 from enum import IntEnum
@@ -54,7 +56,7 @@ _DISTRUSTED: Final = int(_Sum.DISTRUSTED)
 class BatchObserver(Protocol):
     """Receives the batches that a decoder lists, before it decodes them."""
 
-    def take(self, table: Int64Rows, start: int, end: int) -> None:
+    def take(self, table: Int64Rows, start: int, end: int, following: int) -> None:
         """Receive rows of the table in `[start, end)`, as `BatchSummary.take`."""
         ...
 
@@ -71,15 +73,16 @@ class BatchSummary:
         self._wanted = (offsets or least, least)
         self._sums = np.array([0, _HIGHEST, -1, _HIGHEST, _LOWEST, 0, -1, 0], np.int64)
 
-    def take(self, table: Int64Rows, start: int, end: int) -> None:
+    def take(self, table: Int64Rows, start: int, end: int, following: int) -> None:
         """Add the batches of a table that headers describe in `[start, end)`, and mark them as passed in the table.
 
         Args:
             table: rows as in `ts_reader.decode.kernel_arrays`.
             start: first offset.
             end: the offset after the last.
+            following: the least offset that a record of them is shown with (`State.NEXT_OFFSET`).
         """
-        _take(table, start, end, *self._wanted, self._sums)
+        _take(table, start, end, following, *self._wanted, self._sums)
 
     def add(self, offsets: Int64s, timestamps: Int64s) -> None:
         """Add records that were decoded: at least one; offsets ascend, timestamps are in ms."""
@@ -123,15 +126,21 @@ class BatchSummary:
 
 
 @kernel
-def _take(table: Int64Rows, start: int, end: int, want_offsets: bool, want_least: bool, sums: Int64s) -> None:
+def _take(
+    table: Int64Rows, start: int, end: int, following: int, want_offsets: bool, want_least: bool, sums: Int64s
+) -> None:
+    is_open = False  # whether records of a batch before in the table can hide those of the next
     for number in range(len(table)):
         row = table[number]
-        if row[_CODEC] < 0 or row[_MAGIC] < 2 or row[_HIDDEN] or not row[_COUNT]:
+        is_old = row[_MAGIC] < 2
+        if row[_CODEC] >= 0 and is_old == (row[_CODEC] > 0) and not row[_HIDDEN]:  # only brokers write markers
+            is_open = True
+        if row[_CODEC] < 0 or is_old or row[_HIDDEN] or not row[_COUNT]:
             continue
         count, base, last = row[_COUNT], row[_BASE_OFFSET], row[_LAST_OFFSET]
         if count > last - base + 1 or row[_RECORDS_BASE] != base:
             sums[_DISTRUSTED] = 1
-        if sums[_DISTRUSTED]:
+        if sums[_DISTRUSTED] or is_open or following > max(base, start):
             continue
         low, high = max(base, start), min(last, end - 1)
         is_whole = low == base and high == last

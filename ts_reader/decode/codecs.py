@@ -43,6 +43,8 @@ _XERIAL_HEAD: Final = int.from_bytes(_XERIAL_MAGIC[:4], "big")
 _SNAPPY_MOST_RATIO: Final = 22  # three bytes encode a copy of at most 64, so a preamble with more is wrong
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER: Final = struct.Struct("<IBB")  # magic, flags, block size id << 4; a header checksum follows
+_GZIP_FORMAT: Final = zlib.MAX_WBITS + 16  # zlib's number for a member with header and trailer
+_GZIP_WHOLE: Final = 1 << 20  # bytes of a member, and of its content, that are decompressed at once
 _GZIP_BUFFER: Final = 8192  # of Kafka's consumer
 _GZIP_INPUT: Final = 4096  # bytes of a member that are decompressed at once
 _GZIP_OUTPUT: Final = 1 << 16  # bytes that they become at once
@@ -146,20 +148,6 @@ class Scratch:
 _Decompress = Callable[[memoryview, memoryview, int], int]
 
 
-def _stream(into: Callable[[memoryview, memoryview], int]) -> _Decompress:
-    """Return a decompressor for a format without a size in advance."""
-
-    def decompress(data: memoryview, output: memoryview, start: int) -> int:
-        try:
-            return start + into(data, output[start:])
-        except cramjam.DecompressionError as error:
-            if "whole buffer" in str(error):
-                raise OutputFull(len(output) - start + 1) from None
-            raise
-
-    return decompress
-
-
 def _snappy_block(block: memoryview, output: memoryview, start: int) -> int:
     try:
         return start + int(cramjam.snappy.decompress_raw_into(block, output[start:]))
@@ -207,12 +195,24 @@ def _snappy(data: memoryview, output: memoryview, start: int) -> int:
 
 
 def _gzip(data: memoryview, output: memoryview, start: int) -> int:
-    if bytes(data[3:4]) == b"\0":  # a header without optional fields
-        try:
-            return _whole_gzip(data, output, start)
-        except cramjam.DecompressionError:
-            pass
-    return _fill(_gzip_pieces(data), start, data, output, start)
+    content = _whole_gzip(data, len(output) - start)
+    pieces = _gzip_pieces(data) if content is None else iter((content,))
+    return _fill(pieces, start, data, output, start)
+
+
+def _whole_gzip(data: memoryview, room: int) -> bytes | None:
+    """Return the content of one small member that the data is, by one call; None if the data is anything else.
+
+    cramjam's decoder is no faster for such members, and reads zeros from a distance before their begin.
+    """
+    if len(data) > _GZIP_WHOLE or bytes(data[3:4]) != b"\0":  # a header without optional fields
+        return None
+    inflate = zlib.decompressobj(_GZIP_FORMAT)
+    try:
+        content = inflate.decompress(data, min(room, _GZIP_WHOLE) + 1)  # 0 is no limit
+    except zlib.error:
+        return None
+    return content if inflate.eof and not inflate.unused_data else None
 
 
 def _fill(pieces: Iterator[bytes], written: int, _: memoryview, output: memoryview, start: int) -> int:
@@ -373,7 +373,6 @@ def _decompressor(codec: int, magic: int) -> _Decompress:
     return _lz4_of_magic_0 if codec == Codec.LZ4 and magic == 0 else _DECOMPRESSORS[codec]
 
 
-_whole_gzip: Final = _stream(cramjam.gzip.decompress_into)
 _DECOMPRESSORS: Final[dict[int, _Decompress]] = {
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snappy,

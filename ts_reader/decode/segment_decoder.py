@@ -301,7 +301,8 @@ class SegmentDecoder:
         """Check, decompress and decode the batches of the table."""
         scratch, cells, most = self._scratch, self._cells, self._limit.most
         if self._summary is not None:
-            self._summary.take(self._table[:count], self._start_offset, self._end_offset)
+            following = int(self._state[State.NEXT_OFFSET])
+            self._summary.take(self._table[:count], self._start_offset, self._end_offset, following)
         scratch.clear()
         self._state[State.BATCH] = self._state[State.RECORD] = 0
         for index, (position, end, crc, codec, magic) in enumerate(self._table[:count, : Column.DATA_START].tolist()):

@@ -73,7 +73,7 @@ class MarkerTimes:
         """The least offset so far; None without a marker."""
         return min(self._found, default=None)
 
-    def take(self, table: Int64Rows, start: int, end: int) -> None:
+    def take(self, table: Int64Rows, start: int, end: int, following: int) -> None:  # noqa: ARG002  (an observer's)
         """Note the markers among the batches of a table; see `ts_reader.decode.batch_summary.BatchObserver`."""
         offsets, times = table[:, Column.BASE_OFFSET], table[:, Column.MAX_TIMESTAMP]
         is_marker = (table[:, Column.HIDDEN] == 1) & (table[:, Column.RECORD_COUNT] > 0)

@@ -93,10 +93,27 @@ def test_records_are_counted_as_they_are_shown_where_a_header_can_be_wrong() -> 
     """No broker checks batches without a codec; after one that counts too many records no header is used."""
     plain = batch(0, [record(0), record(0), record(1)], last_offset_delta=2)
     summary, offsets = summarized(plain + FULL[:8].replace(b"\0" * 8, (3).to_bytes(8, "big")) + FULL[8:], least=False)
-    assert (offsets, summary.rows, summary.last) == ([0, 1], 12, 12)
+    assert (offsets, summary.rows, summary.last) == ([0, 1, *range(3, 13)], 12, 12)
     wrong = zipped(0, [record(0), record(1), record(2)], last_offset_delta=0)
     summary, offsets = summarized(wrong + zipped(1, [record(0)]) + zipped(2, [record(0), record(1)]), least=False)
     assert (offsets, summary.rows, summary.last) == ([0, 1, 2, 3], 4, 3)
+
+
+@pytest.mark.parametrize("batches_between", [0, 64])  # 64 are decoded together
+@pytest.mark.parametrize(
+    "before",
+    [
+        batch(0, [record(0), record(70)], last_offset_delta=1),
+        message(0, 1, gzip.compress(message(0, 0, b"v") + message(0, 70, b"v")), attributes=1),
+    ],
+    ids=["batch", "wrapper"],
+)
+def test_records_above_their_header_hide_those_of_a_described_batch(before: bytes, batches_between: int) -> None:
+    """A record with an offset above its header's hides the next ones, which the number of records leaves out."""
+    between = b"".join(batch(2 + number, [], last_offset_delta=0) for number in range(batches_between))
+    described = zipped(66, [record(number) for number in range(10)], attributes=LOG_APPEND_TIME)
+    summary, offsets = summarized(before + between + described)
+    assert (offsets, summary.rows, summary.last) == ([0, 70, *range(71, 76)], 7, 75)
 
 
 @pytest.mark.parametrize(
