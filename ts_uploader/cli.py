@@ -20,7 +20,6 @@ from ts_common.model import is_cluster_id
 from ts_uploader import findings
 from ts_uploader.agent import Agent
 from ts_uploader.environment import CHOICE_OF_FILE, Environment, EnvironmentProvider, ServerPropertiesEnvironment
-from ts_uploader.environment_file import DEFAULT, read_unit_environment
 from ts_uploader.findings import exit_code
 from ts_uploader.preflight import check as checks
 from ts_uploader.process.malloc import bound_arenas
@@ -36,12 +35,16 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args
 
 _ServerProperties = Annotated[
     Path | None,
-    typer.Option(help="The broker's file, with broker.id or node.id, log.dirs, zookeeper.connect or listeners."),
+    typer.Option(
+        envvar="KAFKA_SERVER_PROPERTIES",  # which the unit's environment file sets
+        help="The broker's file, with broker.id or node.id, log.dirs, zookeeper.connect or listeners.",
+    ),
 ]
 _ClusterId = Annotated[
     str | None, typer.Option(help="Name of the properties file and part of every key; default: from meta.properties.")
 ]
 _EnvironmentProvider = Annotated[str | None, typer.Option(help="module:Class that describes the broker instead.")]
+_RunsAlone = typer.Option(help="Of run; accepted, so that check can have the unit's arguments.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -88,38 +91,24 @@ def check(
     server_properties: _ServerProperties = None,
     cluster_id: _ClusterId = None,
     environment_provider: _EnvironmentProvider = None,
-    environment_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="The unit's environment file, - for standard input; its variables and the options in "
-            "TS_UPLOADER_ARGUMENTS apply unless the command line gives them.  "
-            f"[default: {DEFAULT}, if it can be read]"
-        ),
-    ] = None,
+    http_address: Annotated[str, _RunsAlone] = "",
+    log_format: Annotated[LogFormat | None, _RunsAlone] = None,
+    log_level: Annotated[LogLevel | None, _RunsAlone] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are warnings.")] = False,
 ) -> None:
     """Check everything that an agent needs and report all findings at once; ship nothing."""
+    del http_address, log_format, log_level
     bound_arenas()
     configure_logs(LogFormat.TEXT, logging.CRITICAL)  # the findings contain all that matters
-    unit = read_unit_environment(environment_file, _options_of_run())
-    os.environ.update(unit.variables)  # as systemd does, before any code reads credentials
-    broker = server_properties or unit.server_properties(os.environ)
-    cluster_id = cluster_id or unit.arguments.get("cluster_id")
-    provider = environment_provider or unit.arguments.get("environment_provider")
 
     def load() -> Environment:
-        return _surroundings(broker, cluster_id, provider)
+        return _surroundings(server_properties, cluster_id, environment_provider)
 
-    found = [*unit.findings, *checks.check(load, config_dir, cluster_id)]
+    found = checks.check(load, config_dir, cluster_id)
     code = exit_code(found, strict=strict)
     print(findings.as_json(found, code) if as_json else findings.as_text(found), end="")  # noqa: T201
     raise typer.Exit(code)
-
-
-def _options_of_run() -> list[str]:
-    run_command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]  # it is a group
-    return [name for parameter in run_command.params for name in parameter.opts if name.startswith("--")]
 
 
 def _surroundings(

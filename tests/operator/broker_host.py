@@ -59,10 +59,18 @@ _USERADD = """\
 #!/bin/bash
 [[ "${@: -1}" == ts-uploader ]]
 """
-_RUNUSER = """\
+_SYSTEMD_RUN = """\
 #!/bin/bash
-[[ "$1 $2 $3" == "-u ts-uploader --" ]] || exit 64
-shift 3; exec "$@"
+while [[ "$1" == -* ]]; do
+  case "$1" in
+    --wait | --pipe | --collect | --quiet | --uid=ts-uploader | --gid=kafka) shift ;;
+    -p) [[ "$2" == EnvironmentFile=* ]] || exit 64; set -a; . "${2#*=}"; set +a; shift 2 ;;
+    *) exit 64 ;;
+  esac
+done
+words=()
+for word; do if [[ "$word" == '$'* ]]; then name="${word#?}"; words+=(${!name}); else words+=("$word"); fi; done
+exec "${words[@]}"
 """
 # The broker's group is not this machine's.
 _INSTALL = """\
@@ -155,7 +163,7 @@ class Host:
         self._bin, self._release = root / "bin", root / "release"
         for directory in (self._bin, self._release, self.systemd):
             directory.mkdir(parents=True)
-        scripts = {"systemctl": _SYSTEMCTL, "journalctl": _JOURNALCTL, "useradd": _USERADD, "runuser": _RUNUSER}
+        scripts = {"systemctl": _SYSTEMCTL, "journalctl": _JOURNALCTL, "useradd": _USERADD, "systemd-run": _SYSTEMD_RUN}
         scripts["install"] = _INSTALL.format(install=shutil.which("install"))
         if not for_real:
             scripts |= {"python3": _PYTHON, "pip": _PIP}

@@ -35,7 +35,8 @@ def check(cluster: LocalCluster, tmp_path: Path) -> Check:
 
 def test_a_host_that_is_ready_is_reported_as_ready(check: Check) -> None:
     """Every room speaks, nothing has to be done, and nothing is left in the bucket but the probe of each start."""
-    code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.exclude": "__.*"})
+    of_run = ("--http-address", "127.0.0.1:0", "--log-format", "json", "--log-level=debug")  # the unit's arguments
+    code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.exclude": "__.*"}, *of_run)
     assert code == EXIT_FINE, findings
     assert not [each for each in findings if each["severity"] in {"error", "unanswered", "warning"}], findings
     for about in ("the broker's file", "prod.properties", "log dir", "max_user_watches", "zookeeper", check.location):
