@@ -194,6 +194,7 @@ class RepairWanted:
     request: RepairRequest
 
 
-Observation = (
-    Listing | SeveralDirectories | DirectoryGone | DirectoryDeleted | HighWatermarks | Led | NotLed | RepairWanted
-)
+PartitionEvent = Listing | SeveralDirectories | DirectoryGone | Led | NotLed | RepairWanted
+"""Observations of one partition that its state in the tracker depends on."""
+
+Observation = PartitionEvent | DirectoryDeleted | HighWatermarks

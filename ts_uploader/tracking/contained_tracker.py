@@ -8,6 +8,7 @@ minutes, or when its leadership or directory changes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import structlog
@@ -23,13 +24,13 @@ from ts_uploader.messages import (
     Listing,
     NotLed,
     Observation,
+    PartitionEvent,
     RepairWanted,
     SeveralDirectories,
 )
 from ts_uploader.tasks import AnyTask, Result
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
-from ts_uploader.tracking.partition_state import PartitionState
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT
 from ts_uploader.tracking.tracker import Tracker
 
@@ -56,7 +57,7 @@ class _Stopped:
     since: int | None = None
 
 
-class ContainedTracker(Tracker):
+class ContainedTracker:
     """A `Tracker`, with the same arguments, that stops a partition at an unexpected error."""
 
     def __init__(
@@ -65,27 +66,38 @@ class ContainedTracker(Tracker):
         segments_in_flight: int = SEGMENTS_IN_FLIGHT,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ) -> None:
-        super().__init__(offset_reset, segments_in_flight, checkpoint_seconds)
+        self._tracker = Tracker(offset_reset, segments_in_flight, checkpoint_seconds)
         self._stopped: dict[TopicPartition, _Stopped] = {}
 
     def observe(self, event: Observation) -> list[AnyTask]:
         """Apply one observation. A stopped partition only keeps it until it starts over."""
-        if isinstance(event, HighWatermarks | DirectoryDeleted):
-            return super().observe(event)
+        if isinstance(event, HighWatermarks):
+            self._tracker.note_checkpoint(event)
+            tasks: list[AnyTask] = []
+            for partition in self._tracker.partitions:
+                tasks += self._contained(partition, partial(self._tracker.take_high_watermark, partition, event), [])
+            return tasks
+        if isinstance(event, DirectoryDeleted):
+            return self._tracker.observe(event)
         stopped = self._stopped.get(event.partition)
         if stopped is not None and not self._starts_over(stopped, event):
             return []
         if stopped is not None and isinstance(event, Listing) and stopped.reported is not None:
-            super().observe(Led(event.partition, stopped.reported))  # without a listing yet, so it returns no task
-        return self._contained(event.partition, lambda: super(ContainedTracker, self).observe(event), [])
+            # Without a listing yet, so it returns no task.
+            self._tracker.observe(Led(event.partition, stopped.reported))
+        return self._contained(event.partition, partial(self._tracker.observe, event), [])
 
     def conclude(self, result: Result) -> list[AnyTask]:
         """Apply a worker's result, and return the tasks that can begin now."""
-        return self._contained(result.partition, lambda: super(ContainedTracker, self).conclude(result), [])
+        return self._contained(result.partition, partial(self._tracker.conclude, result), [])
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
         """Return the backlog of every partition that is reported as led here, stopped ones included."""
-        waiting = super().backlog()
+        waiting: dict[TopicPartition, Backlog] = {}
+        for partition in self._tracker.partitions:
+            found = self._contained(partition, partial(self._tracker.backlog_of, partition), None)
+            if found is not None:
+                waiting[partition] = found
         for partition, stopped in self._stopped.items():
             if stopped.listing is not None and stopped.reported is not None:
                 waiting[partition] = Backlog(
@@ -93,13 +105,13 @@ class ContainedTracker(Tracker):
                 )
         return waiting
 
-    def _take_high_watermarks(self, state: PartitionState, event: HighWatermarks) -> list[AnyTask]:
-        return self._contained(
-            state.partition, lambda: super(ContainedTracker, self)._take_high_watermarks(state, event), []
-        )
+    def unreported(self, before: int) -> list[TopicPartition]:
+        """Return the partitions whose leader was never reported, as `Tracker.unreported`."""
+        return self._tracker.unreported(before)
 
-    def _backlog_of(self, state: PartitionState) -> Backlog | None:
-        return self._contained(state.partition, lambda: super(ContainedTracker, self)._backlog_of(state), None)
+    def forget_absent(self) -> None:
+        """Forget the partitions without a directory, as `Tracker.forget_absent`."""
+        self._tracker.forget_absent()
 
     def _contained(self, partition: TopicPartition, act: Callable[[], _Out], otherwise: _Out) -> _Out:
         """Return what `act` returns; if it raises, stop the partition and return `otherwise`."""
@@ -108,16 +120,11 @@ class ContainedTracker(Tracker):
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             log.exception("partition_failed", message="please report it", partition=str(partition), error=reason)
-            state = self._partitions.pop(partition, None)
-            listing, reported = (
-                (state.listing or state.last_listing, state.reported_leadership) if state is not None else (None, None)
-            )
+            listing, reported = self._tracker.forget(partition)
             self._stopped[partition] = _Stopped(reason, reported, listing)
             return otherwise
 
-    def _starts_over(
-        self, stopped: _Stopped, event: Listing | SeveralDirectories | DirectoryGone | Led | NotLed | RepairWanted
-    ) -> bool:
+    def _starts_over(self, stopped: _Stopped, event: PartitionEvent) -> bool:
         """Apply an event to a stopped partition, and return whether the partition starts over with it."""
         over = False
         match event:

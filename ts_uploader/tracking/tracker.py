@@ -26,6 +26,7 @@ from ts_uploader.messages import (
     Listing,
     NotLed,
     Observation,
+    PartitionEvent,
     RepairWanted,
     SeveralDirectories,
 )
@@ -83,46 +84,45 @@ class Tracker:
 
     def observe(self, event: Observation) -> list[AnyTask]:
         """Apply one observation, and return the tasks that can begin now."""
+        if isinstance(event, HighWatermarks):
+            self.note_checkpoint(event)
+            return [task for partition in self.partitions for task in self.take_high_watermark(partition, event)]
+        if isinstance(event, DirectoryDeleted):
+            known = self._partitions.get(event.partition)
+            return ship_deleted(event, None if known is None else known.counted, latest=self._selection.latest)
+        state = self._state(event.partition)
+        self._apply(state, event)
+        if isinstance(event, Led | NotLed) and state.listing is not None:
+            self._count(state, state.listing, None)
+        if state.leadership is None and not state.is_here:
+            del self._partitions[event.partition]
+        return self._selection.select(state)
+
+    def _apply(self, state: PartitionState, event: PartitionEvent) -> None:
         match event:
-            case HighWatermarks():
-                return self._on_high_watermarks(event)
-            case DirectoryDeleted():
-                state = self._partitions.get(event.partition)
-                return ship_deleted(event, None if state is None else state.counted, latest=self._selection.latest)
             case Listing():
-                state = self._state(event.partition)
                 state.rival_directories = None
                 self._on_listing(state, event)
             case SeveralDirectories():
-                state = self._state(event.partition)
                 if state.rival_directories is None or not state.rival_directories.take_listings(event):
                     state.rival_directories = Rivals(event)
                 self._on_rivals(state, state.rival_directories)
             case DirectoryGone():
-                state = self._state(event.partition)
                 state.rival_directories = None
                 self._on_no_directory(state)
             case Led():
-                state = self._state(event.partition)
                 state.leadership_reported = True
                 state.reported_leadership = event.leadership
                 self._on_led(state, event.leadership)
             case NotLed():
-                state = self._state(event.partition)
                 state.leadership_reported = True
                 state.reported_leadership = None
                 if state.leadership is not None:
                     state.leadership = None
                     self._start_over(state)
             case RepairWanted():
-                state = self._state(event.partition)
                 if state.leadership is not None:
                     state.want_repair(event.request)
-        if isinstance(event, Led | NotLed) and state.listing is not None:
-            self._count(state, state.listing, None)
-        if state.leadership is None and not state.is_here:
-            del self._partitions[event.partition]
-        return self._selection.select(state)
 
     def conclude(self, result: Result) -> list[AnyTask]:
         """Apply a worker's result, and return the tasks that can begin now."""
@@ -131,6 +131,19 @@ class Tracker:
         state = self._partitions.get(result.partition)
         if state is None or state.generation != result.generation:
             return []
+        if isinstance(result, LookDue):
+            state.retries.look_pending = False
+            return []
+        if isinstance(result, Changed):
+            return self._on_changed(state, result)
+        self._on_result(state, result)
+        return self._selection.select(state)
+
+    def _on_result(
+        self,
+        state: PartitionState,
+        result: PositionRead | Shipped | Committed | LookedBelow | Repaired | Fenced | Failed,
+    ) -> None:
         match result:
             case PositionRead():
                 begins = state.last_next_offset is None
@@ -159,22 +172,16 @@ class Tracker:
                 self._start_over(state)
             case Failed():
                 self._on_failed(state, result)
-            case Changed():
-                state.in_flight -= {result.base}
-                state.forget_deleted()
-                state.listing = None  # it is out of date: nothing is selected until the next listing
-                if not state.retries.changed(result.base, result.reason):
-                    return []
-                return [Rescan(state.partition, state.generation, state.retries.failures, reason=result.reason)]
-            case LookDue():
-                state.retries.look_pending = False
-                return []
-        return self._selection.select(state)
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
         """Return the backlog of every partition that the leadership source reports as led here."""
-        waiting = {state.partition: self._backlog_of(state) for state in list(self._partitions.values())}
+        waiting = {partition: self.backlog_of(partition) for partition in self.partitions}
         return {partition: backlog for partition, backlog in waiting.items() if backlog is not None}
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that the tracker has a state of."""
+        return list(self._partitions)
 
     def unreported(self, before: int) -> list[TopicPartition]:
         """Return the partitions with a directory whose leader the leadership source never reported.
@@ -199,7 +206,14 @@ class Tracker:
             del self._partitions[partition]
         self._absent = absent - self._absent
 
-    def _backlog_of(self, state: PartitionState) -> Backlog | None:
+    def forget(self, partition: TopicPartition) -> tuple[Listing | None, Leadership | None]:
+        """Forget a partition; return its last listing, and its leadership as last reported, each None if unknown."""
+        state = self._partitions.pop(partition, None)
+        return (None, None) if state is None else (state.listing or state.last_listing, state.reported_leadership)
+
+    def backlog_of(self, partition: TopicPartition) -> Backlog | None:
+        """Return the backlog of one partition; None if it is not reported as led here."""
+        state = self._partitions[partition]
         undecided = undecided_directory(state)
         if undecided is not None and state.rival_directories is not None and state.reported_leadership is not None:
             # Only one of the directories has the backlog, and which one is unknown. The listing only names a path.
@@ -213,20 +227,47 @@ class Tracker:
         base = unshipped[0][0] if unshipped else None
         # If a shipped segment does not reach the next offset, it lost its tail, and no file here fills that.
         hole = state.gap_seen_at is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
-        lag = None
-        if next_offset is not None and state.high_watermark is not None:
-            lag = max(0, state.high_watermark - next_offset)
+        counts = state.leadership is not None
         return Backlog(
             listing=listing,
             base=base,
             segments=len(unshipped),
-            lag=lag,
+            lag=_lag(state.high_watermark, next_offset),
             next_offset=next_offset,
             hole=hole,
             wait=why(state, listing, unshipped),
-            high_watermark=None if state.leadership is None else state.high_watermark,
-            counted_at=None if state.leadership is None else state.counted_at,
+            high_watermark=state.high_watermark if counts else None,
+            counted_at=state.counted_at if counts else None,
         )
+
+    def note_checkpoint(self, event: HighWatermarks) -> None:
+        """Count a reading of a checkpoint; `take_high_watermark` then applies it to each partition."""
+        self._checkpoints.take(event)
+
+    def take_high_watermark(self, partition: TopicPartition, event: HighWatermarks) -> list[AnyTask]:
+        """Apply a reading of a checkpoint to one partition, and return the tasks that can begin now."""
+        state = self._partitions[partition]
+        if state.rival_directories is not None:
+            chosen = state.rival_directories.chosen
+            state.rival_directories.take_reading(event, self._checkpoints)
+            if state.rival_directories.chosen is not chosen:
+                self._on_rivals(state, state.rival_directories)
+        listing, leadership = state.listing, state.leadership
+        if state.directory is None or state.directory[1] != event.log_dir:
+            return []
+        counts = state.counting.counts(event.log_dir, self._checkpoints)
+        if listing is None or not counts or event.offsets is None:
+            return []
+        high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+        if high_watermark is not None and state.directory[0][1] in event.live:
+            state.counted = Counted(state.directory[0], listing.last_epoch.epoch, high_watermark, leadership)
+        if leadership is None:
+            return []
+        state.high_watermark = high_watermark
+        state.take_checkpoint()
+        state.counted_at = None if event.file is None else event.file[0][1]
+        self._recheck_position(state)
+        return self._selection.select(state)
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         if partition not in self._partitions:
@@ -272,6 +313,14 @@ class Tracker:
             state.leadership = leadership
             self._start_over(state)
 
+    def _on_changed(self, state: PartitionState, changed: Changed) -> list[AnyTask]:
+        state.in_flight -= {changed.base}
+        state.forget_deleted()
+        state.listing = None  # it is out of date: nothing is selected until the next listing
+        if not state.retries.changed(changed.base, changed.reason):
+            return []
+        return [Rescan(state.partition, state.generation, state.retries.failures, reason=changed.reason)]
+
     def _on_failed(self, state: PartitionState, failed: Failed) -> None:
         """Note the failure, and drop the position: the agent reads it again after a delay that grows."""
         if failed.base is not None:
@@ -292,33 +341,6 @@ class Tracker:
             state.retries.commit_failed(failed.reason)
         state.forget_position()
 
-    def _on_high_watermarks(self, event: HighWatermarks) -> list[AnyTask]:
-        self._checkpoints.take(event)
-        return [task for state in list(self._partitions.values()) for task in self._take_high_watermarks(state, event)]
-
-    def _take_high_watermarks(self, state: PartitionState, event: HighWatermarks) -> list[AnyTask]:
-        if state.rival_directories is not None:
-            chosen = state.rival_directories.chosen
-            state.rival_directories.take_reading(event, self._checkpoints)
-            if state.rival_directories.chosen is not chosen:
-                self._on_rivals(state, state.rival_directories)
-        listing, leadership = state.listing, state.leadership
-        if state.directory is None or state.directory[1] != event.log_dir:
-            return []
-        counts = state.counting.counts(event.log_dir, self._checkpoints)
-        if listing is None or not counts or event.offsets is None:
-            return []
-        high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
-        if high_watermark is not None and state.directory[0][1] in event.live:
-            state.counted = Counted(state.directory[0], listing.last_epoch.epoch, high_watermark, leadership)
-        if leadership is None:
-            return []
-        state.high_watermark = high_watermark
-        state.take_checkpoint()
-        state.counted_at = None if event.file is None else event.file[0][1]
-        self._recheck_position(state)
-        return self._selection.select(state)
-
     def _recheck_position(self, state: PartitionState) -> None:
         """Drop the position if the local high watermark is below the next offset (protocol rule 5).
 
@@ -329,3 +351,7 @@ class Tracker:
         if below and here != state.rechecked_high_watermark and not (state.reading_position or state.committing):
             state.rechecked_high_watermark = here
             state.position = None
+
+
+def _lag(high_watermark: int | None, next_offset: int | None) -> int | None:
+    return None if high_watermark is None or next_offset is None else max(0, high_watermark - next_offset)
