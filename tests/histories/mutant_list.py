@@ -267,7 +267,7 @@ MUTANTS = (
     _mutant(
         "deleted-above",
         "A deleted topic is shipped up to its log's end, whatever its high watermark is (protocol rule 14).",
-        (DeletedShipper._ship_files, "known = min(task.high_watermark or 0, end)", "known = end"),
+        (DeletedShipper._ship_files, "min(task.high_watermark or 0, end)", "end"),
     ),
     _mutant(
         "deleted-silent",

@@ -13,7 +13,7 @@ import structlog
 
 from tests.histories.draws import draw
 from tests.histories.mutant_list import MUTANTS, Mutant
-from tests.histories.mutants import SEEDS, try_mutant
+from tests.histories.mutants import SEEDS, applied, try_mutant
 from tests.histories.run import STEPS, run, shrink, silence
 
 _SHRINK_SECONDS = 30.0
@@ -53,6 +53,13 @@ def _all_hold(seeds: Iterable[int], *, calm: bool) -> None:
         failure = run(seed, draw(seed, STEPS, calm=calm), calm=calm)
         if failure is not None:
             pytest.fail(str(shrink(failure, _SHRINK_SECONDS)), pytrace=False)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_each_mutant_changes_the_present_code(mutant: Mutant) -> None:
+    """A change of a function changes its mutants too."""
+    with applied(mutant):
+        pass
 
 
 @pytest.mark.parametrize("name", ["m1", "m9"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ts_uploader.messages import HighWatermarks
 from ts_uploader.tasks import AnyTask
+from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.tracking.high_watermarks import OTHER_FILES
 from ts_uploader.tracking.tracker import Tracker
 
@@ -17,7 +18,9 @@ def written(log_dir: Path, offsets: Mapping[tuple[str, int], int]) -> HighWaterm
     return HighWatermarks(log_dir, ((next(_INODES), 1, 1), 1), offsets)
 
 
-def until_they_count(tracker: Tracker, log_dir: Path, offsets: Mapping[tuple[str, int], int]) -> list[AnyTask]:
+def until_they_count(
+    tracker: Tracker | ContainedTracker, log_dir: Path, offsets: Mapping[tuple[str, int], int]
+) -> list[AnyTask]:
     """The file that the agent finds, and those after it up to the first whose figures count."""
     tasks: list[AnyTask] = []
     for _ in range(1 + OTHER_FILES):

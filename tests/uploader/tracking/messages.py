@@ -28,6 +28,7 @@ from ts_uploader.tasks import (
     Task,
     WriteCommit,
 )
+from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.tracking.tracker import Tracker
 
 TP = TopicPartition("t", 0)
@@ -58,7 +59,7 @@ def watermark(offset: int) -> HighWatermarks:
     return written(LOG_DIR, {("t", 0): offset})
 
 
-def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
+def watermarks(tracker: Tracker | ContainedTracker, offset: int) -> list[AnyTask]:
     """Return the tasks of the first checkpoint that counts."""
     return until_they_count(tracker, LOG_DIR, {("t", 0): offset})
 

@@ -97,7 +97,7 @@ def committing() -> Tracker:
     return tracker
 
 
-def stopped() -> Tracker:
+def stopped() -> ContainedTracker:
     tracker = ContainedTracker(OffsetReset.EARLIEST)
     for event in (Led(TP, LEADERSHIP), listing(0, 100)):
         tracker.observe(event)
@@ -109,7 +109,7 @@ def stopped() -> Tracker:
 
 
 # Makes a partition wait for each reason, so no reason is without a cause.
-WAITS: dict[WaitReason, Callable[[], Tracker]] = {
+WAITS: dict[WaitReason, Callable[[], Tracker | ContainedTracker]] = {
     WaitReason.SEGMENT: lambda: without(listing()),
     WaitReason.TOPIC_ID: lambda: without(listing(0, 100, topic_id="another"), watermark(100)),
     WaitReason.DIRECTORIES: lambda: without(SeveralDirectories(TP, (listing(0, 100), elsewhere(0, 100)))),
