@@ -19,9 +19,9 @@ from ts_tables.files.layout import KEYLESS_FORMATS
 from ts_tables.files.reading import TableFile
 from ts_tables.parsers.changes import KEY
 from ts_tables.planning.plan import TakenBack, left_of
+from ts_tables.record_search import Record, RecordSearch, in_archive, in_files
 from ts_tables.targets import OpenedTable, Target
 from ts_tables.tasks import Engine, TakenBackTask, TaskResult
-from ts_tables.wanted import Record, Wanted, in_archive, in_files
 
 MOST_RECORDS: Final = 100_000  # that a table's state notes
 
@@ -42,7 +42,9 @@ class ForgetSummary:
     notes: tuple[str, ...] = ()
 
 
-def forget(target: Target, plans: Plans, engine: Engine, wanted: Wanted, parsing: Parsing | None) -> ForgetSummary:
+def forget(
+    target: Target, plans: Plans, engine: Engine, wanted: RecordSearch, parsing: Parsing | None
+) -> ForgetSummary:
     """Delete rows, and return the number of records that they are of.
 
     Args:
@@ -125,7 +127,7 @@ def _outside(state: TableState, ranges: Sequence[TakenBack]) -> list[str]:
     return found
 
 
-def _unknown(wanted: Wanted, records: Sequence[Record]) -> list[str]:
+def _unknown(wanted: RecordSearch, records: Sequence[Record]) -> list[str]:
     """Return a sentence if no record has one of the keys."""
     if records or not wanted.has_keys:
         return []

@@ -23,7 +23,7 @@ from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.opened_parser import ParserOpener
-from ts_tables.definition.table_definitions import Mode, TableDefinition
+from ts_tables.definition.table_definitions import TableDefinition, TableMode
 from ts_tables.files.file_names import FileNames, without_key
 from ts_tables.files.fitting import FittingParser
 from ts_tables.files.formats import FORMATS
@@ -281,7 +281,7 @@ class Opening:
         except ValueError as error:
             raise ConfigurationError(self._source, [f"tables.{name}: {error}"]) from error
         schema = parsed_schema(parser.with_columns(()).columns)
-        if definition.mode is Mode.LATEST:
+        if definition.mode is TableMode.LATEST:
             schema = schema.remove(schema.get_field_index(IS_DELETED))
         identity = definition.parser.identity(parser, definition.mode, definition.key, *sorted(definition.include))
         target = self._made(
@@ -298,7 +298,7 @@ class Opening:
         def fitting(state: TableState, newest: bool) -> Parser:
             return FittingParser(opener.of(state, newest), layout)
 
-        is_newest_only = definition.mode is Mode.LATEST
+        is_newest_only = definition.mode is TableMode.LATEST
         parsing = Parsing(FittingParser(parser, layout), identity, refused, plans, fitting, newest_only=is_newest_only)
         return Parts(definition, place, base, target, planner, parsing, _marking(definition, known))
 
@@ -322,7 +322,9 @@ class Opening:
             other = f"{name}_quarantine{suffix}"
         names = definition.file_names
         changes |= {"file_names": None if names is None else without_key(names)}
-        return other, definition.model_copy(update={**changes, "partition_by": (), "sort_by": (), "mode": Mode.APPEND})
+        return other, definition.model_copy(
+            update={**changes, "partition_by": (), "sort_by": (), "mode": TableMode.APPEND}
+        )
 
     def _made(
         self,

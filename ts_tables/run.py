@@ -1,5 +1,6 @@
 """A run of a table: plan, tasks, commit, until the archive has nothing more for it."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
@@ -7,11 +8,9 @@ from secrets import token_hex
 from ts_common.errors import CorruptData, OperatorError
 from ts_reader.query.split import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
-from ts_tables.claims.pairs import with_kept
-from ts_tables.claims.state import TableState
-from ts_tables.files.differing import WAYS_OUT, differing
+from ts_tables.claims.state import TableState, with_kept
+from ts_tables.files.layout import WAYS_OUT, differing
 from ts_tables.marks import Marking
-from ts_tables.pace import Pace
 from ts_tables.parsers.changes import KEY
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.table_types import column_type, shown_type
@@ -64,6 +63,30 @@ class RunSummary:
     changed_times: int = 0
     held: int = 0
     seconds: float = 0.0
+
+
+class Pace:
+    """Waits so that a run reads no more than its rate.
+
+    Args:
+        rate: bytes of segments in a second.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._until = time.monotonic()
+
+    def wait(self, read: int) -> None:
+        """Wait until so many bytes may have been read since the last call.
+
+        Args:
+            read: bytes of segments.
+        """
+        self._until += read / self._rate
+        now = time.monotonic()
+        if self._until > now:
+            time.sleep(self._until - now)
+        self._until = max(self._until, now)
 
 
 def run_once(

@@ -1,10 +1,13 @@
-"""How far a table is."""
+"""How far a table and its generations are, and whether one generation can replace the other."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ts_common.model import TopicPartition
-from ts_tables.claims.state import TableState
+from ts_common.wording import counted
+from ts_tables.claims.state import TableState, without
+from ts_tables.targets import TableContents
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +61,52 @@ def partitions_of(state: TableState) -> Iterator[PartitionStatus]:
                     claims.end,
                     claims.end - claims.start - claimed,
                 )
+
+
+_SHOWN: Final = 3  # of a message
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation of a table.
+
+    Attributes:
+        number: of it.
+        is_in_use: whether it has the table's name.
+        contents: what it has; None if it was not created.
+        status: how far it is; None as above.
+    """
+
+    number: int
+    is_in_use: bool
+    contents: TableContents | None
+    status: TableStatus | None
+
+
+def lacking(state: TableState, other: TableState) -> str:
+    """Return what another generation lacks, for a message; empty if it lacks nothing.
+
+    It lacks offsets that it does not claim, and deletions of forgotten records.
+
+    Args:
+        state: of the generation in use.
+        other: of the other one.
+    """
+    found = []
+    for topic, incarnations in sorted(state.topics.items()):
+        for each in incarnations:
+            there = other.incarnation(topic, each.directory)
+            for number, claims in sorted(each.partitions.items()):
+                known = None if there is None else there.partitions.get(number)
+                theirs = () if known is None else known.claims
+                left = [span for own in claims.claims for span in without(own, theirs)]
+                if left:
+                    count = sum(end - start for start, end in left)
+                    found.append(f"{topic}-{number} {counted(count, 'offset')} from {left[0][0]} on")
+                deleted = {*claims.forgotten} - {*(() if known is None else known.forgotten)}
+                if deleted:
+                    found.append(
+                        f"{topic}-{number} {counted(len(deleted), 'deletion')}, the first at offset {min(deleted)[0]}"
+                    )
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"{', '.join(found[:_SHOWN])}{more}"

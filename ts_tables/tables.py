@@ -10,29 +10,25 @@ from typing import Any
 from ts_common.errors import DataLoss, OperatorError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.wording import counted
-from ts_tables.claims.pairs import with_kept
-from ts_tables.claims.state import TableState
+from ts_tables.claims.state import TableState, with_kept
 from ts_tables.compaction import EXPIRE_AFTER, Compaction, compact
 from ts_tables.definition.file_definition import TablesFile
 from ts_tables.definition.tables_file import parse_tables, read_tables_file
 from ts_tables.engines.processes import run_in_processes
 from ts_tables.forget import ForgetSummary, Offsets, forget
-from ts_tables.generations import Generation, lacking
-from ts_tables.holds import claims_name, publish, withdraw
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.marks import announce
 from ts_tables.opening import CATALOG, Opening, Parts
-from ts_tables.pace import Pace
-from ts_tables.planning.nothing import NothingNew
-from ts_tables.planning.plan import TablePlan, TakenBack
+from ts_tables.planning.plan import NothingNew, TablePlan, TakenBack
+from ts_tables.record_search import RecordSearch
 from ts_tables.replay import ReplaySummary, replay
-from ts_tables.run import RunSummary, check_parser, run_once
-from ts_tables.status import TableStatus, partitions_of
+from ts_tables.retention_claims import claims_name, publish, withdraw
+from ts_tables.run import Pace, RunSummary, check_parser, run_once
+from ts_tables.status import Generation, TableStatus, lacking, partitions_of
 from ts_tables.targets import FilesLeft, TableContents, TableMissing
 from ts_tables.tasks import Engine
 from ts_tables.verify.deep import with_values
 from ts_tables.verify.run import Verification, verify
-from ts_tables.wanted import Wanted
 
 
 class Tables:
@@ -130,7 +126,7 @@ class Tables:
             for topic, partition, start, end in offsets
         ]
         texts = frozenset(each for each in keys if isinstance(each, str))
-        wanted = Wanted(texts, frozenset(each for each in keys if isinstance(each, bytes)), tuple(ranges))
+        wanted = RecordSearch(texts, frozenset(each for each in keys if isinstance(each, bytes)), tuple(ranges))
         return forget(parts.target, parts.planner, self._engine, wanted, parts.parsing)
 
     def generations(self, name: str) -> list[Generation]:

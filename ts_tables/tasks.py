@@ -13,6 +13,7 @@ from ts_common.errors import OperatorError, StoreUnavailable
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.decode.memory import RecycledMemory
 from ts_reader.query.shared_stores import shared_store
+from ts_tables.files.column_times import with_nearest
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.layout import Layout, WrittenFile
@@ -21,7 +22,6 @@ from ts_tables.files.partitioning import Key
 from ts_tables.files.raw_columns import OFFSET, PARTITION, READ, TOPIC_ID, RawColumns
 from ts_tables.files.reading import TableFile
 from ts_tables.files.record_files import reduced
-from ts_tables.files.times import with_nearest
 from ts_tables.parsers.contract import Parsed, Parser, check, without_records
 from ts_tables.parsers.inference import Member
 from ts_tables.planning.plan import TakenBack

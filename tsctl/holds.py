@@ -44,7 +44,7 @@ _UNNAMED = (
 )
 
 
-class State(StrEnum):
+class HoldState(StrEnum):
     """The state of a hold."""
 
     HELD = "held"
@@ -65,7 +65,7 @@ class ListedHold:
     """
 
     hold: Hold
-    state: State
+    state: HoldState
     set_by: list[str] = field(default_factory=list)
     missing_in: list[str] = field(default_factory=list)
     removal: Removal | None = None
@@ -181,14 +181,14 @@ def list_holds(
     has: dict[tuple[object, ...], set[str]] = {}
     for store in stores:
         for hold in read_holds(store, keys) if damaged is None else _readable(store, keys, damaged):
-            state = State.EXPIRED if hold.is_expired(now) else State.HELD
+            state = HoldState.EXPIRED if hold.is_expired(now) else HoldState.HELD
             entry = listed.setdefault(hold.terms, ListedHold(hold, state))
             if hold.set_by is not None and hold.set_by not in entry.set_by:
                 entry.set_by.append(hold.set_by)
             has.setdefault(hold.terms, set()).add(store.location)
     for terms, entry in listed.items():
         entry.missing_in = [store.location for store in stores if store.location not in has[terms]]
-    found = [entry for entry in listed.values() if unreadable is not None or entry.state is State.HELD]
+    found = [entry for entry in listed.values() if unreadable is not None or entry.state is HoldState.HELD]
     if unreadable is not None:
         existing = {(entry.hold.terms, entry.hold.time) for entry in listed.values()}
         removed: dict[tuple[object, ...], ListedHold] = {}
@@ -196,7 +196,7 @@ def list_holds(
             hold = removal.hold
             if (hold.terms, hold.time) not in existing:  # else the removal ended early
                 who = [hold.set_by] if hold.set_by is not None else []
-                removed.setdefault((hold.terms, removal.time), ListedHold(hold, State.REMOVED, who, [], removal))
+                removed.setdefault((hold.terms, removal.time), ListedHold(hold, HoldState.REMOVED, who, [], removal))
         found += removed.values()
     return sorted(found, key=lambda entry: (entry.hold.name, entry.hold.time, entry.state))
 

@@ -23,7 +23,7 @@ from ts_reader.query.policies import Mode
 from ts_reader.schemas.choice import parse_codec
 from ts_reader.schemas.contract import Codec
 from ts_reader.schemas.rows import jsonable
-from tsctl.arrow_values import values_of
+from tsctl.results import values_of
 
 
 def _base64(data: bytes) -> str:

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.printable import printable
-from tsctl.arrow_values import values_of
 from tsctl.json_lines import json_line
 from tsctl.output import Output
 
@@ -30,7 +29,7 @@ TABLE_ROWS: Final = 1000  # a table is for people
 _ROWS: Final = 4096  # converted at once
 
 
-class Format(StrEnum):
+class ResultFormat(StrEnum):
     """The form of a result."""
 
     TABLE = "table"
@@ -58,9 +57,9 @@ def write_table(schema: pa.Schema, batches: Batches, output: Output, read: Calla
     output.table([printable(name) for name in schema.names], rows)
 
 
-def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) -> None:
+def write_text(form: ResultFormat, schema: pa.Schema, batches: Batches, to: TextIO) -> None:
     """Write all rows as CSV with a header, or as JSON lines."""
-    if form is Format.CSV:
+    if form is ResultFormat.CSV:
         # A file has the text as it is; a terminal would obey escapes in it.
         shown: Callable[[str], str] = printable if to.isatty() else str
         writer = csv.writer(to, lineterminator="\n")
@@ -73,7 +72,7 @@ def write_text(form: Format, schema: pa.Schema, batches: Batches, to: TextIO) ->
         to.writelines(json_line({name: _json(value) for name, value in zip(names, row, strict=True)}))
 
 
-def write_file(form: Format, schema: pa.Schema, batches: Batches, path: Path) -> int:
+def write_file(form: ResultFormat, schema: pa.Schema, batches: Batches, path: Path) -> int:
     """Write all rows as a Parquet or Arrow file, which has its name when it is complete; return their number.
 
     An Arrow file has the IPC file format, with buffers compressed by zstd.
@@ -101,7 +100,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _translated(form: Format) -> Iterator[None]:
+def _translated(form: ResultFormat) -> Iterator[None]:
     """Raise what a format cannot hold as an error of the query."""
     try:
         yield
@@ -110,8 +109,8 @@ def _translated(form: Format) -> Iterator[None]:
         raise QueryError(message) from error
 
 
-def _writer(form: Format, schema: pa.Schema, path: Path) -> Any:
-    if form is Format.ARROW:
+def _writer(form: ResultFormat, schema: pa.Schema, path: Path) -> Any:
+    if form is ResultFormat.ARROW:
         return pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
     return pq.ParquetWriter(path, schema, compression="zstd")
 
@@ -204,3 +203,29 @@ def _bytes(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         return f"\\x{value.hex()}"
+
+
+_BEYOND = (OverflowError, ValueError)  # a date or time that Python's calendar does not have
+
+
+def values_of(column: pa.Array, *, maps_as_pydicts: str | None = None) -> list[Any]:
+    """Return the values of a column; each that contains a time beyond the years 1 to 9999 is text.
+
+    Args:
+        column: any.
+        maps_as_pydicts: as of `pyarrow.Array.to_pylist`.
+    """
+    try:
+        values: list[Any] = column.to_pylist(maps_as_pydicts=maps_as_pydicts)
+    except _BEYOND:
+        values = [_value(column, place, maps_as_pydicts) for place in range(len(column))]
+    return values
+
+
+def _value(column: pa.Array, place: int, maps_as_pydicts: str | None) -> Any:
+    try:
+        return column[place].as_py(maps_as_pydicts=maps_as_pydicts)
+    except _BEYOND:
+        if pa.types.is_timestamp(column.type):
+            return f"@{column[place].value} {column.type.unit}"
+        return " ".join(column.slice(place, 1).to_string(window=1 << 30, container_window=1 << 30).split())

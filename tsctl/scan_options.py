@@ -1,4 +1,4 @@
-"""Options of the commands that show records: codecs of keys and values, schemas, damage and losses."""
+"""Options of the commands that read records: codecs, schemas, bounds, damage, losses and the memory of a batch."""
 
 import os
 import re
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name
 from ts_reader.options.archive_name import NAMES
 from ts_reader.query.moments import EXPECTED, milliseconds_of
@@ -230,3 +231,30 @@ def parse_bounds(start: str | None, end: str | None, problems: list[str], *, off
     if "starting_timestamp" in found:
         found["starting_without_match"] = "latest"
     return found
+
+
+# The limit is a setting of the process, so that no code between a command and its decoders has to pass it on.
+_OPTION: Final = "--max-batch-bytes"
+_current = BatchLimit(option=_OPTION)
+
+
+def batch_limit() -> BatchLimit:
+    """Return the limit of the running command."""
+    return _current
+
+
+def _set(most: int) -> int:
+    global _current  # noqa: PLW0603  (see above)
+    _current = BatchLimit(most, _OPTION)
+    return most
+
+
+MaxBatchBytesOption = Annotated[
+    int,
+    typer.Option(
+        _OPTION,
+        min=1 << 20,
+        callback=_set,
+        help="Maximum bytes of one record batch in memory, as stored and as decompressed.",
+    ),
+]

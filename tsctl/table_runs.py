@@ -48,7 +48,7 @@ def recording(path: Path | None, output: Output) -> Recording:
     if path is None:
         return lambda _: nullcontext(RunSummary())
     with needing("tables"):
-        from ts_tables.metrics import MetricsFile  # noqa: PLC0415  (only for this option)
+        from ts_tables.run_metrics import MetricsFile  # noqa: PLC0415  (only for this option)
     return MetricsFile(path, output.warn).recording
 
 

@@ -33,13 +33,13 @@ from ts_common.errors import ObjectNotFound, TieredStorageError
 from ts_common.store.factory import open_store
 from ts_reader import Archive as Reader
 from ts_tables import Tables
-from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.opening import CATALOG
 from tsctl.exit_codes import ExitCode
 from tsctl.gc.policy import Policy
 from tsctl.gc.policy_retention import PolicyRetention
 from tsctl.gc.run import RunResult, Settings, run_once, store_time
-from tsctl.repair.results import Status
+from tsctl.repair.run import RepairStatus
 
 TABLE: Final = "backup.t"
 KEPT_BYTES: Final = 60_000
@@ -247,7 +247,7 @@ class Repairs(Background):
     @property
     def repaired(self) -> int:
         """Return the number of segments that were put back."""
-        return self.statuses[Status.REPAIRED.value]
+        return self.statuses[RepairStatus.REPAIRED.value]
 
     def run(self) -> None:
         while not self._ending.wait(0.1):

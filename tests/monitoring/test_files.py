@@ -9,7 +9,7 @@ import pytest
 
 from dev.local.prometheus import program
 from tests.monitoring.files import ALERTS, CHECKOUT, DASHBOARD, PROMETHEUS, alert_names
-from ts_tables.metrics import families as families_of_tables
+from ts_tables.run_metrics import families as families_of_tables
 from ts_uploader.metrics.metrics_page import families
 from ts_uploader.tracking.blocked import WaitReason
 from tsctl.gc.metrics import families as families_of_gc

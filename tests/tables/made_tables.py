@@ -26,7 +26,7 @@ from ts_tables.files.parsed_columns import PARSED_REQUIRED, parsed_schema, topic
 from ts_tables.files.partitioning import Term, parse_term
 from ts_tables.files.raw_columns import RAW_SCHEMA, REFUSED_SCHEMA, REQUIRED
 from ts_tables.files.reading import TableFile
-from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.iceberg.head import Head, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign, TableName
 from ts_tables.parsers.changes import IS_DELETED

@@ -18,7 +18,7 @@ from tests.tables.test_latest import PARSER as NEWEST
 from tests.tables.test_latest import Latest
 from tests.tables.test_parsed_tables import INFERRED, NAME, Made, json_of, value_of
 from ts_common.errors import OperatorError
-from ts_tables.verify.compare import Kind
+from ts_tables.verify.compare import DifferenceKind
 from ts_tables.verify.values import Older, value_digests
 
 COLUMNS = {
@@ -65,7 +65,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     return Made(MadeArchive(tmp_path / "archive"), tmp_path / "lake", request.param)
 
 
-def deep(made: Made) -> list[tuple[Kind, int, int]]:
+def deep(made: Made) -> list[tuple[DifferenceKind, int, int]]:
     """Return what differs."""
     return [(each.kind, each.start, each.end) for each in made.tables.verify(NAME, deep=True).differences]
 
@@ -98,18 +98,20 @@ def changed(offset: int, ordinal: int, column: str, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (without(8, 1), (Kind.CHANGED, 8)),
-        (twice(8, 2), (Kind.TWICE, 8)),
-        (changed(8, 1, "type", "other"), (Kind.CHANGED, 8)),
-        (changed(8, 1, "_ordinal", 5), (Kind.CHANGED, 8)),
-        (changed(3, 0, "id", 4), (Kind.CHANGED, 3)),
-        (changed(3, 0, "at", None), (Kind.CHANGED, 3)),
-        (without(3, 0), (Kind.MISSING, 3)),
-        (changed(3, 0, "_offset", 1_000_003), (Kind.MISSING, 3)),
+        (without(8, 1), (DifferenceKind.CHANGED, 8)),
+        (twice(8, 2), (DifferenceKind.TWICE, 8)),
+        (changed(8, 1, "type", "other"), (DifferenceKind.CHANGED, 8)),
+        (changed(8, 1, "_ordinal", 5), (DifferenceKind.CHANGED, 8)),
+        (changed(3, 0, "id", 4), (DifferenceKind.CHANGED, 3)),
+        (changed(3, 0, "at", None), (DifferenceKind.CHANGED, 3)),
+        (without(3, 0), (DifferenceKind.MISSING, 3)),
+        (changed(3, 0, "_offset", 1_000_003), (DifferenceKind.MISSING, 3)),
     ],
     ids=["deleted", "doubled", "value of a later row", "ordinal", "value", "null", "record", "offset"],
 )
-def test_each_row_whose_values_differ_is_named(made: Made, change: Change, expected: tuple[Kind, int]) -> None:
+def test_each_row_whose_values_differ_is_named(
+    made: Made, change: Change, expected: tuple[DifferenceKind, int]
+) -> None:
     """By its offset. Without `deep` only the first row of a record is compared, by the record's digest."""
     made.put(0, 20)
     made.tables.create(NAME)
@@ -118,7 +120,7 @@ def test_each_row_whose_values_differ_is_named(made: Made, change: Change, expec
     rewrite(made, change)
     kind, offset = expected
     assert (kind, offset, offset + 1) in deep(made)
-    if kind is not Kind.MISSING:
+    if kind is not DifferenceKind.MISSING:
         assert made.tables.verify(NAME).differences == ()
 
 
@@ -165,7 +167,7 @@ def test_rows_that_are_older_than_a_field_have_no_difference(made: Made) -> None
     assert deep(evolving) == []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("ts_tables.verify.deep.older_rows", lambda *_: Older.of([]))
-        assert [kind for kind, _, _ in deep(evolving)] == [Kind.CHANGED]
+        assert [kind for kind, _, _ in deep(evolving)] == [DifferenceKind.CHANGED]
 
 
 def test_kept_rows_are_left_out(made: Made) -> None:
@@ -192,7 +194,7 @@ def test_the_newest_records_of_keys_are_compared(tmp_path: Path) -> None:
     made.tables.run(NAME)
     assert deep(made) == []
     rewrite(made, lambda rows: [{**row, "a": 7} if row["_key"] == "x" else row for row in rows])
-    assert deep(made) == [(Kind.CHANGED, 2, 3)]
+    assert deep(made) == [(DifferenceKind.CHANGED, 2, 3)]
 
 
 def test_another_parser_is_refused(made: Made) -> None:

@@ -17,7 +17,7 @@ from ts_common.archive.commit import encode_log_start
 from ts_common.archive.table_claims import claims_key, read_claims, tables_with_claims
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_tables.definition.tables_file import parse_tables
-from ts_tables.pace import Pace
+from ts_tables.run import Pace
 
 FIRST = {"type": "json", "columns": {"id": "long", "type": "string"}}
 SECOND = {"type": "json", "columns": {"id": "long", "kind": {"type": "string", "path": ["type"]}}}

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.archive.table_claims import TableClaims, claims_key, read_claims
 from ts_tables import Tables
-from ts_tables.claims.state import IncarnationState, PartitionState, PassedHole, TableState
-from ts_tables.holds import needed_from, publish
+from ts_tables.claims.state import IncarnationState, PartitionClaims, PassedHole, TableState
+from ts_tables.retention_claims import needed_from, publish
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def archive(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path / "archive")
 
 
-def state(*claims: PartitionState) -> TableState:
+def state(*claims: PartitionClaims) -> TableState:
     return TableState(CLUSTER, True, {"t": (IncarnationState("t", None, dict(enumerate(claims))),)})
 
 
@@ -39,13 +39,13 @@ def test_a_run_writes_what_its_table_still_needs(archive: MadeArchive, tmp_path:
 
 def test_a_passed_hole_is_needed_with_what_is_withheld_for_it() -> None:
     """It can be filled."""
-    claims = PartitionState(0, 200, holes=(PassedHole(100, 110, ((7, 90),)), PassedHole(150, 160)))
-    assert needed_from(state(claims, PartitionState(5, 70))) == {"t-0": 90, "t-1": 70}
+    claims = PartitionClaims(0, 200, holes=(PassedHole(100, 110, ((7, 90),)), PassedHole(150, 160)))
+    assert needed_from(state(claims, PartitionClaims(5, 70))) == {"t-0": 90, "t-1": 70}
 
 
 def test_damaged_claims_are_replaced_and_those_of_a_later_release_stay(archive: MadeArchive) -> None:
     """The second is logged."""
-    place = [(archive.store, archive.keys, state(PartitionState(0, 10)))]
+    place = [(archive.store, archive.keys, state(PartitionClaims(0, 10)))]
     key = claims_key(archive.keys, "a.b")
     archive.store.put(key, b"damaged")
     publish(place, "a.b", "1")

@@ -10,7 +10,7 @@ from tests.made_archive import MadeArchive
 from tests.matrix import cases
 from tests.tables.test_parsed_tables import NAME, Killed, Made, kill_commit
 from ts_common.errors import ConfigurationError, OperatorError
-from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.iceberg.head import read_head
 from ts_tables.opening import CATALOG
 

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ts_common.errors import OperatorError
-from ts_tables.metrics import MetricsFile
 from ts_tables.run import RunSummary
+from ts_tables.run_metrics import MetricsFile
 
 Values = dict[tuple[str, ...], float]
 

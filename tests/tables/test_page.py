@@ -19,7 +19,7 @@ from ts_tables import Tables
 from ts_tables.definition.table_definitions import MarksDefinition, TableDefinition
 from ts_tables.definition.tables_file import parse_tables
 from ts_tables.engines.spark.catalogs import spark_settings
-from ts_tables.metrics import families
+from ts_tables.run_metrics import families
 from tsctl.exit_codes import ExitCode
 
 PAGE = CHECKOUT / "docs/tables.md"

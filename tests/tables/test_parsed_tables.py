@@ -16,11 +16,11 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from ts_common.errors import CorruptData, DataLoss, OperatorError
 from ts_tables import Tables
-from ts_tables.iceberg.catalog import open_catalog
+from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.opening import CATALOG
 from ts_tables.plain.target import PlainTarget
-from ts_tables.verify.compare import Kind
+from ts_tables.verify.compare import DifferenceKind
 
 NAME = "lake.events"
 PARSER = {"type": "json", "columns": {"id": "long", "type": "string", "at": {"type": "timestamp", "unit": "ms"}}}
@@ -281,7 +281,7 @@ def test_a_record_that_moved_among_the_refused_is_found(tmp_path: Path) -> None:
     duckdb.sql(f"copy (select * replace ({moved}) from '{file}') to '{file}.new' (format parquet)")
     Path(f"{file}.new").rename(file)
     found = {(each.kind, each.start, each.end) for each in made.tables.verify(NAME).differences}
-    assert found == {(Kind.CHANGED, 8, 9), (Kind.MISSING, 9, 10)}
+    assert found == {(DifferenceKind.CHANGED, 8, 9), (DifferenceKind.MISSING, 9, 10)}
 
 
 @pytest.mark.parametrize("column", ["_raw_digest", "_offset"])

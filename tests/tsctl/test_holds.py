@@ -11,7 +11,7 @@ from ts_common.archive.holds import Hold, read_hold, read_holds, read_removals
 from ts_common.errors import OperatorError, OutcomeUnknown, QueryError, StaleStateError, StoreUnavailable
 from ts_common.store.contract import NO_METADATA, Body, Condition, DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.holds import State, add_hold, list_holds, remove_hold
+from tsctl.holds import HoldState, add_hold, list_holds, remove_hold
 
 HOLD = Hold(name="case", reason="audit", topics=("orders",), time=1000)
 
@@ -139,8 +139,8 @@ def test_a_removal_keeps_a_hold_that_was_set_meanwhile(archives: tuple[MadeArchi
     with pytest.raises(StoreUnavailable):
         remove_hold([Met(a.store, before_delete=failing(StoreUnavailable("away")))], a.keys, "case", "x", 4000)
     states = [(one.state, one.hold.reason) for one in list_holds([a.store], a.keys, 0, pytest.fail)]
-    assert states.count((State.HELD, "another audit")) == 1
-    assert (State.REMOVED, "another audit") not in states  # its trace exists, but the hold too
+    assert states.count((HoldState.HELD, "another audit")) == 1
+    assert (HoldState.REMOVED, "another audit") not in states  # its trace exists, but the hold too
     remove_hold([a.store], a.keys, "case", "closed", 5000)
     assert [(each.hold.reason, each.reason) for each in read_removals(a.store, a.keys, pytest.fail)] == [
         ("audit", "mine"),

@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_reader.query.policies import OnHole
-from ts_tables.claims.state import PartitionState, PassedHole, without
+from ts_tables.claims.state import PartitionClaims, PassedHole, without
 
 
 class OnTakenBack(StrEnum):
@@ -98,7 +98,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClaimStep:
     """What a table claims next of a partition.
 
     Attributes:
@@ -110,7 +110,7 @@ class Step:
         problem: why it fails; then the rest has no meaning.
     """
 
-    state: PartitionState
+    state: PartitionClaims
     claims: tuple[tuple[int, int], ...] = ()
     late: tuple[PassedHole, ...] = ()
     taken_back: tuple[int, int] | None = None
@@ -123,7 +123,7 @@ class Step:
         return not (self.claims or self.late or self.taken_back or self.problem)
 
 
-def needs_view(known: PartitionState | None, next_offset: int, stable: int, log: ReadLog) -> bool:
+def needs_view(known: PartitionClaims | None, next_offset: int, stable: int, log: ReadLog) -> bool:
     """Return whether a step may change something; a table without news reads nothing but the commit.
 
     Args:
@@ -137,7 +137,7 @@ def needs_view(known: PartitionState | None, next_offset: int, stable: int, log:
     return parting(known, next_offset, log) < known.end
 
 
-def begin(seen: Seen, start: int | None) -> PartitionState:
+def begin(seen: Seen, start: int | None) -> PartitionClaims:
     """Return the state of a partition without claims.
 
     Args:
@@ -145,10 +145,10 @@ def begin(seen: Seen, start: int | None) -> PartitionState:
         start: where the table begins; None for the start of the log.
     """
     first = seen.start if start is None else start
-    return PartitionState(first, first, seen.log.below(first))
+    return PartitionClaims(first, first, seen.log.below(first))
 
 
-def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
+def advance(known: PartitionClaims, seen: Seen, policy: Policy) -> ClaimStep:
     """Return the next step of a partition.
 
     Args:
@@ -165,13 +165,13 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
                 "were removed from the log by an election after the table claimed them; "
                 "on_taken_back: delete removes their rows and claims the new records, on_taken_back: keep keeps both"
             )
-            return Step(known, problem=Problem(parted, known.end, reason))
+            return ClaimStep(known, problem=Problem(parted, known.end, reason))
         if any(kept.start < parted < kept.end for kept in known.kept):
             reason = (
                 "were removed from the log by an election, and some of them before, when their rows were kept; "
                 "create the table again"
             )
-            return Step(known, problem=Problem(parted, known.end, reason))
+            return ClaimStep(known, problem=Problem(parted, known.end, reason))
         # Rows that were kept above `parted` are deleted, or counted again.
         taken_back = (parted, max([known.end, *(kept.end for kept in known.kept if kept.start >= parted)]))
         state = known.below(parted)
@@ -184,7 +184,7 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
                 f"are lost: the log starts at {seen.start}, and the table has not claimed them; on_lost: pass notes "
                 "them and continues"
             )
-            return Step(known, problem=Problem(position, seen.start, reason))
+            return ClaimStep(known, problem=Problem(position, seen.start, reason))
         lost = ((position, seen.start),)
     position = max(position, seen.start)
     end, waits = _end(position, seen, policy)
@@ -199,10 +199,10 @@ def advance(known: PartitionState, seen: Seen, policy: Policy) -> Step:
         holes=(*state.holes, *ahead),
         lost=(*state.lost, *lost),
     )
-    return Step(state, claims, late, taken_back, waits)
+    return ClaimStep(state, claims, late, taken_back, waits)
 
 
-def parting(known: PartitionState, next_offset: int, log: ReadLog) -> int:
+def parting(known: PartitionClaims, next_offset: int, log: ReadLog) -> int:
     """Return the end of the claims that the archive's log still has, as `kept_end`.
 
     Args:
@@ -213,7 +213,7 @@ def parting(known: PartitionState, next_offset: int, log: ReadLog) -> int:
     return max(known.start, kept_end(known.end, known.log, log, next_offset))
 
 
-def _log_below(end: int, state: PartitionState, seen: Seen) -> ReadLog:
+def _log_below(end: int, state: PartitionClaims, seen: Seen) -> ReadLog:
     """Return the log of claims. A Java uploader's commit has no epochs; those of the claims still find an election."""
     if state.log is None or seen.log.epochs.pairs:
         return seen.log.below(end)
@@ -241,7 +241,7 @@ def _end(position: int, seen: Seen, policy: Policy) -> tuple[int, PassedHole | N
         end = max(position, waits.first)
 
 
-def _above_start(state: PartitionState, start: int) -> PartitionState:
+def _above_start(state: PartitionClaims, start: int) -> PartitionClaims:
     """Return a state without holes below the start of the log: nothing fills them any more."""
     gone = tuple((hole.start, min(hole.end, start)) for hole in state.holes if hole.start < min(hole.end, start))
     if not gone:

@@ -121,7 +121,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState(StoredObject):
+class PartitionClaims(StoredObject):
     """The claims of one partition of an incarnation.
 
     Attributes:
@@ -152,7 +152,7 @@ class PartitionState(StoredObject):
             EPOCHS.decode(content["epochs"]), None if lineage is None else LINEAGE.decode(lineage), "lineage" in content
         )
         is_known = log.is_lineage_known or log.has_epoch_before(whole_number(content["to"]))
-        return super(PartitionState, cls).from_fields(content, log=log if is_known else None, **given)
+        return super(PartitionClaims, cls).from_fields(content, log=log if is_known else None, **given)
 
     def fields(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -160,7 +160,7 @@ class PartitionState(StoredObject):
         found: dict[str, Any] = {"from": self.start, "to": self.end, "epochs": EPOCHS.encode(log.epochs)}
         if self.log and log.is_lineage_known:  # also if it is null: without the field it is unknown
             found["lineage"] = log.lineage and log.lineage.encode()
-        return found | super(PartitionState, self).fields()
+        return found | super(PartitionClaims, self).fields()
 
     def check(self) -> None:
         """Check that each range has its order and its place."""
@@ -183,7 +183,7 @@ class PartitionState(StoredObject):
         """The claimed ranges `[from, to)`, ascending and disjoint."""
         return without((self.start, self.end), ((hole.start, hole.end) for hole in self.holes), self.lost)
 
-    def below(self, end: int) -> "PartitionState":
+    def below(self, end: int) -> "PartitionClaims":
         """Return the claims below an offset."""
         if end >= self.end:
             return self
@@ -211,7 +211,7 @@ class IncarnationState(StoredObject):
 
     directory: str
     topic_id: Annotated[str | None, "id"]
-    partitions: Mapping[PartitionKey, PartitionState] = field(default_factory=dict)
+    partitions: Mapping[PartitionKey, PartitionClaims] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,9 +351,35 @@ def without(span: tuple[int, int], *left_out: Iterable[tuple[int, int]]) -> tupl
     return tuple((low, high) for low, high in found if low < high)
 
 
-def _own(state: PartitionState, own: TableState, topic: str, directory: str, number: int) -> PartitionState:
+def _own(state: PartitionClaims, own: TableState, topic: str, directory: str, number: int) -> PartitionClaims:
     incarnation = own.incarnation(topic, directory)
     known = None if incarnation is None else incarnation.partitions.get(number)
     if known is None:
         return replace(state, kept=(), forgotten=(), passed=None)
     return replace(state, kept=known.kept, forgotten=known.forgotten, passed=known.passed)
+
+
+def with_kept(state: TableState, other: TableState | None) -> TableState:
+    """Return a state that has the kept rows of the other table too: an election is the same for both.
+
+    A plan of it fails where a plan of the other one must, and removes or counts again the rows of both.
+
+    Args:
+        state: of a table.
+        other: of the other one of its pair; None of a raw table.
+    """
+    if other is None:
+        return state
+    for topic, incarnations in other.topics.items():
+        for each in incarnations:
+            known = state.incarnation(topic, each.directory)
+            if known is None:
+                continue
+            partitions = {
+                number: replace(one, kept=(*one.kept, *each.partitions[number].kept))
+                if number in each.partitions
+                else one
+                for number, one in known.partitions.items()
+            }
+            state = state.with_incarnation(topic, replace(known, partitions=partitions))
+    return state

@@ -14,11 +14,11 @@ from ts_reader.schemas.schema_codec import SchemaCodec
 from ts_reader.schemas.source import RegisteredSchema
 from ts_tables.claims.state import TableState
 from ts_tables.definition.parser_definition import OF_SCHEMA, THRIFT, ParserDefinition
-from ts_tables.definition.table_definitions import Mode, TableDefinition
+from ts_tables.definition.table_definitions import TableDefinition, TableMode
 from ts_tables.files.parsed_columns import OWN_NAMES
 from ts_tables.parsers.changes import RecordParser
 from ts_tables.parsers.contract import Parser
-from ts_tables.parsers.decoded import DecodedParser, Reading, columns_of
+from ts_tables.parsers.decoded import DecodedParser, SchemaReading, columns_of
 from ts_tables.parsers.inference import FoundColumn
 from ts_tables.parsers.table_types import table_type
 
@@ -71,7 +71,7 @@ class ParserOpener:
         schemas: list[str | None] = [*state.schemas]
         if newest or not schemas:
             schemas.insert(0, None)
-        readings: list[Reading] = []
+        readings: list[SchemaReading] = []
         for schema in schemas:
             if not readings or DecodedParser.lacks(readings, columns):  # others need not be available any more
                 readings.append(self._values(schema))
@@ -102,13 +102,13 @@ class ParserOpener:
         if not self._included:
             return values
         keys = None if self._key is None else self._reading(Part.KEY, self._key, schema)
-        return RecordParser(values, self._included, keys, needs_key=self._mode is Mode.LATEST)
+        return RecordParser(values, self._included, keys, needs_key=self._mode is TableMode.LATEST)
 
-    def _values(self, schema: str | None) -> Reading:
+    def _values(self, schema: str | None) -> SchemaReading:
         options = [f"{name}={value}" for name, value in self._parser.options.items()]
         return self._reading(Part.VALUE, ",".join([self._parser.type, *options]), schema)
 
-    def _open_reading(self, part: Part, codec: str, schema: str | None) -> Reading:
+    def _open_reading(self, part: Part, codec: str, schema: str | None) -> SchemaReading:
         """Return a codec with the newest schema, or with a named one."""
         if schema is not None and not schema.startswith(_FILE):
             choice = parse_codec(codec)
@@ -121,7 +121,7 @@ class ParserOpener:
                 f"{self._source}: the table has columns of a schema of {part}s that the file of the schema had before; "
                 "put that file back, or create a table of another name"
             )
-        return Reading(opened, found)
+        return SchemaReading(opened, found)
 
 
 def _name_of(schema: RegisteredSchema) -> str:

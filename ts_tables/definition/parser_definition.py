@@ -12,11 +12,11 @@ from ts_common.suggestions import nearest
 from ts_reader.schemas.choice import NAMES, PLAIN
 from ts_tables.files.parsed_columns import parsed_schema
 from ts_tables.parsers.changes import base_of
-from ts_tables.parsers.columns import Column, make_column, parse_type
 from ts_tables.parsers.contract import Parser
 from ts_tables.parsers.delimited import DelimitedParser
 from ts_tables.parsers.expression import ExpressionParser
 from ts_tables.parsers.json_values import JsonParser, OnType
+from ts_tables.parsers.parser_columns import Column, make_column, parse_type
 from ts_tables.parsers.thrift.idl import read_struct
 from ts_tables.parsers.thrift.parser import ThriftParser, parse_options
 

@@ -49,7 +49,7 @@ _WRONG: Final = object()  # a parser that is wrong has its own message
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid")
 
 
-class Mode(StrEnum):
+class TableMode(StrEnum):
     """Which rows a table has."""
 
     APPEND = "append"
@@ -57,7 +57,7 @@ class Mode(StrEnum):
     LATEST = "latest"
 
 
-def _known_columns(parser: ParserDefinition | None, mode: Mode, include: Sequence[str]) -> pa.Schema | None:
+def _known_columns(parser: ParserDefinition | None, mode: TableMode, include: Sequence[str]) -> pa.Schema | None:
     """Return the columns of a table, if the file has them: of a raw table, or of a parser with columns."""
     if parser is None:
         return RAW_SCHEMA
@@ -66,9 +66,9 @@ def _known_columns(parser: ParserDefinition | None, mode: Mode, include: Sequenc
     return parsed_schema(RecordParser(parser.open_columns(), _included(mode, include)).columns)
 
 
-def _included(mode: Mode, include: Sequence[str]) -> tuple[str, ...]:
+def _included(mode: TableMode, include: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of records that a parsed table has, in their order."""
-    is_changes = mode is not Mode.APPEND
+    is_changes = mode is not TableMode.APPEND
     has = {KEY: is_changes or "key" in include, HEADERS: "headers" in include, IS_DELETED: is_changes}
     return tuple(name for name, is_included in has.items() if is_included)
 
@@ -134,8 +134,8 @@ class TableDefinition(BaseModel):
         description="The table of the records that the parser refused. Default: the name with _quarantine. Of plain "
         "files it is their location.",
     )
-    mode: Mode = Field(
-        Mode.APPEND,
+    mode: TableMode = Field(
+        TableMode.APPEND,
         description="append: rows of the parser. changes: the key of each record too, and whether it deletes the key. "
         "latest: the newest record of each key, without keys that are deleted.",
     )
@@ -237,7 +237,7 @@ class TableDefinition(BaseModel):
         codecs = ["" if self.parser is None else self.parser.type, (self.key or "").partition(",")[0]]
         if len(self.topics) != 1 and (codec := next(filter(has_schema, codecs), None)):
             raise ValueError(f"topics: the schema of {codec} is of one topic; name it")
-        if self.mode is not Mode.APPEND and self.parser is None:
+        if self.mode is not TableMode.APPEND and self.parser is None:
             raise ValueError(f"mode: {self.mode} needs a parser; a raw table has keys, and NULL for a tombstone")
         if self.key is not None and KEY not in self.included:
             raise ValueError("key: it is for mode: changes or latest, or for include: key")
@@ -268,7 +268,7 @@ class TableDefinition(BaseModel):
             raise ValueError("include: a raw table has the key and the headers")
         if len({*self.include}) < len(self.include):
             raise ValueError("include: a name is given twice")
-        if "key" in self.include and self.mode is not Mode.APPEND:
+        if "key" in self.include and self.mode is not TableMode.APPEND:
             raise ValueError(f"include: mode: {self.mode} has the key; drop it")
         if self.timestamp_ms and self.parser is not None:
             raise ValueError("timestamp_ms: a parsed table refuses records with times that its column does not hold")
@@ -315,7 +315,7 @@ class TableDefinition(BaseModel):
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _are_columns(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        parser, mode = info.data.get("parser", _WRONG), info.data.get("mode", Mode.APPEND)
+        parser, mode = info.data.get("parser", _WRONG), info.data.get("mode", TableMode.APPEND)
         include = info.data.get("include", ())
         if parser is not _WRONG and (known := _known_columns(parser, mode, include)) is not None:
             check = _check_terms if info.field_name == "partition_by" else _check_order
@@ -346,7 +346,7 @@ class TableDefinition(BaseModel):
         Raises:
             ValueError: the table has it.
         """
-        if self.mode is not Mode.LATEST:
+        if self.mode is not TableMode.LATEST:
             if self.buckets is not None:
                 raise ValueError("buckets: they are for mode: latest")
             return
@@ -390,7 +390,7 @@ class TableDefinition(BaseModel):
     @property
     def terms(self) -> tuple[str, ...]:
         """The partition key."""
-        return (f"bucket({self.buckets or 16}, {KEY})",) if self.mode is Mode.LATEST else self.partition_by
+        return (f"bucket({self.buckets or 16}, {KEY})",) if self.mode is TableMode.LATEST else self.partition_by
 
     def _check_format(self) -> None:
         """Check what only one of the formats has.

@@ -8,9 +8,9 @@ import pyarrow as pa
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.decode.times import LATEST_MILLISECONDS
 from ts_reader.schemas.contract import Codec
+from ts_tables.files.column_times import Times, check_held, times_of
 from ts_tables.files.layout import Layout
 from ts_tables.files.parsed_columns import TIMESTAMP
-from ts_tables.files.times import Times, check_held, times_of
 from ts_tables.parsers.contract import Parsed, Parser, refusing
 from ts_tables.parsers.converted import halving
 from ts_tables.parsers.inference import FoundColumn, Member

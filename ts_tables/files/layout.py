@@ -1,5 +1,6 @@
-"""How the rows of a table are laid out in files, and what describes a complete file."""
+"""How the rows of a table are laid out in files, what describes a complete file, and how columns differ."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import BinaryIO, Final
@@ -109,3 +110,37 @@ def discard(stream: BinaryIO) -> None:
     dropped = getattr(stream, "discard", None)
     if dropped is not None:
         dropped()
+
+
+WAYS_OUT: Final = (
+    "undo the change, make a generation of the table (docs/parsed-tables.md, Generations), or create a table of "
+    "another name"
+)
+_SHOWN: Final = 10
+
+
+def differing(table: Mapping[str, str], file: Mapping[str, str]) -> str:
+    """Return which columns differ; empty if they are the same.
+
+    Args:
+        table: the types of its columns as text, by name.
+        file: those of the columns that the file of tables makes.
+    """
+    new = [f"{name} {kind}" for name, kind in file.items() if name not in table]
+    gone = [f"{name} {kind}" for name, kind in table.items() if name not in file]
+    others = [
+        f"{name} is {table[name]} in the table and {kind} in the file"
+        for name, kind in file.items()
+        if table.get(name, kind) != kind
+    ]
+    found = [
+        *([f"the table has no column {_listed(new)}"] if new else ()),
+        *([f"the file makes no column {_listed(gone)}"] if gone else ()),
+        *([_listed(others)] if others else ()),
+    ]
+    return "; ".join(found)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{', '.join(texts[:_SHOWN])}{more}"

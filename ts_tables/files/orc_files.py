@@ -1,4 +1,4 @@
-"""ORC, by pyarrow. A file has no time that `ts_tables.files.times` refuses.
+"""ORC, by pyarrow. A file has no time that `ts_tables.files.column_times` refuses.
 
 Times are ORC's `timestamp`, without a zone, and are UTC: Spark 4.1 does not read `timestamp with local time zone`.
 """

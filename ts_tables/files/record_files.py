@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS, TYPES
+from ts_tables.files.column_times import times_of
 from ts_tables.files.layout import KEYLESS_FORMATS, RECORD_FORMATS, Layout, Runs
 from ts_tables.files.raw_columns import RawColumns
-from ts_tables.files.times import times_of
 
 _NO_TYPE: Final = -1  # of a timestamp, as Kafka's TimestampType.NO_TIMESTAMP_TYPE
 

@@ -15,9 +15,9 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from ts_common.errors import OutcomeUnknown
-from ts_tables.iceberg.errors import calling
 from ts_tables.iceberg.head import Check, check, read_head
-from ts_tables.iceberg.transaction import Change, OtherColumns, stage
+from ts_tables.iceberg.transaction import OtherColumns, SnapshotChange, stage
+from ts_tables.iceberg.translated_errors import calling
 from ts_tables.targets import HeadMoved
 
 _TRIES: Final = 5
@@ -28,7 +28,7 @@ log = structlog.get_logger("ts_tables")
 def commit(
     catalog: Catalog,
     name: tuple[str, ...],
-    change: Change,
+    change: SnapshotChange,
     head: int | None,
     accept: Callable[[Check], None],
     *,

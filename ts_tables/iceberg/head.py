@@ -41,7 +41,7 @@ class Head:
     state: TableState
 
 
-class Finding(Enum):
+class HeadFinding(Enum):
     """What `check` can find."""
 
     SAME = "same"
@@ -63,7 +63,7 @@ class Check:
         detail: one sentence for the user.
     """
 
-    finding: Finding
+    finding: HeadFinding
     snapshots: tuple[int, ...] = ()
     detail: str = ""
 
@@ -157,23 +157,23 @@ def check(table: Table, head: Head | None) -> Check:
     if head is None:
         ours = next((each for each in metadata.snapshots if _is_ours(each)), None)
         if ours is None and main is None:
-            return Check(Finding.NO_HEAD, detail="the table has no commit of this program yet")
+            return Check(HeadFinding.NO_HEAD, detail="the table has no commit of this program yet")
         if ours is None:
-            return Check(Finding.NO_HEAD, detail="no run of this program made it; create a table of another name")
-        return Check(Finding.NO_HEAD, detail=f"tag {HEAD} was removed; `tsctl tables adopt` begins from its rows")
+            return Check(HeadFinding.NO_HEAD, detail="no run of this program made it; create a table of another name")
+        return Check(HeadFinding.NO_HEAD, detail=f"tag {HEAD} was removed; `tsctl tables adopt` begins from its rows")
     current = None if main is None else metadata.snapshot_by_id(main.snapshot_id)
     foreign: list[Snapshot] = []
     maintained = False
     while current is not None and current.snapshot_id != head.snapshot_id:
         if current.sequence_number is not None and current.sequence_number <= head.sequence_number:
             return Check(
-                Finding.ROLLED_BACK,
+                HeadFinding.ROLLED_BACK,
                 detail=f"main was rolled back: it descends from snapshot {current.snapshot_id}, before our commit "
                 f"{head.snapshot_id}; it does not have the rows of later commits",
             )
         if _is_ours(current):
             return Check(
-                Finding.MOVED,
+                HeadFinding.MOVED,
                 detail=f"tag {HEAD} was moved back to snapshot {head.snapshot_id}: snapshot {current.snapshot_id} is a "
                 "later commit of this program",
             )
@@ -190,8 +190,8 @@ def check(table: Table, head: Head | None) -> Check:
     if current is None or current.snapshot_id != head.snapshot_id:
         return _across_expiry(table, head, foreign)
     if foreign:
-        return Check(Finding.FOREIGN, tuple(each.snapshot_id for each in foreign), _named(foreign))
-    return Check(Finding.MAINTAINED if maintained else Finding.SAME)
+        return Check(HeadFinding.FOREIGN, tuple(each.snapshot_id for each in foreign), _named(foreign))
+    return Check(HeadFinding.MAINTAINED if maintained else HeadFinding.SAME)
 
 
 def _across_expiry(table: Table, head: Head, foreign: list[Snapshot]) -> Check:
@@ -200,15 +200,15 @@ def _across_expiry(table: Table, head: Head, foreign: list[Snapshot]) -> Check:
     ours, main = metadata.snapshot_by_id(head.snapshot_id), metadata.current_snapshot()
     if foreign:
         detail = f"{_named(foreign)}, and the snapshots before them expired"
-        return Check(Finding.UNKNOWN, tuple(each.snapshot_id for each in foreign), detail)
+        return Check(HeadFinding.UNKNOWN, tuple(each.snapshot_id for each in foreign), detail)
     if ours is None or main is None:
-        return Check(Finding.UNKNOWN, detail="main has no snapshot")
+        return Check(HeadFinding.UNKNOWN, detail="main has no snapshot")
     before, now = _totals(ours), _totals(main)
     is_later = main.sequence_number is not None and main.sequence_number > head.sequence_number
     if is_later and before is not None and before == now:
-        return Check(Finding.MAINTAINED)
+        return Check(HeadFinding.MAINTAINED)
     return Check(
-        Finding.UNKNOWN,
+        HeadFinding.UNKNOWN,
         detail="the snapshots between our commit and main expired, and the numbers of rows and deletes differ "
         f"({before}, now {now})",
     )

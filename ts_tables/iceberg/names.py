@@ -11,9 +11,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from ts_common.errors import OperatorError
-from ts_tables.iceberg.catalog import open_catalog
-from ts_tables.iceberg.errors import calling
+from ts_tables.iceberg.catalogs import open_catalog
 from ts_tables.iceberg.head import last_known
+from ts_tables.iceberg.translated_errors import calling
 
 
 class TableNames:

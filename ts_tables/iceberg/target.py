@@ -17,14 +17,14 @@ from ts_tables.claims.state import TableState
 from ts_tables.files.layout import Layout
 from ts_tables.files.partitioning import Key
 from ts_tables.files.reading import TableFile
-from ts_tables.iceberg.catalog import check_layout, create_table, iceberg_schema, open_catalog
+from ts_tables.iceberg.catalogs import check_layout, create_table, iceberg_schema, open_catalog
 from ts_tables.iceberg.cleanup import remove_leftovers
 from ts_tables.iceberg.commit import commit, load
 from ts_tables.iceberg.data_files import FileDescriber
-from ts_tables.iceberg.errors import calling
-from ts_tables.iceberg.head import Check, Finding, check, last_known, read_head, summary_of
+from ts_tables.iceberg.head import Check, HeadFinding, check, last_known, read_head, summary_of
 from ts_tables.iceberg.storage import ExistingFile, PlanFiles, TableFiles, files_between, files_of
-from ts_tables.iceberg.transaction import HEAD, Change, changed_columns, with_columns
+from ts_tables.iceberg.transaction import HEAD, SnapshotChange, changed_columns, with_columns
+from ts_tables.iceberg.translated_errors import calling
 from ts_tables.planning.plan import TakenBack
 from ts_tables.planning.work import Covered
 from ts_tables.targets import Added, Arranged, FilesLeft, SchemaOf, TableContents, layout_at
@@ -228,7 +228,7 @@ class IcebergTarget:
                 raise OperatorError(f"table {self._name} exists, and this program did not make it; choose another name")
             check_layout(table, layout)
             summary = summary_of(state, table.io, table.location(), _FIRST_PLAN)
-        commit(self._catalog, self._name.name, Change((), (), summary, _FIRST_PLAN), None, lambda _: None)
+        commit(self._catalog, self._name.name, SnapshotChange((), (), summary, _FIRST_PLAN), None, lambda _: None)
         return True
 
     def open(self) -> Opened:
@@ -280,7 +280,7 @@ class IcebergTarget:
         with calling(f"table {self._name}"):
             summary = summary_of(opened.state, opened.table.io, opened.table.location(), plan)
         main = opened.table.metadata.current_snapshot_id
-        change = Change((), (), summary, plan, main)
+        change = SnapshotChange((), (), summary, plan, main)
         commit(self._catalog, self._name.name, change, opened.head, lambda _: None, keeps_main=True)
         self.clean()
 
@@ -340,7 +340,7 @@ class IcebergTarget:
             summary[_LATE] = str(added.late)
         removed = [opened.replaceable[path] for path in added.replaced]
         columns = changed_columns(opened.table, opened.describer.schema.fields)
-        change = Change(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
+        change = SnapshotChange(files, removed, summary, plan, opened.table.metadata.current_snapshot_id, columns)
         return commit(self._catalog, self._name.name, change, opened.head, self._accept)
 
     def mark(self, keys: Sequence[Key]) -> None:
@@ -374,17 +374,17 @@ class IcebergTarget:
         Raises:
             OperatorError: it may not.
         """
-        if found.finding in {Finding.SAME, Finding.MAINTAINED}:
+        if found.finding in {HeadFinding.SAME, HeadFinding.MAINTAINED}:
             return
-        if found.finding is Finding.FOREIGN and self._on_foreign is OnForeign.KEEP:
+        if found.finding is HeadFinding.FOREIGN and self._on_foreign is OnForeign.KEEP:
             return
         raise OperatorError(f"table {self._name}: {found.detail}{_WAYS_OUT.get(found.finding, '')}")
 
 
 _FIRST_PLAN: Final = "0" * 16
-_WAYS_OUT: Final[Mapping[Finding, str]] = {
-    Finding.FOREIGN: "; `foreign: keep` keeps their rows too",
-    Finding.ROLLED_BACK: "; set main back, or `tsctl tables adopt` begins from the rows that it has",
-    Finding.MOVED: "; set the tag to that snapshot, or `tsctl tables adopt`",
-    Finding.UNKNOWN: "; `tsctl tables verify` compares the rows, then `tsctl tables adopt` continues",
+_WAYS_OUT: Final[Mapping[HeadFinding, str]] = {
+    HeadFinding.FOREIGN: "; `foreign: keep` keeps their rows too",
+    HeadFinding.ROLLED_BACK: "; set main back, or `tsctl tables adopt` begins from the rows that it has",
+    HeadFinding.MOVED: "; set the tag to that snapshot, or `tsctl tables adopt`",
+    HeadFinding.UNKNOWN: "; `tsctl tables verify` compares the rows, then `tsctl tables adopt` continues",
 }

@@ -68,7 +68,7 @@ class OtherColumns(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SnapshotChange:
     """What a commit changes.
 
     Attributes:
@@ -135,7 +135,7 @@ def _change_columns(transaction: Transaction, columns: Sequence[NestedField]) ->
     return transaction.table_metadata.schema()
 
 
-def stage(table: Table, change: Change, head: int | None) -> Staged:
+def stage(table: Table, change: SnapshotChange, head: int | None) -> Staged:
     """Return a change that adds and removes data files; with neither it is a snapshot of its summary.
 
     Manifests are written here; a change that does not land leaves them.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from ts_reader.decode.arrow_schema import TYPES
 from ts_reader.schemas.contract import Codec
 from ts_tables.parsers.contract import Parsed, Parser
-from ts_tables.parsers.decoded import Reading
+from ts_tables.parsers.decoded import SchemaReading
 from ts_tables.parsers.inference import FoundColumn, Member
 from ts_tables.parsers.table_types import fitted, table_type
 
@@ -35,7 +35,7 @@ class RecordParser(Parser):
         self,
         values: Parser,
         included: Sequence[str] = CHANGES,
-        keys: Reading | None = None,
+        keys: SchemaReading | None = None,
         *,
         needs_key: bool = False,
     ) -> None:

@@ -27,7 +27,7 @@ VALUE: Final = "value"  # the column of a codec whose type is no struct
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SchemaReading:
     """A codec, and the place of the schema that it reads with.
 
     Attributes:
@@ -58,7 +58,7 @@ class DecodedParser(Parser):
         OperatorError: a column of a table has no such type.
     """
 
-    def __init__(self, readings: Sequence[Reading], found: Sequence[FoundColumn]) -> None:
+    def __init__(self, readings: Sequence[SchemaReading], found: Sequence[FoundColumn]) -> None:
         self._found = tuple(found)
         fields = [reading.fields for reading in readings]
         # Of each column: the codecs that have it, the newest first, each with the place of its field there. Those with
@@ -74,7 +74,7 @@ class DecodedParser(Parser):
         self._sources = [[each for each in some if each[0] in used] for some in sources]
 
     @staticmethod
-    def lacks(readings: Sequence[Reading], found: Sequence[FoundColumn]) -> bool:
+    def lacks(readings: Sequence[SchemaReading], found: Sequence[FoundColumn]) -> bool:
         """Return whether a column is in none of the schemas.
 
         Args:
@@ -85,7 +85,7 @@ class DecodedParser(Parser):
         return any(all(each.get(column.member) != column.kind for each in fields) for column in found)
 
     @property
-    def readings(self) -> Sequence[Reading]:
+    def readings(self) -> Sequence[SchemaReading]:
         """Those of `readings` that the columns need."""
         return [*self._readings.values()]
 
@@ -140,7 +140,7 @@ def _has(fields: Mapping[str, str], column: FoundColumn) -> bool:
     return kind is not None and (kind == column.kind or widens(kind, column.kind))
 
 
-def columns_of(reading: Reading, before: Sequence[FoundColumn], others: Sequence[str]) -> list[FoundColumn]:
+def columns_of(reading: SchemaReading, before: Sequence[FoundColumn], others: Sequence[str]) -> list[FoundColumn]:
     """Return the columns of a table with those of a schema that it lacks.
 
     Args:

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from ts_common.wording import counted
 from ts_reader.schemas.limits import MAX_VALUE_BYTES
-from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import parsed_of
+from ts_tables.parsers.parser_columns import Column
 from ts_tables.parsers.texts import from_texts, strings_of
 
 _LINE_END: Final = r"\r?\n\z"

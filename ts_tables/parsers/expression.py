@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import parsed_of, shown
+from ts_tables.parsers.parser_columns import Column
 from ts_tables.parsers.texts import from_texts, strings_of
 
 

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from ts_common.errors import BatchTooLarge
 from ts_reader.schemas.json_values import double_of, json_text, json_value
 from ts_reader.schemas.limits import MAX_JSON_VALUE_DEPTH
-from ts_tables.parsers.columns import Column
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of, shown
 from ts_tables.parsers.inference import EXACT, KINDS, FoundColumn, Member, kind_of, with_members
+from ts_tables.parsers.parser_columns import Column
 from ts_tables.parsers.python_values import from_values
 from ts_tables.parsers.table_types import nested_types
 

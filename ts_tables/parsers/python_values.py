@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from ts_reader.schemas.json_values import double_of, json_text
 from ts_reader.schemas.limits import MAX_TIME
-from ts_tables.parsers.columns import MOMENT, Column
 from ts_tables.parsers.converted import Converted, halving, shown
+from ts_tables.parsers.parser_columns import MOMENT, Column
 
 Convert = Callable[[Any], Any]  # raises ValueError or TypeError
 

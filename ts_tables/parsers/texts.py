@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_reader.schemas.json_values import json_value
-from ts_tables.parsers.columns import Column
 from ts_tables.parsers.converted import Converted, halving, shown
+from ts_tables.parsers.parser_columns import Column
 from ts_tables.parsers.python_values import from_values
 
 # Arrow alone reads 0x10 as 16, and 1e400 as infinity.

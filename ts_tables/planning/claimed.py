@@ -16,8 +16,8 @@ from ts_reader.query.splitting import PartitionRanges
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.transactions import apart, find_hidden
 from ts_tables.claims.advance import parting
-from ts_tables.claims.state import PartitionState, TableState, without
-from ts_tables.planning.seeing import joined
+from ts_tables.claims.state import PartitionClaims, TableState, without
+from ts_tables.planning.claimable import joined
 from ts_tables.planning.work import Work
 
 
@@ -70,7 +70,7 @@ def claimed_of(store: ObjectStore, query: Query, observer: Observer, state: Tabl
 
 
 def _claimed(
-    store: ObjectStore, query: Query, observer: Observer, keys: PartitionKeys, known: PartitionState
+    store: ObjectStore, query: Query, observer: Observer, keys: PartitionKeys, known: PartitionClaims
 ) -> tuple[list[PartitionRanges], list[tuple[int, int]], list[str]]:
     """Return what to read of a partition's claims, and the offsets that cannot be compared, with sentences."""
     skipped: list[tuple[int, int]] = []

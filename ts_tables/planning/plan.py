@@ -22,11 +22,10 @@ from ts_reader.query.split import bytes_of
 from ts_reader.query.splitting import PartitionRanges
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.transactions import find_hidden
-from ts_tables.claims.advance import OnLost, OnTakenBack, Policy, Seen, Step, advance, begin, needs_view, parting
-from ts_tables.claims.state import IncarnationState, PartitionState, TableState, without
+from ts_tables.claims.advance import ClaimStep, OnLost, OnTakenBack, Policy, Seen, advance, begin, needs_view, parting
+from ts_tables.claims.state import IncarnationState, PartitionClaims, TableState, without
+from ts_tables.planning.claimable import Claimable, ClaimablePartitions, known_of, seen_of
 from ts_tables.planning.claimed import Claimed, claimed_of
-from ts_tables.planning.seeing import seen_of
-from ts_tables.planning.sights import Sight, Sights, known_of
 from ts_tables.planning.work import Covered, Work
 
 Begins = Callable[[TopicPartition], int | None]
@@ -111,7 +110,7 @@ class _Planned:
     """The plan of one partition.
 
     Attributes:
-        sight: of the partition.
+        claimable: the partition.
         step: of its claims.
         view: of it; None if its commit has no news, like the next two.
         known: its claims before the step.
@@ -120,10 +119,10 @@ class _Planned:
         late: to read for late claims, each with the transactions that hid its rows.
     """
 
-    sight: Sight
-    step: Step
+    claimable: Claimable
+    step: ClaimStep
     view: PartitionView | None = None
-    known: PartitionState | None = None
+    known: PartitionClaims | None = None
     seen: Seen | None = None
     ranges: tuple[PartitionRanges, ...] = ()
     late: tuple[tuple[PartitionRanges, tuple[AbortedTransaction, ...]], ...] = ()
@@ -157,7 +156,7 @@ class Planner:
         self._begins = begins
         self._most_bytes = most_bytes
         self._observer = Observer(store, query)
-        self._sights = Sights(self._observer, query.keys, store.location, policy.on_recreated)
+        self._partitions = ClaimablePartitions(self._observer, query.keys, store.location, policy.on_recreated)
 
     def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
         """Return what the next commit adds.
@@ -178,20 +177,20 @@ class Planner:
         problems: list[str] = []
         lost: list[str] = []
         notes: list[str] = []
-        sights = self._sights.find(state, look, problems, lost, notes)
+        claimable = self._partitions.find(state, look, problems, lost, notes)
         stepped: list[_Planned] = []
-        for sight, found in zip(
-            sights, in_threads(lambda each: self._step(each, known_of(state, each)), sights), strict=True
+        for one, found in zip(
+            claimable, in_threads(lambda each: self._step(each, known_of(state, each)), claimable), strict=True
         ):
             if isinstance(found, _Planned):
                 stepped.append(found)
-            elif (known := known_of(state, sight)) is not None:
+            elif (known := known_of(state, one)) is not None:
                 problems.append(f"{found}; claims end at {known.end}")
             else:
                 lost.append(str(found))
         problems += [f"{each}. on_lost: pass reads the others" for each in lost if self._policy.on_lost is OnLost.FAIL]
         problems += [
-            f"{each.sight.partition}: offsets {problem.start} to {problem.end - 1} {problem.reason}"
+            f"{each.claimable.partition}: offsets {problem.start} to {problem.end - 1} {problem.reason}"
             for each in stepped
             if (problem := each.step.problem) is not None
         ]
@@ -199,14 +198,16 @@ class Planner:
             raise DataLoss("; ".join(problems))
         limited = self._limited(stepped)
         planned = in_threads(self._with_ranges, limited)
-        behind = _lag(state, sights)
+        behind = _lag(state, claimable)
         for each in planned:
             state = _with_step(state, each)
         return TablePlan(
             state=state,
             work=(*self._work(planned), *self._late_work(planned)),
             taken_back=tuple(
-                TakenBack(each.sight.partition, each.sight.directory, each.sight.topic_id, *each.step.taken_back)
+                TakenBack(
+                    each.claimable.partition, each.claimable.directory, each.claimable.topic_id, *each.step.taken_back
+                )
                 for each in planned
                 if each.step.taken_back is not None
             ),
@@ -214,7 +215,7 @@ class Planner:
             late=sum(len(each.step.late) for each in planned),
             waits=(*(_waiting(each) for each in planned if each.step.waits is not None), *lost),
             behind=behind,
-            lag=_lag(state, sights),
+            lag=_lag(state, claimable),
             has_more=limited != stepped,
             notes=tuple(notes),
         )
@@ -254,16 +255,16 @@ class Planner:
         self._check(state)
         return claimed_of(self.store, self._query, self._observer, state)
 
-    def _step(self, sight: Sight, known: PartitionState | None) -> _Planned | Loss:
+    def _step(self, one: Claimable, known: PartitionClaims | None) -> _Planned | Loss:
         """Return the step of a partition, or its loss; open its view only if its commit has news."""
-        end = sight.end
+        end = one.end
         if known is not None and not needs_view(known, end.next_offset, end.shown, end.log):
-            return _Planned(sight, Step(known))
+            return _Planned(one, ClaimStep(known))
         view = self._observer.view(end.keys)
         if (loss := loss_of(view)) is not None:
             return loss
         if known is None:
-            first = self._begins(view.partition) if sight.is_first else None
+            first = self._begins(view.partition) if one.is_first else None
             known = begin(Seen(view.start, end.next_offset, end.shown, end.log), first)
         seen = seen_of(
             self.store,
@@ -272,7 +273,7 @@ class Planner:
             known.below(parting(known, end.next_offset, end.log)),
             read_committed=self._query.read_committed,
         )
-        return _Planned(sight, advance(known, seen, self._policy), view, known, seen)
+        return _Planned(one, advance(known, seen, self._policy), view, known, seen)
 
     def _limited(self, stepped: list[_Planned]) -> list[_Planned]:
         """Return the steps for one commit: each partition gets its share of bytes, one segment at least."""
@@ -322,7 +323,7 @@ class Planner:
         return PartitionRanges(tuple(ranges), hidden)
 
     def _work(self, planned: Sequence[_Planned]) -> Iterator[Work]:
-        topic_ids = {each.sight.end.keys.prefix: each.sight.topic_id for each in planned}
+        topic_ids = {each.claimable.end.keys.prefix: each.claimable.topic_id for each in planned}
         for split in splits_of(self.store, [part for each in planned for part in each.ranges], self._query):
             yield Work(split, topic_ids[split.ranges[0].copies[0].keys.prefix])
 
@@ -330,7 +331,7 @@ class Planner:
         for each in planned:
             for part, withheld in each.late:
                 for split in splits_of(self.store, [part], self._query):
-                    yield Work(split, each.sight.topic_id, withheld)
+                    yield Work(split, each.claimable.topic_id, withheld)
 
 
 def _parts(planned: _Planned) -> Iterator[ReadRange]:
@@ -341,9 +342,9 @@ def _parts(planned: _Planned) -> Iterator[ReadRange]:
 
 
 def _with_step(state: TableState, planned: _Planned) -> TableState:
-    sight = planned.sight
-    topic, number = sight.partition.topic, sight.partition.partition
-    known = state.incarnation(topic, sight.directory) or IncarnationState(sight.directory, sight.topic_id)
+    one = planned.claimable
+    topic, number = one.partition.topic, one.partition.partition
+    known = state.incarnation(topic, one.directory) or IncarnationState(one.directory, one.topic_id)
     return state.with_incarnation(topic, replace(known, partitions={**known.partitions, number: planned.step.state}))
 
 
@@ -352,15 +353,29 @@ def _waiting(planned: _Planned) -> str:
     assert hole is not None  # noqa: S101  (the caller's condition)
     below = f", and waits at offset {end}, where a transaction that is open there begins" if end < hole.start else ""
     return (
-        f"{planned.sight.partition}: offsets {hole.start} to {hole.end - 1} are missing in the archive{below}; "
+        f"{planned.claimable.partition}: offsets {hole.start} to {hole.end - 1} are missing in the archive{below}; "
         "on_hole: pass notes them and continues"
     )
 
 
-def _lag(state: TableState, sights: Iterable[Sight]) -> dict[str, int]:
+def _lag(state: TableState, claimable: Iterable[Claimable]) -> dict[str, int]:
     lag: dict[str, int] = {}
-    for sight in sights:
-        known = known_of(state, sight)
-        left = sight.end.next_offset - (0 if known is None else known.end)
-        lag[sight.partition.topic] = lag.get(sight.partition.topic, 0) + max(0, left)
+    for one in claimable:
+        known = known_of(state, one)
+        left = one.end.next_offset - (0 if known is None else known.end)
+        lag[one.partition.topic] = lag.get(one.partition.topic, 0) + max(0, left)
     return lag
+
+
+class NothingNew:
+    """Plans commits without new rows."""
+
+    def plan(self, state: TableState, *, is_first: bool = False) -> TablePlan:
+        """Return a plan that adds nothing."""
+        del is_first
+        return TablePlan(state, (), (), keeps=False, late=0, waits=(), behind={}, lag={})
+
+    def claimed(self, state: TableState) -> Claimed:
+        """Return nothing: no row is read again."""
+        del state
+        return Claimed((), {}, ())

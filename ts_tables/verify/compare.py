@@ -10,7 +10,7 @@ from ts_tables.files.digest import DigestSum
 from ts_tables.verify.sums import Block, Row, Sums
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """A difference."""
 
     MISSING = "missing"
@@ -31,7 +31,7 @@ class Difference:
         end: the offset after the last.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     block: Block
     start: int
     end: int
@@ -42,12 +42,13 @@ class Difference:
         return f"{where}: {offsets}: {_SENTENCES[self.kind]}"
 
 
-_SENTENCES: Mapping[Kind, str] = {
-    Kind.MISSING: "the archive has the record, the table has no row",
-    Kind.TWICE: "the table has the row more than once",
-    Kind.CHANGED: "the row differs from the record",
-    Kind.FOREIGN: "the table has a row, the archive has no such record",
-    Kind.KEPT: "the rows that an election removed, or those of the later leader, differ; which of them is unknown",
+_SENTENCES: Mapping[DifferenceKind, str] = {
+    DifferenceKind.MISSING: "the archive has the record, the table has no row",
+    DifferenceKind.TWICE: "the table has the row more than once",
+    DifferenceKind.CHANGED: "the row differs from the record",
+    DifferenceKind.FOREIGN: "the table has a row, the archive has no such record",
+    DifferenceKind.KEPT: "the rows that an election removed, or those of the later leader, differ; which of them "
+    "is unknown",
 }
 
 
@@ -83,7 +84,7 @@ def differences(
         kept: ranges with rows that an election removed, and that the table keeps; only their sum is known.
     """
     ours, theirs = _by_offset(table), _by_offset(archive)
-    found: dict[Kind, list[int]] = {kind: [] for kind in Kind}
+    found: dict[DifferenceKind, list[int]] = {kind: [] for kind in DifferenceKind}
     for offset in sorted({*ours, *theirs}):
         if any(start <= offset < end for start, end in kept):
             continue
@@ -91,16 +92,16 @@ def differences(
         if mine == expected:
             continue
         if not mine:
-            found[Kind.MISSING].append(offset)
+            found[DifferenceKind.MISSING].append(offset)
         elif not expected:
-            found[Kind.FOREIGN].append(offset)
+            found[DifferenceKind.FOREIGN].append(offset)
         elif {*mine} == {*expected}:
-            found[Kind.TWICE].append(offset)
+            found[DifferenceKind.TWICE].append(offset)
         else:
-            found[Kind.CHANGED].append(offset)
+            found[DifferenceKind.CHANGED].append(offset)
     if not any(found.values()):
         for start, end in kept:
-            yield Difference(Kind.KEPT, block, start, end)
+            yield Difference(DifferenceKind.KEPT, block, start, end)
     for kind, offsets in found.items():
         for start, end in _runs(offsets):
             yield Difference(kind, block, start, end)

@@ -16,7 +16,7 @@ from ts_tables.files.digest import RAW_DIGEST, raw_digests
 from ts_tables.files.parsed_columns import TOPIC, parsed_rows
 from ts_tables.files.raw_columns import OFFSET, ORDINAL, PARTITION, TOPIC_ID
 from ts_tables.files.record_files import reduced
-from ts_tables.latest.newest import IDENTITY, alive, newest_of
+from ts_tables.latest.tasks import IDENTITY, alive, newest_of
 from ts_tables.parsers.changes import IS_DELETED
 from ts_tables.parsers.contract import Parser, without_records
 from ts_tables.planning.work import Work

@@ -16,7 +16,7 @@ from ts_common.model import is_topic_name
 from ts_common.store.contract import IfMatch
 from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.incarnation_option import is_topic_id
-from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
+from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
 from tsctl.output import Output
 
 _MILLISECONDS = 1000

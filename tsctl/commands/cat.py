@@ -15,7 +15,7 @@ from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.losses import Loss
 from ts_reader.query.policies import Mode
 from ts_reader.reading.incarnation_option import NEWEST
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -27,12 +27,12 @@ from tsctl.archive import (
 )
 from tsctl.exit_codes import ExitCode
 from tsctl.json_lines import json_line
-from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output
 from tsctl.scan_options import (
     WORDING,
     FromOption,
     IsolationOption,
+    MaxBatchBytesOption,
     ModeOption,
     RegistryCaOption,
     RegistryOption,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from ts_reader import Archive, FarTimes, Scan
     from tsctl.record_lines import Form
-    from tsctl.results import Format
+    from tsctl.results import ResultFormat
 
 _FORMS: Final = "Form of {}: utf8, hex, base64 or a codec: json, int, long, registry, avro,schema.file=FILE and so on."
 _FILES: Final = "parquet", "arrow"
@@ -82,34 +82,34 @@ def cat(
 ) -> None:
     """Print the records of a topic or a range of it, partition by partition."""
     from tsctl.record_lines import BYTES, DEFAULT, columns_read, parse_form  # noqa: PLC0415  (pyarrow, only for commands that decode)
-    from tsctl.results import Format  # noqa: PLC0415  (the same)
+    from tsctl.results import ResultFormat  # noqa: PLC0415  (the same)
 
     problems: list[str] = []
-    accepted = [each.value for each in Format if each is not Format.TABLE]
+    accepted = [each.value for each in ResultFormat if each is not ResultFormat.TABLE]
     if form not in accepted:
         problems.append(f"--format={form}: accepted are {', '.join(accepted)}")
-    if as_json and form != Format.JSON:
+    if as_json and form != ResultFormat.JSON:
         problems.append(f"--json and --format={form}: give one of the two")
     if form in _FILES and to is None:
         problems.append(f"--format={form}: --output FILE is needed")
     forms = {"--key": key, "--value": value, "--header": header}
     for option, text in forms.items():
         try:
-            if parse_form(text or DEFAULT) in BYTES and form != Format.JSON:
+            if parse_form(text or DEFAULT) in BYTES and form != ResultFormat.JSON:
                 problems.append(f"{option}={text}: --format {form} keeps bytes; drop {option}")
         except ValueError as error:
             problems.append(f"{option}={text}: {error}")
-    if header is not None and form != Format.JSON:
+    if header is not None and form != ResultFormat.JSON:
         problems.append(f"--header={header}: --format {form} keeps the bytes of header values; drop --header")
-    if timestamp_ms and form == Format.JSON:
+    if timestamp_ms and form == ResultFormat.JSON:
         problems.append("--timestamp-ms: the timestamp of JSON lines is as stored; drop it")
     bounds = parse_bounds(start, end, problems, offsets=True)
     schemas = open_registry(registry, registry_ca, problems)
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    shown = _Shown(Format(form), to, most)
+    shown = _Shown(ResultFormat(form), to, most)
     archive = open_reader(config, url, cluster, entropy_bits, warn=shown.heard, registry=schemas)
-    is_json = form == Format.JSON
+    is_json = form == ResultFormat.JSON
     scan = archive.scan(
         topic,
         partitions=held_partitions(archive, topic, parse_partitions(partition), incarnation),
@@ -151,7 +151,7 @@ class _Shown:
         lost: whether offsets of what was shown are lost.
     """
 
-    def __init__(self, form: "Format", to: Path | None, most: int | None) -> None:
+    def __init__(self, form: "ResultFormat", to: Path | None, most: int | None) -> None:
         self.lost = False
         self._form = form
         self._to = to
@@ -192,10 +192,10 @@ class _Shown:
 
     def columns(self, scan: "Scan") -> None:
         """Write columns with types."""
-        from tsctl.results import Format, complete_file, write_file, write_text  # noqa: PLC0415  (pyarrow)
+        from tsctl.results import ResultFormat, complete_file, write_file, write_text  # noqa: PLC0415  (pyarrow)
 
         batches = (batch for _, each in self._partitions(scan) for batch in each)
-        if self._form is not Format.CSV and self._to is not None:
+        if self._form is not ResultFormat.CSV and self._to is not None:
             write_file(self._form, scan.schema, batches, self._to)
         elif self._to is None:
             write_text(self._form, scan.schema, batches, sys.stdout)

@@ -11,7 +11,7 @@ import typer
 
 from ts_common.errors import ConfigurationError, StoreUnavailable
 from ts_reader.options.archive_name import SOURCE, name_archive
-from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, UrlOption, open_reader
+from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, UrlOption, open_reader
 from tsctl.console.lines import lines_of
 from tsctl.console.printers import JsonPrinter, LinePrinter, Positions, Printer, Reports
 from tsctl.console.settings import Options, consumer_settings, pairs_of, settings_of

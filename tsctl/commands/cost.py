@@ -12,11 +12,11 @@ from ts_common.errors import ConfigurationError
 from ts_common.store.factory import Scheme, parse_location
 from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.topics import some
-from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, TopicsArgument, UrlOption
+from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, JsonOption, TopicsArgument, UrlOption
 from tsctl.cost.bill import Change
-from tsctl.cost.listing import survey
+from tsctl.cost.bill_tables import fields, section
+from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import EXAMPLE, read_prices
-from tsctl.cost.tables import fields, section
 from tsctl.output import Output
 
 

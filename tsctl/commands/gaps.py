@@ -23,7 +23,7 @@ from ts_reader.options.archive_name import name_archive
 from ts_reader.query.losses import loss_of
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -39,7 +39,7 @@ from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, iso
 
 
-class State(StrEnum):
+class GapState(StrEnum):
     """The state of a range."""
 
     RECORDED = "recorded"  # no segment contains it, and a record has the reason
@@ -50,8 +50,8 @@ class State(StrEnum):
     COMMIT_DAMAGED = CommitState.DAMAGED.value
 
 
-_LOST: Final = {State.UNRECORDED, State.NO_COMMIT, State.COMMIT_DAMAGED}
-_BAD: Final = {State.RECORDED, *_LOST}
+_LOST: Final = {GapState.UNRECORDED, GapState.NO_COMMIT, GapState.COMMIT_DAMAGED}
+_BAD: Final = {GapState.RECORDED, *_LOST}
 
 
 class FailOn(StrEnum):
@@ -123,7 +123,7 @@ class FoundGap:
     partition: TopicPartition
     start: int
     end: int | None
-    state: State
+    state: GapState
     record: Gap | None
     problem: str | None = None
 
@@ -146,7 +146,7 @@ def find_gaps(
     view = open_view(store, catalog, damaged=damaged)
     if (loss := loss_of(view)) is not None:
         end = None if loss.is_open else loss.end
-        return [FoundGap(view.partition, loss.start, end, State(view.state.value), None, loss.reason)], None
+        return [FoundGap(view.partition, loss.start, end, GapState(view.state.value), None, loss.reason)], None
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
     records = _read_records(store, catalog) if catalog.gaps else []
     found: list[FoundGap] = []
@@ -156,14 +156,14 @@ def find_gaps(
             low, high = max(position, record.start), min(hole.end, record.end)
             if low < high:
                 if position < low:
-                    found.append(FoundGap(view.partition, position, low, State.UNRECORDED, None))
-                found.append(FoundGap(view.partition, low, high, State.RECORDED, record))
+                    found.append(FoundGap(view.partition, position, low, GapState.UNRECORDED, None))
+                found.append(FoundGap(view.partition, low, high, GapState.RECORDED, record))
                 position = high
         if position < hole.end:
-            found.append(FoundGap(view.partition, position, hole.end, State.UNRECORDED, None))
+            found.append(FoundGap(view.partition, position, hole.end, GapState.UNRECORDED, None))
     for record in records:
         if not any(hole.start < record.end and record.start < hole.end for hole in holes):
-            state = State.EXPIRED if record.end <= view.start else State.FILLED
+            state = GapState.EXPIRED if record.end <= view.start else GapState.FILLED
             found += [FoundGap(view.partition, record.start, record.end, state, record)]
     return sorted(found, key=lambda gap: (gap.start, gap.end or 0)), view.warning
 

@@ -23,12 +23,12 @@ from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.topics import some
-from tsctl.archive import (
-    Archive,
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
     JsonOption,
+    OpenArchive,
     UrlOption,
     open_archive,
 )
@@ -270,7 +270,7 @@ def log(
 
 
 def _run(
-    archive: Archive,
+    archive: OpenArchive,
     policy: Policy,
     kafka: "KafkaCluster | None",
     output: Output,
@@ -286,7 +286,7 @@ def _run(
     return ExitCode.FOUND if summary.is_finding else ExitCode.FINE
 
 
-def _follow_store(archive: Archive, found: LocationResult) -> None:
+def _follow_store(archive: OpenArchive, found: LocationResult) -> None:
     """Give a new plan the times that later runs read: the store's clock can be ahead of this host's."""
     planned = found.result.planned
     if planned is None or planned.plan is None:
@@ -297,7 +297,7 @@ def _follow_store(archive: Archive, found: LocationResult) -> None:
 
 
 def _dry_run(
-    archive: Archive, policy: Policy, kafka: "KafkaCluster | None", output: Output, *, with_objects: bool
+    archive: OpenArchive, policy: Policy, kafka: "KafkaCluster | None", output: Output, *, with_objects: bool
 ) -> ExitCode:
     """Print what is due, with the same objects that a plan would have."""
     _check_cluster(archive)
@@ -390,7 +390,7 @@ def _kafka(bootstrap: str | None, command_config: Path | None) -> "KafkaCluster 
     return KafkaCluster(bootstrap, {} if command_config is None else read_client_properties(command_config))
 
 
-def _warn_of_missing(archive: Archive, policy: Policy, output: Output) -> None:
+def _warn_of_missing(archive: OpenArchive, policy: Policy, output: Output) -> None:
     """Warn of topics of the policy that the archive lacks: a misspelt rule would have no effect without a message."""
     if missing := missing_topics(policy, archive.known_names()):
         output.warn(
@@ -399,7 +399,7 @@ def _warn_of_missing(archive: Archive, policy: Policy, output: Output) -> None:
         )
 
 
-def _check_cluster(archive: Archive) -> None:
+def _check_cluster(archive: OpenArchive) -> None:
     """Refuse a cluster that no store has an object of. Topics that were all collected leave the cluster's own objects.
 
     Raises:

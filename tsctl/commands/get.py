@@ -43,7 +43,7 @@ from ts_reader.query.losses import Loss
 from ts_reader.query.plan_query import plan_partition
 from ts_reader.query.query import Edge, Query, Subscription
 from ts_reader.reading.incarnation_option import NEWEST
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -55,9 +55,8 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.limits import MaxBatchBytesOption, batch_limit
 from tsctl.output import Advance, Output, size
-from tsctl.scan_options import WORDING, FromOption, ToOption, parse_bounds
+from tsctl.scan_options import WORDING, FromOption, MaxBatchBytesOption, ToOption, batch_limit, parse_bounds
 
 RANGE_NAME: Final = "range.json"
 

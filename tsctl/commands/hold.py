@@ -13,7 +13,7 @@ from ts_common.model import is_topic_name
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, name_archive
 from ts_reader.reading.topics import some
-from tsctl.archive import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
+from tsctl.archive_options import ClusterOption, ConfigOption, EntropyOption, JsonOption, UrlOption, open_archive
 from tsctl.exit_codes import ExitCode
 from tsctl.holds import ListedHold, add_hold, described, list_holds, named, remove_hold
 from tsctl.output import Output, iso

@@ -24,14 +24,14 @@ from ts_common.store.factory import open_store
 from ts_reader.options.archive_name import ArchiveName, name_archive
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
-from tsctl.archive import (
-    Archive,
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
     HeldTopic,
     IncarnationOption,
     JsonOption,
+    OpenArchive,
     PartitionsOption,
     TopicsArgument,
     UrlOption,
@@ -178,7 +178,7 @@ class _Look:
         return (SegmentState.LIVE if (start, end) == (copy.base, copy.end) else SegmentState.PART), start, end
 
 
-def _all_lives(archive: Archive, held: Iterable[HeldTopic], numbers: frozenset[int] | None) -> Iterable[HeldTopic]:
+def _all_lives(archive: OpenArchive, held: Iterable[HeldTopic], numbers: frozenset[int] | None) -> Iterable[HeldTopic]:
     for entry in held:
         lives = max(1, len(entry.topic.incarnations.entries))
         for number in range(1, lives):

@@ -11,7 +11,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, name_archive
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -23,13 +23,12 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output
 from tsctl.repair.needs import by_hand, needs_of
-from tsctl.repair.results import Repaired, Status
-from tsctl.repair.run import How, Repairs
+from tsctl.repair.run import How, Repaired, Repairs, RepairStatus
+from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.findings import Finding, worst_first
-from tsctl.verify.run import DepthOption, InFlightOption, RequestsOption, Wanted, run_verification
+from tsctl.verify.run import DepthOption, InFlightOption, RequestsOption, VerifyRequest, run_verification
 from tsctl.verify.segment_check import Depth
 
 _COLUMNS: Final = ("STATUS", "PARTITION", "KIND", "FROM", "TO", "DETAIL", "OBJECTS")
@@ -65,7 +64,7 @@ def repair(
     output = Output(as_json)
     how = How(from_versions, dry_run, _seconds(wait))
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
-    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, None, None)
+    wanted = VerifyRequest(topics or (), numbers, depth, in_flight_hours, requests, None, None)
     found = run_verification(name, wanted, output)
     needs = needs_of(found.coverages, gaps=gaps)
     others = by_hand(found.findings, gaps=gaps)
@@ -98,11 +97,11 @@ def _seconds(text: str) -> float:
 
 def _code(results: Sequence[Repaired], others: Sequence[Finding]) -> ExitCode:
     statuses = {result.status for result in results}
-    if Status.WAITING in statuses:
+    if RepairStatus.WAITING in statuses:
         return ExitCode.TRY_AGAIN
-    left = {Status.IMPOSSIBLE, Status.IN_PART, Status.PLANNED}
+    left = {RepairStatus.IMPOSSIBLE, RepairStatus.IN_PART, RepairStatus.PLANNED}
     # The agent found the object whole, and verification did not: readers may still lose its records.
-    stays = any(each.status is Status.NOTHING_TO_DO and each.need.damage is Damage.DAMAGED for each in results)
+    stays = any(each.status is RepairStatus.NOTHING_TO_DO and each.need.damage is Damage.DAMAGED for each in results)
     return ExitCode.FOUND if statuses & left or stays or others else ExitCode.FINE
 
 
@@ -116,7 +115,9 @@ def _show(output: Output, results: Sequence[Repaired], others: Sequence[Finding]
     for kind in dict.fromkeys(finding.kind for finding in worst_first(others)):
         output.text(f"{kind.code}: {kind.advice}")
     counts = [
-        f"{count} {status.value}" for status in Status if (count := sum(result.status is status for result in results))
+        f"{count} {status.value}"
+        for status in RepairStatus
+        if (count := sum(result.status is status for result in results))
     ]
     repairs = f"{counted(len(results), 'repair')}: {', '.join(counts)}" if counts else "nothing to repair"
     if others:

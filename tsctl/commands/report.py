@@ -9,7 +9,7 @@ import typer
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_reader.options.archive_name import SOURCE, name_archive
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -20,11 +20,11 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.commands.verify import as_fields, summary
-from tsctl.cost.listing import survey
+from tsctl.cost.bill_tables import section
+from tsctl.cost.object_counts import survey
 from tsctl.cost.prices import read_prices
-from tsctl.cost.tables import section
-from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, write_page
+from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.bucket_check import hidden_line
 from tsctl.verify.run import (
     BootstrapOption,
@@ -32,8 +32,8 @@ from tsctl.verify.run import (
     DepthOption,
     InFlightOption,
     RequestsOption,
+    VerifyRequest,
     VersionsOption,
-    Wanted,
     run_verification,
 )
 from tsctl.verify.segment_check import Depth
@@ -65,7 +65,9 @@ def report(
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
     priced = None if prices is None else read_prices(prices)
-    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions)
+    wanted = VerifyRequest(
+        topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions
+    )
     from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
 
     found = run_verification(name, wanted, output)

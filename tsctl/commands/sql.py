@@ -14,7 +14,7 @@ from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.policies import Mode, Undecoded
 from ts_reader.reading.incarnation_option import NEWEST
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -24,11 +24,11 @@ from tsctl.archive import (
     open_reader,
     parse_partitions,
 )
-from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
 from tsctl.scan_options import (
     IsolationOption,
     KeyCodecsOption,
+    MaxBatchBytesOption,
     ModeOption,
     RegistryCaOption,
     RegistryOption,
@@ -45,8 +45,8 @@ from tsctl.scan_options import (
 
 if TYPE_CHECKING:
     from ts_reader import Scan
-    from tsctl.results import Format
-    from tsctl.sql.progress import ReadProgress
+    from tsctl.results import ResultFormat
+    from tsctl.sql.read_progress import ReadProgress
     from tsctl.sql.session import Session
 
 
@@ -96,19 +96,23 @@ def sql(
     entropy_bits: EntropyOption = None,
 ) -> None:
     """Query topics with SQL (DuckDB): each topic is a table."""
-    from tsctl.results import Format  # noqa: PLC0415  (pyarrow and DuckDB, 0.2 s)
-    from tsctl.sql.progress import ReadProgress  # noqa: PLC0415  (as above)
+    from tsctl.results import ResultFormat  # noqa: PLC0415  (pyarrow and DuckDB, 0.2 s)
+    from tsctl.sql.read_progress import ReadProgress  # noqa: PLC0415  (as above)
     from tsctl.sql.session import Session  # noqa: PLC0415  (as above)
 
     problems: list[str] = []
-    if as_json and form not in {Format.TABLE, Format.JSON}:
+    if as_json and form not in {ResultFormat.TABLE, ResultFormat.JSON}:
         problems.append(f"--json and --format={form}: give one of the two")
-    form = Format.JSON if as_json else form
-    if form not in list(Format):
-        problems.append(f"--format={form}: accepted are {', '.join(Format)}")
-    if to is not None and form == Format.TABLE and to.suffix.lstrip(".") in {Format.PARQUET, Format.ARROW, Format.JSON}:
+    form = ResultFormat.JSON if as_json else form
+    if form not in list(ResultFormat):
+        problems.append(f"--format={form}: accepted are {', '.join(ResultFormat)}")
+    if (
+        to is not None
+        and form == ResultFormat.TABLE
+        and to.suffix.lstrip(".") in {ResultFormat.PARQUET, ResultFormat.ARROW, ResultFormat.JSON}
+    ):
         problems.append(f"--output={to} with --format=table: add --format {to.suffix.lstrip('.')}")
-    if form in {Format.PARQUET, Format.ARROW} and to is None and not explain:
+    if form in {ResultFormat.PARQUET, ResultFormat.ARROW} and to is None and not explain:
         problems.append(f"--format={form}: --output FILE is needed")
     bounds = parse_bounds(start, end, problems, offsets=False)
     codecs = [parse_codecs(option, texts or [], problems) for option, texts in (("--key", key), ("--value", value))]
@@ -150,7 +154,7 @@ def sql(
         )
 
     # Rows that appear on the terminal one by one would be written into the bars.
-    is_quiet = form == Format.TABLE or to is not None or not sys.stdout.isatty()
+    is_quiet = form == ResultFormat.TABLE or to is not None or not sys.stdout.isatty()
     progress = ReadProgress(shown=sys.stderr.isatty() and is_quiet and not explain)
     session = Session(archive, scan, files=files, yields_rows=not explain, progress=progress)
     for option, texts in (("--key", codecs[0]), ("--value", codecs[1])):
@@ -158,7 +162,7 @@ def sql(
             problems += [f"{option}={topic}=...: no such topic{nearest(topic, session.topics)}" for topic in unknown]
     if problems:
         raise ConfigurationError(SOURCE, problems)
-    runner = _Runner(session, progress, output, Format(form), to, explain=explain)
+    runner = _Runner(session, progress, output, ResultFormat(form), to, explain=explain)
     if statement is None:
         from tsctl.sql.prompt import converse  # noqa: PLC0415  (only for a terminal)
 
@@ -175,7 +179,7 @@ class _Runner:
         session: "Session",
         progress: "ReadProgress",
         output: Output,
-        form: "Format",
+        form: "ResultFormat",
         to: Path | None,
         *,
         explain: bool,
@@ -220,22 +224,22 @@ class _Runner:
 
     def _write(self, schema: Any, batches: Any) -> None:
         from tsctl.results import (  # noqa: PLC0415  (with pyarrow)
-            Format,
+            ResultFormat,
             complete_file,
             write_file,
             write_table,
             write_text,
         )
 
-        if self._form in {Format.PARQUET, Format.ARROW} and self._to is not None:
+        if self._form in {ResultFormat.PARQUET, ResultFormat.ARROW} and self._to is not None:
             count = write_file(self._form, schema, batches, self._to)
             self.output.text(f"{self._to}: {counted(count, 'row')}")
-        elif self._form is Format.TABLE and self._to is None:
+        elif self._form is ResultFormat.TABLE and self._to is None:
             write_table(schema, batches, self.output, self._progress.end)
         elif self._to is None:
             write_text(self._form, schema, batches, sys.stdout)
         else:
-            form = Format.CSV if self._form is Format.TABLE else self._form
+            form = ResultFormat.CSV if self._form is ResultFormat.TABLE else self._form
             with complete_file(self._to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
                 write_text(form, schema, batches, file)
 

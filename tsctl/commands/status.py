@@ -17,9 +17,9 @@ from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.moments import time_text
 from ts_reader.reading.parallel import in_threads
+from tsctl.agent_pages import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
 from tsctl.agent_status import Answer, count, flag, number, objects, seconds_of, share, words
-from tsctl.agents import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
-from tsctl.archive import JsonOption
+from tsctl.archive_options import JsonOption
 from tsctl.exit_codes import ExitCode
 from tsctl.output import Output, size, write_page
 from tsctl.report.fleet import COLUMNS, FleetRow, render_fleet

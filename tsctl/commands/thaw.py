@@ -23,7 +23,7 @@ from ts_reader.query.frozen import Span
 from ts_reader.reading.incarnation_option import NEWEST
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.topics import some
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,

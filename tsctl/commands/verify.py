@@ -8,7 +8,7 @@ import typer
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.wording import counted
 from ts_reader.options.archive_name import name_archive
-from tsctl.archive import (
+from tsctl.archive_options import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
@@ -19,11 +19,12 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.exit_codes import ExitCode
-from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
+from tsctl.scan_options import MaxBatchBytesOption
 from tsctl.verify.audit import Side
 from tsctl.verify.bucket_check import hidden_line
-from tsctl.verify.findings import Finding, Kind, Severity
+from tsctl.verify.finding_kinds import FindingKind, Severity
+from tsctl.verify.findings import Finding
 from tsctl.verify.run import (
     BootstrapOption,
     CommandConfigOption,
@@ -31,8 +32,8 @@ from tsctl.verify.run import (
     InFlightOption,
     RequestsOption,
     Verification,
+    VerifyRequest,
     VersionsOption,
-    Wanted,
     parse_severity,
     run_verification,
 )
@@ -74,7 +75,9 @@ def verify(
     output = Output(as_json)
     least, shown = parse_severity("--fail-on", fail_on), parse_severity("--severity", severity)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
-    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions)
+    wanted = VerifyRequest(
+        topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config, versions
+    )
     found = run_verification(name, wanted, output)
     selected = [finding for finding in found.findings if finding.severity >= shown]
     if as_json:
@@ -108,7 +111,7 @@ def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, ...]]:
 
     A compacted topic can have hundreds of overlaps, and each is the same information.
     """
-    groups: dict[tuple[Kind, str], list[Finding]] = {}
+    groups: dict[tuple[FindingKind, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.kind, finding.where), []).append(finding)
     return [tuple(group) for group in groups.values()]

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tsctl.cost.listing import MONTH_DAYS, SEGMENT, Kind, Part
+from tsctl.cost.object_counts import MONTH_DAYS, SEGMENT, ObjectKind, Part
 from tsctl.cost.prices import Prices
 
 
@@ -129,7 +129,7 @@ def _monthly(part: Part, prices: Prices, change: Change) -> Iterator[_Charge]:
             yield Item.MONITORING, name, topic, part.objects
     if part.is_new:  # also what a retention removes again within the month
         yield Item.PUT, name, topic, part.objects
-        for item, times in PER_LOG.items() if part.kind is Kind.LOG else ():
+        for item, times in PER_LOG.items() if part.kind is ObjectKind.LOG else ():
             yield item, name if item is Item.HEAD else prices.default_class, topic, part.objects * times
         if change.retention_days is not None:
             rest = max(0.0, found.minimum_days - change.retention_days)
@@ -156,13 +156,13 @@ def _resized(parts: Sequence[Part], segment_bytes: int | None) -> Iterator[Part]
     logs: dict[tuple[str, bool], float] = defaultdict(float)
     sizes: dict[tuple[str, bool], float] = defaultdict(float)
     for part in parts:
-        if part.kind is Kind.LOG:
+        if part.kind is ObjectKind.LOG:
             logs[part.topic, part.is_new] += part.objects
             sizes[part.topic, part.is_new] += part.size
     for part in parts:
         key, objects = (part.topic, part.is_new), part.objects
-        if segment_bytes is not None and part.kind is Kind.LOG:
+        if segment_bytes is not None and part.kind is ObjectKind.LOG:
             objects = part.size / segment_bytes
-        elif segment_bytes is not None and part.kind is Kind.INDEX and key in logs:
+        elif segment_bytes is not None and part.kind is ObjectKind.INDEX and key in logs:
             objects *= sizes[key] / segment_bytes / logs[key]
         yield replace(part, objects=objects)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ts_common.archive.gc_plans import PlannedObject
 from ts_common.store.contract import ObjectStore
-from tsctl.archive import Archive, ArchiveLocation
+from tsctl.archive_options import ArchiveLocation, OpenArchive
 from tsctl.gc.deletion import Locked
 from tsctl.gc.lease import leased
 from tsctl.gc.own_objects import delete_old
@@ -45,7 +45,7 @@ class LocationResult:
 
 
 def run_archive(
-    archive: Archive,
+    archive: OpenArchive,
     policy: Policy,
     kafka: "KafkaCluster | None",
     *,
@@ -97,7 +97,7 @@ def run_archive(
 
 
 def survey_archive(
-    archive: Archive,
+    archive: OpenArchive,
     policy: Policy,
     kafka: "KafkaCluster | None",
     show: Callable[[Candidate, Sequence[PlannedObject]], None],
@@ -144,7 +144,7 @@ def survey_archive(
 
 
 def _retention(
-    archive: Archive,
+    archive: OpenArchive,
     location: ArchiveLocation,
     policy: Policy,
     kafka: "KafkaCluster | None",

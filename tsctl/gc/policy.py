@@ -48,7 +48,7 @@ from ts_common.config.yaml_files import read_yaml, validate
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_topic_name
 from ts_common.wording import counted
-from tsctl.archive import chooser
+from tsctl.archive_options import chooser
 from tsctl.gc.due import Rule
 
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid")

@@ -9,7 +9,7 @@ from ts_common.archive.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, PartitionK
 from ts_common.archive.repair_requests import Damage
 from ts_common.model import TopicPartition
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import (
+from tsctl.verify.finding_kinds import (
     COMMIT_NAMES_MISSING,
     GAP,
     HOLE,
@@ -17,9 +17,9 @@ from tsctl.verify.findings import (
     METADATA_WRONG,
     SEGMENT_DAMAGED,
     SHIPPED_CORRUPT,
-    Finding,
     Severity,
 )
+from tsctl.verify.findings import Finding
 
 _DAMAGED: Final = {SEGMENT_DAMAGED, METADATA_WRONG, SHIPPED_CORRUPT}
 

@@ -12,7 +12,7 @@ from ts_common.archive.plan import replaced_by
 from ts_common.errors import CorruptData, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from tsctl.repair.version_reading import Good
-from tsctl.verify.copies import digests, digests_of
+from tsctl.verify.copy_comparison import digests, digests_of
 
 _CHUNK: Final = 1 << 20
 _NEAREST: Final = 8  # segments below a version: two leaders' and their variants

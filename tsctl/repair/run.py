@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.commit import Commit
-from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.repair_requests import RepairAnswer
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.archive.repair_requests import Outcome, RepairAnswer
 from ts_common.errors import LineageUnsettled, NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
@@ -15,7 +16,6 @@ from tsctl.output import Output
 from tsctl.repair.from_versions import PartitionVersions, PutBack
 from tsctl.repair.needs import Need, PartitionNeeds, rest_of
 from tsctl.repair.requests import Requests, Sent, Unreadable
-from tsctl.repair.results import Repaired, Status, status_of
 from tsctl.repair.version_reading import VersionsDenied
 
 _NO_COMMIT = (
@@ -29,6 +29,37 @@ _LEFT_OUT = (
     "{}: versions from {} and before are not used: the archive was deleted then and begun again, "
     "so they can be of another log"
 )
+
+
+class RepairStatus(StrEnum):
+    """The state of a repair at the end of the command; `Outcome` has the answers of agents."""
+
+    REPAIRED = "repaired"
+    IN_PART = "in-part"
+    NOTHING_TO_DO = "nothing-to-do"
+    IMPOSSIBLE = "impossible"
+    WAITING = "waiting"  # for the answer of an agent
+    PLANNED = "planned"  # a dry run
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The result for one range.
+
+    Attributes:
+        need: what was to be repaired.
+        status: what became of it.
+        detail: one line.
+        objects: keys of the objects that have the offsets now.
+        request: id of the request to the agents; None if an earlier version was put back.
+    """
+
+    keys: PartitionKeys
+    need: Need
+    status: RepairStatus
+    detail: str
+    objects: tuple[str, ...] = ()
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +115,11 @@ class Repairs:
         try:
             catalog = read_catalog(store, wanted.keys)
         except (NewerFormat, LineageUnsettled) as error:
-            return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, str(error)) for need in wanted.needs]
+            return [Repaired(wanted.keys, need, RepairStatus.IMPOSSIBLE, str(error)) for need in wanted.needs]
         commit = catalog.commit
         if not isinstance(commit, Commit):
             why = catalog.damage or _NO_COMMIT
-            return [Repaired(wanted.keys, need, Status.IMPOSSIBLE, why) for need in wanted.needs]
+            return [Repaired(wanted.keys, need, RepairStatus.IMPOSSIBLE, why) for need in wanted.needs]
         versions = PartitionVersions(store, catalog, commit, dry_run=self._how.dry_run)
         found: list[Repaired] = []
         for need in wanted.needs:
@@ -103,12 +134,14 @@ class Repairs:
         """Repair one range: what versions have of it, and a request for the rest."""
         keys = catalog.keys
         put = self._from_versions(versions, need)
-        status, detail = (Status.PLANNED, _IF_GOOD) if self._how.dry_run else (Status.REPAIRED, _FROM_VERSION)
+        status, detail = (
+            (RepairStatus.PLANNED, _IF_GOOD) if self._how.dry_run else (RepairStatus.REPAIRED, _FROM_VERSION)
+        )
         found = [
             Repaired(
                 keys,
                 replace(need, start=max(each.start, need.start), end=min(each.end, need.end or each.end)),
-                status if each.is_new else Status.NOTHING_TO_DO,
+                status if each.is_new else RepairStatus.NOTHING_TO_DO,
                 detail if each.is_new else _IS_THERE,
                 (each.key,),
             )
@@ -117,13 +150,13 @@ class Repairs:
         for start, end in _rest(need, [(each.start, each.end) for each in put]):
             rest = replace(need, start=start, end=end)
             if need.index is not None:
-                found.append(Repaired(keys, rest, Status.IMPOSSIBLE, _NO_VERSION))
+                found.append(Repaired(keys, rest, RepairStatus.IMPOSSIBLE, _NO_VERSION))
             elif self._how.dry_run:
-                found.append(Repaired(keys, rest, Status.PLANNED, "a request to the agent of the leader"))
+                found.append(Repaired(keys, rest, RepairStatus.PLANNED, "a request to the agent of the leader"))
             else:
                 sent = self._requests.send(store, keys, rest, end)
                 self._sent.append(sent)
-                found.append(Repaired(keys, rest, Status.WAITING, "", (), sent.request.id))
+                found.append(Repaired(keys, rest, RepairStatus.WAITING, "", (), sent.request.id))
         return found
 
     def _from_versions(self, versions: PartitionVersions, need: Need) -> list[PutBack]:
@@ -155,9 +188,9 @@ class Repairs:
             if answer is None:
                 age = "" if each.is_new else " since an earlier run"
                 detail = f"no agent has answered yet{age}; the request remains: run tsctl repair again"
-                result = Repaired(each.keys, each.need, Status.WAITING, detail, (), id_)
+                result = Repaired(each.keys, each.need, RepairStatus.WAITING, detail, (), id_)
             elif isinstance(answer, Unreadable):
-                result = Repaired(each.keys, each.need, Status.IMPOSSIBLE, str(answer), (), id_)
+                result = Repaired(each.keys, each.need, RepairStatus.IMPOSSIBLE, str(answer), (), id_)
             else:
                 detail = f"broker {answer.broker}: {answer.reason}"
                 result = Repaired(each.keys, each.need, status_of(answer.outcome), detail, answer.objects, id_)
@@ -179,3 +212,8 @@ def _rest(need: Need, done: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     if done and need.index is not None:
         return []
     return rest_of(start, end, done)
+
+
+def status_of(outcome: Outcome) -> RepairStatus:
+    """Return the status for an agent's answer."""
+    return RepairStatus(outcome.value)

@@ -13,7 +13,7 @@ from ts_common.printable import printable
 from ts_common.wording import counted
 from tsctl.output import iso
 from tsctl.verify.coverage import Coverage, Ranges
-from tsctl.verify.findings import COMMIT_DAMAGED, NO_COMMIT, Severity
+from tsctl.verify.finding_kinds import COMMIT_DAMAGED, NO_COMMIT, Severity
 
 RANGES_DRAWN: Final = 400  # of one kind in one partition; more cannot be distinguished
 _ROW_PIXELS: Final = 26

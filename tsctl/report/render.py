@@ -22,11 +22,12 @@ from plotly.utils import PlotlyJSONEncoder
 
 from ts_common.printable import printable, printable_json
 from ts_common.wording import counted
-from tsctl.cost.tables import Section
+from tsctl.cost.bill_tables import Section
 from tsctl.output import iso, size
 from tsctl.report.charts import RANGES_DRAWN, count_left_out, growth, offset_map, sizes, time_map
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import Finding, Severity, worst_first
+from tsctl.verify.finding_kinds import Severity
+from tsctl.verify.findings import Finding, worst_first
 
 FINDINGS_SHOWN: Final = 2_000  # in the table; the counts are of all
 _GAPS: Final = "gaps"  # the label of what has nothing worse than recorded gaps

@@ -28,7 +28,7 @@ from ts_common.printable import printable
 from ts_common.suggestions import nearest
 from ts_reader import Archive, Estimate, Observer, Scan
 from ts_reader.reading.topics import some
-from tsctl.sql.progress import ReadProgress
+from tsctl.sql.read_progress import ReadProgress
 
 # DuckDB would draw a progress bar on standard output, among the rows.
 _SETTINGS: Final = ("TimeZone = 'UTC'", "python_enable_replacements = false", "enable_progress_bar = false")

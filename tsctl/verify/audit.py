@@ -10,9 +10,9 @@ from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import open_view
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from tsctl.verify.copies import digests
+from tsctl.verify.copy_comparison import digests
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import (
+from tsctl.verify.finding_kinds import (
     ABOUT_TO_BE_LOST,
     HOLE,
     INCARNATION_NOT_SHIPPED,
@@ -22,8 +22,8 @@ from tsctl.verify.findings import (
     STORE_BEGINS_LATER,
     TOPIC_GONE,
     TOPIC_NOT_SHIPPED,
-    Finding,
 )
+from tsctl.verify.findings import Finding
 from tsctl.verify.inventory import list_partition
 from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic, Keeping
 

@@ -10,7 +10,8 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
 from tsctl.output import size
-from tsctl.verify.findings import LIFECYCLE_HARM, Finding
+from tsctl.verify.finding_kinds import LIFECYCLE_HARM
+from tsctl.verify.findings import Finding
 
 _MOST_BITS: Final = 10
 

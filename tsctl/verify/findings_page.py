@@ -1,6 +1,6 @@
 """Writes docs/findings.md from the kinds of findings."""
 
-from tsctl.verify.findings import KINDS, SEVERITY_MEANINGS, Severity
+from tsctl.verify.finding_kinds import KINDS, SEVERITY_MEANINGS, Severity
 
 
 def reference_page() -> str:
@@ -8,7 +8,7 @@ def reference_page() -> str:
     lines = [
         "# Findings of `tsctl verify`",
         "",
-        "Generated from `tsctl/verify/findings.py` by `make docs`. How to restore an object, and until when:",
+        "Generated from `tsctl/verify/finding_kinds.py` by `make docs`. How to restore an object, and until when:",
         "[repair.md](repair.md#putting-an-object-back).",
         "",
     ]

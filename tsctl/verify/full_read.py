@@ -9,7 +9,7 @@ from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
-from tsctl.limits import batch_limit
+from tsctl.scan_options import batch_limit
 
 _PIECES_AHEAD = 4  # pieces of up to 1 MiB that the scan is ahead of the decoder
 

@@ -30,7 +30,8 @@ from ts_common.archive.object_keys import (
 from ts_common.model import is_topic_name
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.wording import counted
-from tsctl.verify.findings import FOREIGN_OBJECT, WRONG_ENTROPY, Finding
+from tsctl.verify.finding_kinds import FOREIGN_OBJECT, WRONG_ENTROPY
+from tsctl.verify.findings import Finding
 
 _ENTROPY = re.compile(r"[01]+")
 FOREIGN_KEYS_LISTED = 20  # of one directory; a bucket that another program uses too may contain millions

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 
 from ts_common.errors import AccessDenied, ConfigurationError, TransientError
 from ts_common.model import TopicPartition
-from tsctl.verify.copies import record_digest
+from tsctl.verify.copy_comparison import record_digest
 
 REQUEST_SECONDS: Final = 30.0
 _AS_RETENTION: Final = "-2"  # of local.retention.ms: the same as retention.ms
@@ -215,7 +215,7 @@ class KafkaCluster:
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def digests(self, partition: TopicPartition, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Yield (offset, digest) of each record in `[start, end)`, aborted ones too, as `tsctl.verify.copies.digests`.
+        """Yield (offset, digest) of each record in `[start, end)`, also of aborted ones, as `copy_comparison.digests`.
 
         Raises:
             ClusterAway, AccessDenied: the request failed.

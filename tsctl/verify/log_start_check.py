@@ -13,7 +13,8 @@ from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.lineage import Lineage, epoch_of
 from ts_common.wording import counted
-from tsctl.verify.findings import HIDDEN_BELOW_LOG_START, LINEAGE_AHEAD, LINEAGE_BEHIND, Finding
+from tsctl.verify.finding_kinds import HIDDEN_BELOW_LOG_START, LINEAGE_AHEAD, LINEAGE_BEHIND
+from tsctl.verify.findings import Finding
 from tsctl.verify.inventory import PartitionListing
 
 _MILLISECONDS = 1000

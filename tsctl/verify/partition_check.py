@@ -16,9 +16,9 @@ from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from tsctl.verify.copies import Overlap, first_difference, overlaps_of
+from tsctl.verify.copy_comparison import Overlap, first_difference, overlaps_of
 from tsctl.verify.coverage import Coverage, coverage_of, live_end
-from tsctl.verify.findings import (
+from tsctl.verify.finding_kinds import (
     BEGINNING,
     COMMIT_NAMES_MISSING,
     COMMIT_STUCK,
@@ -39,9 +39,9 @@ from tsctl.verify.findings import (
     OVERLAP_DIFFERS,
     REPLACED,
     UNREADABLE,
-    Finding,
-    Kind,
+    FindingKind,
 )
+from tsctl.verify.findings import Finding
 from tsctl.verify.inventory import PartitionListing
 from tsctl.verify.log_start_check import check_log_start
 from tsctl.verify.segment_check import Checked
@@ -157,7 +157,7 @@ def _missing(store: ObjectStore, listing: PartitionListing, view: PartitionView,
             yield Finding(HOLE, where, detail, listing.catalog.keys.prefix, step.start, step.end)
 
 
-def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tuple[Kind, str | None, str]:
+def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tuple[FindingKind, str | None, str]:
     """Return the kind of a recorded hole, the key of its record, and the reason."""
     for start, end, _ in listing.gap_records:
         if start <= hole.start < end:

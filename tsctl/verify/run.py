@@ -31,12 +31,13 @@ from ts_common.store.protection import HiddenBytes
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName, settled
 from ts_reader.reading.topics import nothing_under
-from tsctl.archive import check_partitions, chooser
+from tsctl.archive_options import check_partitions, chooser
 from tsctl.output import Output
 from tsctl.verify.audit import Side, audit, compare_records, with_cluster
 from tsctl.verify.bucket_check import hidden_bytes, rules_findings
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import FROZEN, UNREADABLE, Finding, Severity, severity_of, worst_first
+from tsctl.verify.finding_kinds import FROZEN, UNREADABLE, Severity, severity_of
+from tsctl.verify.findings import Finding, worst_first
 from tsctl.verify.kafka_cluster import KafkaCluster, read_client_properties
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
@@ -70,7 +71,7 @@ _PRINTED_EVERY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class VerifyRequest:
     """The scope of a check, as given on the command line.
 
     Attributes:
@@ -110,7 +111,7 @@ class Verification:
     hidden: HiddenBytes | None = None
 
 
-def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verification:
+def run_verification(name: ArchiveName, wanted: VerifyRequest, output: Output) -> Verification:
     """Check an archive.
 
     Raises:
@@ -172,7 +173,7 @@ def parse_severity(option: str, text: str) -> Severity:
     return found
 
 
-def _cluster(wanted: Wanted) -> KafkaCluster | None:
+def _cluster(wanted: VerifyRequest) -> KafkaCluster | None:
     if wanted.bootstrap is None:
         if wanted.command_config is not None:
             raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
@@ -197,7 +198,7 @@ def _stores(name: ArchiveName) -> Iterator[list[tuple[Endpoint, ObjectStore]]]:
 
 
 def _verify(
-    name: ArchiveName, wanted: Wanted, endpoint: Endpoint, store: ObjectStore, output: Output
+    name: ArchiveName, wanted: VerifyRequest, endpoint: Endpoint, store: ObjectStore, output: Output
 ) -> tuple[Verified, Verifier]:
     choose = chooser(wanted.topics)
 
@@ -249,7 +250,7 @@ class _Progress:
             print(line, file=sys.stderr)  # noqa: T201  (the command's own voice)
 
 
-def _check_known(name: ArchiveName, wanted: Wanted, known: set[str], stores: Sequence[ObjectStore]) -> None:
+def _check_known(name: ArchiveName, wanted: VerifyRequest, known: set[str], stores: Sequence[ObjectStore]) -> None:
     """Check that each topic given by name exists, and that the archive has topics at all."""
     if not known:
         raise QueryError(nothing_under(stores, name.keys, name.option))
@@ -297,7 +298,7 @@ def _store_of(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]],
     return next((store for endpoint, store in stores if name.lies_in(topic, endpoint)), None)
 
 
-def _in_scope(wanted: Wanted, number: int) -> bool:
+def _in_scope(wanted: VerifyRequest, number: int) -> bool:
     return wanted.partitions is None or number in wanted.partitions
 
 

@@ -31,7 +31,7 @@ from ts_common.log_format.index_files import (
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from tsctl.verify.findings import (
+from tsctl.verify.finding_kinds import (
     CACHE_OBJECT_WRONG,
     FROZEN,
     INDEX_MISSING,
@@ -41,9 +41,9 @@ from tsctl.verify.findings import (
     SEGMENT_DAMAGED,
     SHIPPED_CORRUPT,
     WRONG_PRODUCER,
-    Finding,
-    Kind,
+    FindingKind,
 )
+from tsctl.verify.findings import Finding
 from tsctl.verify.full_read import read_whole
 
 # The number of an index's entries whose batches are read in addition to the last one, one request each.
@@ -139,7 +139,7 @@ class _Check:
         self._metadata = SegmentMetadata(self._base, None, None, None, None, 0)
         self._line: EpochHistory | None = None  # the metadata's epochs, if all batches can be compared with them
 
-    def say(self, kind: Kind, detail: str, key: str | None = None) -> None:
+    def say(self, kind: FindingKind, detail: str, key: str | None = None) -> None:
         end = self._metadata.end if self._metadata.end > self._base else None
         self.findings.append(Finding(kind, self._where, detail, key or self.key, self._base, end))
 

@@ -37,7 +37,7 @@ from ts_common.wording import counted
 from ts_reader.reading.cluster_file import STUCK_AFTER_SECONDS
 from tsctl.verify.assumed_ends import assume_copy, extend_to_live_bases
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import (
+from tsctl.verify.finding_kinds import (
     CACHE_OBJECT_WRONG,
     COMMIT_DAMAGED,
     FROZEN,
@@ -48,9 +48,8 @@ from tsctl.verify.findings import (
     SEGMENT_DAMAGED,
     SHIPPED_CORRUPT,
     UNREADABLE,
-    Finding,
 )
-from tsctl.verify.frozen import joined_frozen
+from tsctl.verify.findings import Finding, joined_frozen
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
 from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, check_segment

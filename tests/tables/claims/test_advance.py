@@ -22,14 +22,14 @@ from ts_tables.claims.advance import (
 from ts_tables.claims.state import (
     IncarnationState,
     Kept,
-    PartitionState,
+    PartitionClaims,
     PassedHole,
     TableState,
     without,
 )
 
 LINE = EpochHistory(((0, 0), (3, 120)))
-KNOWN = PartitionState(0, 200, ReadLog(LINE))
+KNOWN = PartitionClaims(0, 200, ReadLog(LINE))
 STRICT = Policy()
 PASSING = Policy(on_hole=OnHole.PASS)
 
@@ -88,10 +88,10 @@ def test_a_commit_that_was_rebuilt_below_the_claims_removes_nothing() -> None:
 def test_records_without_an_epoch_part_by_a_lineage_that_is_new() -> None:
     """Magic 0 and 1: a lineage that is new names the offset; one from before the claims, or unknown, does not."""
     back = ReadLog(lineage=Lineage(4, 150, 200))
-    claimed = PartitionState(0, 200, ReadLog())
+    claimed = PartitionClaims(0, 200, ReadLog())
     assert parting(claimed, 260, back) == 150
-    assert parting(PartitionState(0, 200, back), 260, back) == 200
-    assert parting(PartitionState(0, 200), 260, back) == 200
+    assert parting(PartitionClaims(0, 200, back), 260, back) == 200
+    assert parting(PartitionClaims(0, 200), 260, back) == 200
     table = TableState("prod", True, {"t": (IncarnationState("t", None, {0: claimed}),)})
     assert b'"epochs":[],"lineage":null' in table.encode()
     assert TableState.decode(table.encode(), "t") == table
@@ -101,7 +101,7 @@ def test_records_without_an_epoch_part_by_a_lineage_that_is_new() -> None:
 
 def test_claims_of_an_earlier_release_keep_their_rows() -> None:
     """They have no lineage, also where the commit had one: the offset where it went back was below them already."""
-    claimed = PartitionState(0, 200, ReadLog(LINE))
+    claimed = PartitionClaims(0, 200, ReadLog(LINE))
     table = TableState("prod", True, {"t": (IncarnationState("t", None, {0: claimed}),)})
     assert TableState.decode(table.encode(), "t") == table
     earlier = TableState.decode(table.encode().replace(b',"lineage":null', b""), "t").topics["t"][0].partitions[0]
@@ -163,7 +163,7 @@ def test_a_transaction_that_spans_two_holes_stays_withheld_for_the_second() -> N
 
 def test_a_filled_hole_waits_for_a_hole_ahead_that_hides_the_same_transaction() -> None:
     """Else a late claim would not add its records, and no later one would have its first offset."""
-    known = PartitionState(0, 40, holes=(PassedHole(35, 40, ((7, 28),)),))
+    known = PartitionClaims(0, 40, holes=(PassedHole(35, 40, ((7, 28),)),))
     ahead = PassedHole(44, 53, ((7, 28), (8, 40)))
     waiting = advance(known, seen(96, ahead, stable=40), PASSING)
     assert (waiting.late, waiting.state.holes) == ((), known.holes)
@@ -176,7 +176,7 @@ def test_a_filled_hole_waits_for_a_hole_ahead_that_hides_the_same_transaction() 
 
 def test_a_transaction_that_begins_in_a_filled_part_of_a_hole_is_not_withheld() -> None:
     """A late claim of the hole has its records; a state with it could not be read."""
-    known = PartitionState(0, 200, holes=(PassedHole(50, 60, ((7, 40),)),))
+    known = PartitionClaims(0, 200, holes=(PassedHole(50, 60, ((7, 40),)),))
     step = advance(known, seen(200, PassedHole(55, 60, ((7, 40), (8, 52)))), PASSING)
     assert step.state.holes == (PassedHole(50, 60, ((7, 40),)),)
 
@@ -191,8 +191,8 @@ def test_a_hole_that_grows_is_noted_once() -> None:
 
 def test_claims_are_cut_where_the_epochs_part() -> None:
     """With the holes and the losses above that offset."""
-    known = PartitionState(0, 200, ReadLog(LINE), (PassedHole(50, 60), PassedHole(140, 170)), ((100, 110), (180, 190)))
-    assert known.below(150) == PartitionState(
+    known = PartitionClaims(0, 200, ReadLog(LINE), (PassedHole(50, 60), PassedHole(140, 170)), ((100, 110), (180, 190)))
+    assert known.below(150) == PartitionClaims(
         0, 150, ReadLog(LINE), (PassedHole(50, 60), PassedHole(140, 150)), ((100, 110),)
     )
     assert known.below(-5).claims == ()
@@ -205,7 +205,7 @@ def test_ranges_without_others_are_ascending() -> None:
 
 
 def table() -> TableState:
-    state = PartitionState(
+    state = PartitionClaims(
         0,
         250,
         ReadLog(LINE, Lineage(3, 120, 140)),
@@ -213,8 +213,8 @@ def table() -> TableState:
         ((20, 30),),
         (Kept(200, 210, 9, "8a:1f"),),
     )
-    old = IncarnationState("orders", None, {0: PartitionState(5, 5)})
-    new = IncarnationState("orders~pQ", "pQ", {0: state, 3: PartitionState(0, 1)})
+    old = IncarnationState("orders", None, {0: PartitionClaims(5, 5)})
+    new = IncarnationState("orders~pQ", "pQ", {0: state, 3: PartitionClaims(0, 1)})
     return TableState("prod", True, {"orders": (old, new)})
 
 

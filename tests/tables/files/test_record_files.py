@@ -13,6 +13,7 @@ from tests.tables.files.test_json_lines import BYTES, ROWS
 from ts_common.errors import CorruptData, OperatorError
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import MILLISECONDS
+from ts_tables.files.column_times import with_nearest
 from ts_tables.files.digest import sum_of
 from ts_tables.files.file_writer import FileWriter
 from ts_tables.files.formats import FORMATS
@@ -20,7 +21,6 @@ from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout, WrittenFi
 from ts_tables.files.raw_columns import RAW_SCHEMA, RECORD_SCHEMA
 from ts_tables.files.reading import TableFile
 from ts_tables.files.record_files import FileRecords, reduced
-from ts_tables.files.times import with_nearest
 
 FORMS = [(form, codec) for form in (FileFormat.ORC, *sorted(RECORD_FORMATS)) for codec in FORMATS[form].codecs]
 

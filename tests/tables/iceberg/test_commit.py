@@ -18,7 +18,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotRefUpdate, S
 from tests.made_archive import MadeArchive
 from tests.tables.made_tables import NAME, MadeTable, put
 from ts_common.errors import CorruptData, OperatorError, OutcomeUnknown
-from ts_tables.iceberg.head import STATE, Finding, check, read_head
+from ts_tables.iceberg.head import STATE, HeadFinding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget, OnForeign
 from ts_tables.iceberg.transaction import HEAD
 from ts_tables.run import RunSummary, run_once
@@ -231,7 +231,7 @@ def append(table: MadeTable) -> None:
     loaded.append(pa.Table.from_pylist([{name: row.get(name) for name in kinds.names}], kinds))
 
 
-def found(table: MadeTable) -> Finding:
+def found(table: MadeTable) -> HeadFinding:
     loaded = table.table
     return check(loaded, read_head(loaded)).finding
 
@@ -239,7 +239,7 @@ def found(table: MadeTable) -> Finding:
 def test_rows_of_others_end_a_run(table: MadeTable) -> None:
     """The message names the snapshots; by choice their rows stay with ours."""
     append(table)
-    assert found(table) is Finding.FOREIGN
+    assert found(table) is HeadFinding.FOREIGN
     with pytest.raises(OperatorError, match=r"others wrote rows since our last commit: snapshots \d+ \(append\)"):
         table.run()
     table.on_foreign = OnForeign.KEEP
@@ -250,7 +250,7 @@ def test_rows_of_others_end_a_run(table: MadeTable) -> None:
 def test_rows_that_others_deleted_end_a_run(table: MadeTable) -> None:
     """As by a request to forget a person."""
     table.table.delete(less_than("_offset", 10))
-    assert found(table) is Finding.FOREIGN
+    assert found(table) is HeadFinding.FOREIGN
     with pytest.raises(OperatorError, match=r"\((overwrite|delete)\)"):
         table.run()
 
@@ -259,11 +259,11 @@ def test_t02_a_rollback_is_found(table: MadeTable) -> None:
     """Also with a foreign row on top: the next run would not add the lost rows."""
     first = table.table.snapshots()[0].snapshot_id
     table.table.manage_snapshots().rollback_to_snapshot(first).commit()
-    assert found(table) is Finding.ROLLED_BACK
+    assert found(table) is HeadFinding.ROLLED_BACK
     with pytest.raises(OperatorError, match="main was rolled back"):
         table.run()
     append(table)
-    assert found(table) is Finding.ROLLED_BACK
+    assert found(table) is HeadFinding.ROLLED_BACK
 
 
 def move_tag(table: MadeTable, snapshot_id: int | None) -> None:
@@ -280,11 +280,11 @@ def test_a_tag_that_was_moved_or_removed_is_found(table: MadeTable) -> None:
     """The claims that it shows are not those of the rows."""
     last = table.head.snapshot_id
     move_tag(table, table.table.snapshots()[0].snapshot_id)
-    assert found(table) is Finding.MOVED
+    assert found(table) is HeadFinding.MOVED
     with pytest.raises(OperatorError, match="was moved back"):
         table.run()
     move_tag(table, None)
-    assert found(table) is Finding.NO_HEAD
+    assert found(table) is HeadFinding.NO_HEAD
     with pytest.raises(OperatorError, match="tag ts-head was removed"):
         table.run()
     move_tag(table, last)
@@ -320,7 +320,7 @@ def expire(table: MadeTable) -> None:
 def test_expiry_keeps_the_head(table: MadeTable) -> None:
     """The tag keeps its snapshot, also behind a compaction; equal numbers of rows prove that nothing else happened."""
     expire(table)
-    assert found(table) is Finding.SAME
+    assert found(table) is HeadFinding.SAME
     replace(table)
     replace(table)
     expire(table)
@@ -328,7 +328,7 @@ def test_expiry_keeps_the_head(table: MadeTable) -> None:
         table.head.snapshot_id,
         table.table.metadata.current_snapshot_id,
     }
-    assert found(table) is Finding.MAINTAINED
+    assert found(table) is HeadFinding.MAINTAINED
     is_whole(table)
 
 
@@ -337,7 +337,7 @@ def test_foreign_rows_behind_an_expiry_are_found(table: MadeTable) -> None:
     append(table)
     replace(table)
     expire(table)
-    assert found(table) is Finding.UNKNOWN
+    assert found(table) is HeadFinding.UNKNOWN
     with pytest.raises(OperatorError, match="verify"):
         table.run()
 

@@ -9,8 +9,8 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NoSuchTa
 from tests.made_archive import MadeArchive, batches
 from tests.tables.made_tables import MadeTable
 from ts_common.errors import AccessDenied, CorruptData, OperatorError, StoreUnavailable
-from ts_tables.iceberg.catalog import open_catalog
-from ts_tables.iceberg.errors import calling
+from ts_tables.iceberg.catalogs import open_catalog
+from ts_tables.iceberg.translated_errors import calling
 from ts_tables.targets import TableMissing
 
 

@@ -19,7 +19,7 @@ from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files import file_writer
 from ts_tables.iceberg import head
-from ts_tables.iceberg.catalog import iceberg_schema
+from ts_tables.iceberg.catalogs import iceberg_schema
 from ts_tables.run import run_once
 
 equal_to: Any = EqualTo  # its types are those of its fields, not of its arguments

@@ -14,7 +14,7 @@ from tests.tables.iceberg.test_commit import Faulty, run
 from tests.tables.made_tables import NAME, MadeTable, put
 from ts_common.errors import OperatorError
 from ts_tables.iceberg.storage import TableFiles
-from ts_tables.iceberg.transaction import Change, stage
+from ts_tables.iceberg.transaction import SnapshotChange, stage
 from ts_tables.targets import FilesLeft, HeadMoved
 
 
@@ -92,7 +92,7 @@ def test_the_server_enforces_the_assertion_of_the_tag_alone(table: MadeTable) ->
     before = table.head.snapshot_id
     table.run()
     loaded = table.table
-    staged = stage(loaded, Change((), (), {}, "0123456789abcdef"), before)
+    staged = stage(loaded, SnapshotChange((), (), {}, "0123456789abcdef"), before)
     with pytest.raises(CommitFailedException, match="ts-head"):
         table.catalog.commit_table(loaded, staged.requirements, staged.updates)
 

@@ -10,7 +10,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnap
 
 from tests.made_archive import MadeArchive, batches
 from tests.tables.made_tables import MadeTable
-from ts_tables.iceberg.transaction import HEAD, Change, stage
+from ts_tables.iceberg.transaction import HEAD, SnapshotChange, stage
 
 ROOM = Path(__file__).parents[3] / "ts_tables"
 
@@ -39,7 +39,7 @@ def test_a_change_asserts_what_it_was_planned_from(tmp_path: Path) -> None:
     table.create()
     loaded = table.table
     head = table.head.snapshot_id
-    staged = stage(loaded, Change((), (), {"a": "b"}, "0123456789abcdef"), head)
+    staged = stage(loaded, SnapshotChange((), (), {"a": "b"}, "0123456789abcdef"), head)
     kinds = {type(each).__name__ for each in staged.requirements}
     assert kinds >= {"AssertTableUUID", "AssertRefSnapshotId", "AssertCurrentSchemaId", "AssertDefaultSpecId"}
     refs: dict[str, Any] = {

@@ -6,11 +6,11 @@ from tests.tables.parsers.made_records import made_records
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.opening import open_codec
 from ts_tables.parsers.changes import CHANGES, RecordParser
-from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.contract import check
-from ts_tables.parsers.decoded import Reading
+from ts_tables.parsers.decoded import SchemaReading
 from ts_tables.parsers.inference import FoundColumn, Member
 from ts_tables.parsers.json_values import JsonParser
+from ts_tables.parsers.parser_columns import make_column
 
 VALUES = [b'{"a": 1}', None, b"{", b'[{"a": 2}, {"a": 3}]']
 
@@ -32,7 +32,7 @@ def test_a_tombstone_is_a_row_with_its_key() -> None:
 def test_a_key_that_does_not_decode_refuses_its_record() -> None:
     """A value that was refused keeps its own reason."""
     parser = RecordParser(
-        JsonParser([make_column("a", "long")]), CHANGES, Reading(open_codec("int", "topic", Part.KEY))
+        JsonParser([make_column("a", "long")]), CHANGES, SchemaReading(open_codec("int", "topic", Part.KEY))
     )
     found = parser.parse(made_records(VALUES, [b"\0\0\0\1", b"x", b"y", b"\0\0\0\2"]))
     check(parser, found, 4)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from ts_tables.parsers.columns import make_column, parse_type
+from ts_tables.parsers.parser_columns import make_column, parse_type
 
 
 def test_types_are_nested() -> None:

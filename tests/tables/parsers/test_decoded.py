@@ -11,7 +11,7 @@ import fastavro
 from tests.tables.parsers.made_records import parsed
 from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.opening import open_codec
-from ts_tables.parsers.decoded import DecodedParser, Reading, columns_of
+from ts_tables.parsers.decoded import DecodedParser, SchemaReading, columns_of
 from ts_tables.parsers.inference import FoundColumn
 
 SCHEMA = {
@@ -30,7 +30,7 @@ def encoded(**fields: object) -> bytes:
 
 def made_parser(*codecs: Codec) -> DecodedParser:
     """Return a parser of codecs, the newest last."""
-    readings = [Reading(codec) for codec in reversed(codecs)]
+    readings = [SchemaReading(codec) for codec in reversed(codecs)]
     columns: list[FoundColumn] = []
     for reading in reversed(readings):
         columns = columns_of(reading, columns, ())

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.matrix import examples
 from tests.tables.parsers.made_records import made_records, parsed
-from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.inference import FoundColumn, Member, with_members
 from ts_tables.parsers.json_values import JsonParser, OnType
+from ts_tables.parsers.parser_columns import make_column
 
 
 def data_of(*values: Any) -> list[bytes]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.matrix import examples
 from tests.tables.parsers.made_records import parsed
-from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.json_values import JsonParser
+from ts_tables.parsers.parser_columns import make_column
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.tables.parsers.made_records import parsed
-from ts_tables.parsers.columns import make_column
 from ts_tables.parsers.delimited import DelimitedParser
 from ts_tables.parsers.expression import ExpressionParser
+from ts_tables.parsers.parser_columns import make_column
 
 ONE = [make_column("a", "string"), make_column("b", "long"), make_column("c", "double")]
 

@@ -17,7 +17,7 @@ from ts_common.errors import OperatorError
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.compaction import Compaction, Rewritten, compact
 from ts_tables.engines.spark.procedures import SparkProcedures
-from ts_tables.iceberg.head import Finding, check, read_head
+from ts_tables.iceberg.head import HeadFinding, check, read_head
 from ts_tables.iceberg.target import IcebergTarget
 from ts_tables.opening import CATALOG
 from ts_tables.targets import HeadMoved
@@ -87,7 +87,7 @@ def test_small_files_become_one_and_the_next_run_continues(
     assert document["expired"]["data_files"] == 6
     loaded = table.table
     assert [each.snapshot_id for each in loaded.snapshots()] == [table.head.snapshot_id]
-    assert check(loaded, read_head(loaded)).finding is Finding.SAME
+    assert check(loaded, read_head(loaded)).finding is HeadFinding.SAME
     assert tsctl("tables", "verify", "--workers", "1").out == "backup.t: 300 rows, 0 differences\n"
     put(archive, 300, 350)
     assert "50 records in 1 file" in tsctl("tables", "run", "--workers", "1").out

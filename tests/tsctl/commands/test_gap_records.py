@@ -7,7 +7,7 @@ import pytest
 
 from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import READING, only, put, verify
-from tsctl.verify.findings import Severity
+from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.segment_check import Depth
 
 

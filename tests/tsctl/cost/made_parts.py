@@ -1,7 +1,7 @@
 """Parts and prices with round numbers, so that a bill can be worked out by hand."""
 
 from ts_common.config.yaml_files import parse_yaml, validate
-from tsctl.cost.listing import Kind, Part
+from tsctl.cost.object_counts import ObjectKind, Part
 from tsctl.cost.prices import Prices
 
 GB = 1_000_000_000
@@ -50,7 +50,7 @@ PRICES: Prices = validate(
 def part(
     topic: str,
     storage_class: str = "HOT",
-    kind: Kind = Kind.LOG,
+    kind: ObjectKind = ObjectKind.LOG,
     *,
     days: float = 10,
     objects: float = 10,

@@ -12,14 +12,14 @@ from tests.tsctl.cost.made_parts import GB, PRICES, part
 from ts_common.archive.object_keys import INDEX_SUFFIXES
 from ts_common.errors import ConfigurationError
 from tsctl.cost.bill import PER_LOG, Change, Item, Line, bill, once, total
-from tsctl.cost.listing import OWN, Kind, Part
-from tsctl.cost.tables import section
+from tsctl.cost.bill_tables import section
+from tsctl.cost.object_counts import OWN, ObjectKind, Part
 
 _PARTS = st.builds(
     part,
     st.sampled_from(["a", "b", OWN]),
     st.sampled_from(["COOL", "FROZEN", "WATCHED"]),  # without tiers, which are of the whole
-    st.sampled_from(list(Kind)),
+    st.sampled_from(list(ObjectKind)),
     days=st.integers(0, 400),
     objects=st.integers(1, 1000),
     size=st.integers(0, 10**12),
@@ -62,15 +62,15 @@ def test_an_archive_class_bills_bytes_for_each_object() -> None:
 
 def test_a_class_that_is_watched_bills_large_objects_only() -> None:
     """2,000 large objects at 0.0025 for 1,000; 500 small ones cost nothing."""
-    small = part("a", "WATCHED", Kind.INDEX, days=OLD, objects=500, size=1000)
+    small = part("a", "WATCHED", ObjectKind.INDEX, days=OLD, objects=500, size=1000)
     lines = bill([part("a", "WATCHED", days=OLD, objects=2000), small], PRICES)
     assert found(lines)["monitoring", "WATCHED"] == (2000, 0.005)
 
 
 def test_requests_have_the_class_of_their_objects() -> None:
     """Three objects for each new segment: of 4,500 PUTs 3,000 write them, 1,500 write marks in the default class."""
-    new = [part("a", "COOL", objects=1000), part("a", "COOL", Kind.INDEX, objects=2000)]
-    lines = bill([*new, part("a", "COOL", days=OLD), part(OWN, kind=Kind.OTHER)], PRICES)
+    new = [part("a", "COOL", objects=1000), part("a", "COOL", ObjectKind.INDEX, objects=2000)]
+    lines = bill([*new, part("a", "COOL", days=OLD), part(OWN, kind=ObjectKind.OTHER)], PRICES)
     assert found(tuple(line for line in lines if line.unit == "requests")) == {
         ("put", "COOL"): (3000, 0.06),
         ("put", "HOT"): (1500, 0.0075),
@@ -118,7 +118,9 @@ def test_one_read_of_a_class_has_the_price_of_its_restores() -> None:
     assert "one read of all 9.0 GB in COOL: retrieval 0.2700" in section(parts, PRICES, Change(None, "COOL")).notes
 
 
-@given(st.lists(st.builds(part, st.sampled_from("ab"), kind=st.sampled_from(list(Kind)), days=st.integers(0, 300))))
+@given(
+    st.lists(st.builds(part, st.sampled_from("ab"), kind=st.sampled_from(list(ObjectKind)), days=st.integers(0, 300)))
+)
 def test_the_present_values_change_nothing(parts: list[Part]) -> None:
     """The class and the mean size of today, and a retention above every age: the same bill."""
     change = Change(GB // 10, "HOT", 365)
@@ -133,8 +135,8 @@ def test_retention_removes_what_is_old_enough() -> None:
     parts = [
         part("a", days=89, size=GB),
         part("a", days=90, size=2 * GB),
-        part("a", kind=Kind.INDEX, days=300, size=4 * GB),
-        part("a", kind=Kind.OTHER, days=300, size=8 * GB),
+        part("a", kind=ObjectKind.INDEX, days=300, size=4 * GB),
+        part("a", kind=ObjectKind.OTHER, days=300, size=8 * GB),
     ]
     assert found(bill(parts, PRICES, Change(retention_days=90))) == {("storage", "HOT"): (9, 0.18)}
     assert found(once(parts, PRICES, Change(retention_days=90))) == {("delete", "HOT"): (20, 0.00002)}
@@ -153,7 +155,7 @@ def test_a_retention_below_the_minimum_duration_is_billed_to_its_end() -> None:
 
 def test_a_cheaper_class_costs_a_transition_once() -> None:
     """12 objects at 0.02 for 1,000; then 2 GB at 0.004. The class of 3 GB of marks stays."""
-    parts = [part("a", days=OLD, objects=12, size=2 * GB), part("a", kind=Kind.OTHER, size=3 * GB)]
+    parts = [part("a", days=OLD, objects=12, size=2 * GB), part("a", kind=ObjectKind.OTHER, size=3 * GB)]
     change = Change(storage_class="COOL")
     assert found(once(parts, PRICES, change)) == {("transition", "COOL"): (12, 0.00024)}
     assert found(bill(parts, PRICES, change)) == {("storage", "COOL"): (2, 0.008), ("storage", "HOT"): (3, 0.06)}
@@ -172,7 +174,7 @@ def test_larger_segments_are_fewer_objects_and_requests() -> None:
     """A quarter of 1,000 segments a month: 4,500 PUTs become 1,125; the indexes keep their bytes."""
     parts = [
         part("a", "FROZEN", objects=1000, size=GB),
-        part("a", "FROZEN", Kind.INDEX, objects=2000, size=GB / 100),
+        part("a", "FROZEN", ObjectKind.INDEX, objects=2000, size=GB / 100),
     ]
     after = found(bill(parts, PRICES, Change(segment_bytes=4_000_000)))
     quantities = {key: quantity for key, (quantity, _) in after.items()}
@@ -190,7 +192,7 @@ def test_larger_segments_are_fewer_objects_and_requests() -> None:
 
 def test_empty_segments_are_no_objects_of_another_size() -> None:
     """Another program can leave `.log` objects of 0 bytes."""
-    parts = [part("a", objects=2, size=0), part("a", kind=Kind.INDEX, objects=2, size=0)]
+    parts = [part("a", objects=2, size=0), part("a", kind=ObjectKind.INDEX, objects=2, size=0)]
     assert bill(parts, PRICES, Change(segment_bytes=1 << 30)) == ()
 
 

@@ -19,7 +19,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from tsctl.cost.listing import OWN, Kind, Part, count, find_directories
+from tsctl.cost.object_counts import OWN, ObjectKind, Part, count, find_directories
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -35,9 +35,9 @@ def counted(archive: MadeArchive, store: ObjectStore | None = None) -> list[Part
     return count(list(find_directories(store or archive.store, archive.keys)), PRICES, 7.0, NOW)
 
 
-def sums(parts: list[Part], value: Callable[[Part], float]) -> dict[tuple[str, Kind], float]:
+def sums(parts: list[Part], value: Callable[[Part], float]) -> dict[tuple[str, ObjectKind], float]:
     """Return a number by topic and kind."""
-    found: dict[tuple[str, Kind], float] = {}
+    found: dict[tuple[str, ObjectKind], float] = {}
     for part in parts:
         found[part.topic, part.kind] = found.get((part.topic, part.kind), 0) + value(part)
     return found
@@ -62,11 +62,11 @@ def test_every_object_of_a_cluster_counts_once(archive: MadeArchive) -> None:
     archive.store.put(f"010/{CLUSTER}2/t-0/offset.wm", b"x")
     parts = counted(archive)
     assert sums(parts, lambda part: part.objects) == {
-        ("t", Kind.LOG): 4,
-        ("t", Kind.INDEX): 6,
-        ("t", Kind.OTHER): 3 * 2 + 4,
-        ("t-0", Kind.OTHER): 1,
-        (OWN, Kind.OTHER): 2,
+        ("t", ObjectKind.LOG): 4,
+        ("t", ObjectKind.INDEX): 6,
+        ("t", ObjectKind.OTHER): 3 * 2 + 4,
+        ("t-0", ObjectKind.OTHER): 1,
+        (OWN, ObjectKind.OTHER): 2,
     }
     of_cluster = [info for info in archive.store.list() if f"{CLUSTER}/" in info.key]
     assert sum(part.size for part in parts) == sum(info.size for info in of_cluster)
@@ -100,8 +100,8 @@ def test_a_cluster_of_zeros_and_ones_is_distinguished_from_entropy(tmp_path: Pat
         store.put(ClusterKeys("1").partition(TopicPartition("u", 0)).segment(SegmentName(0)), b"x")
         directories = list(find_directories(store, keys))
         assert sums(count(directories, PRICES, None, NOW), lambda part: part.objects) == {
-            ("t", Kind.LOG): 6,
-            ("u", Kind.LOG): 1,
+            ("t", ObjectKind.LOG): 6,
+            ("u", ObjectKind.LOG): 1,
         }
         store.delete([info.key for info in store.list()])
         store.put(ClusterKeys("1").incarnations("1"), b"{}")

@@ -26,7 +26,7 @@ from ts_common.errors import SegmentChanged
 from tsctl.exit_codes import ExitCode
 from tsctl.repair.from_versions import PartitionVersions
 from tsctl.repair.needs import Need
-from tsctl.verify.findings import INDEX_WRONG
+from tsctl.verify.finding_kinds import INDEX_WRONG
 
 
 def test_earlier_versions_are_put_back_without_an_agent(versioned: Versioned) -> None:

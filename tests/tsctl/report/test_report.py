@@ -15,7 +15,8 @@ from tests.matrix import cases
 from tests.tsctl.report.pages import bars, part_of
 from tsctl.report.render import render
 from tsctl.verify.coverage import Coverage
-from tsctl.verify.findings import FOREIGN_OBJECT, GAP, HOLE, SEGMENT_DAMAGED, Finding
+from tsctl.verify.finding_kinds import FOREIGN_OBJECT, GAP, HOLE, SEGMENT_DAMAGED
+from tsctl.verify.findings import Finding
 
 DAY = 86_400_000
 BEGAN = 1_700_000_000_000

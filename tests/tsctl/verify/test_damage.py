@@ -13,7 +13,7 @@ import pytest
 from tests.tsctl.damage import DAMAGES, Expected
 from tests.tsctl.made_up import TOPIC, MadeUp, make
 from ts_common.archive.gap_records import merged
-from tsctl.verify.findings import Severity
+from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verified, Verifier
 

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tsctl.verify.findings import KINDS
+from tsctl.verify.finding_kinds import KINDS
 from tsctl.verify.findings_page import reference_page
 
 DOCS = Path(__file__).parents[3] / "docs"

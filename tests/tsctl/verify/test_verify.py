@@ -19,7 +19,7 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.model import TopicPartition
-from tsctl.verify.findings import Severity
+from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.segment_check import Depth
 from tsctl.verify.verifier import Scope, Verifier
 

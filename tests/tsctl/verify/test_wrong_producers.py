@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.made_archive import MadeArchive
 from tests.reader.decode.odd_bytes import FILES, OFFSETS, with_deltas
 from tests.tsctl.verify.verified import READING, verify
-from tsctl.verify.findings import Severity
+from tsctl.verify.finding_kinds import Severity
 from tsctl.verify.segment_check import Depth
 
 _SARAMA = "sarama-1.15-real-kafka-1.0.0"

@@ -15,8 +15,8 @@ from ts_reader.schemas.limits import MAX_VALUE_BYTES
 from ts_reader.schemas.rows import ColumnBuilder
 from ts_tables.parsers.contract import Parsed, Parser
 from ts_tables.parsers.converted import Converted, parsed_of
+from ts_tables.parsers.thrift.protocols import BinaryReader, CompactReader
 from ts_tables.parsers.thrift.types import Struct
-from ts_tables.parsers.thrift.wire import BinaryReader, CompactReader
 
 
 class Protocol(StrEnum):

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ts_reader.schemas.limits import DEFAULT_BYTES, STRUCT_CELLS
 from ts_tables.parsers.converted import shown
-from ts_tables.parsers.thrift.wire import Wire, WireReader
+from ts_tables.parsers.thrift.protocols import Wire, WireReader
 
 Default = bool | int | float | str | bytes | None  # None: it has none
 

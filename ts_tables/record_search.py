@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordSearch:
     """What is deleted: records with these keys, and records at these offsets. It can be pickled.
 
     Attributes:
@@ -113,7 +113,7 @@ class InFile:
 
     file: TableFile
     layout: Layout
-    wanted: Wanted
+    wanted: RecordSearch
     column: str | None
     keys: pa.Array
     codec: Codec | None = None
@@ -147,7 +147,7 @@ class InArchive:
     """
 
     work: Work
-    wanted: Wanted
+    wanted: RecordSearch
     parser: Parser | None
     layout: Layout
 
@@ -170,7 +170,7 @@ class InArchive:
 
 
 def in_files(
-    opened: OpenedTable, column: str | None, wanted: Wanted, engine: Engine, codec: Codec | None
+    opened: OpenedTable, column: str | None, wanted: RecordSearch, engine: Engine, codec: Codec | None
 ) -> list[Record]:
     """Return the records of a table's files that are deleted.
 
@@ -200,7 +200,7 @@ def in_files(
 
 
 def in_archive(
-    opened: OpenedTable, plans: Plans, wanted: Wanted, parser: Parser | None, engine: Engine
+    opened: OpenedTable, plans: Plans, wanted: RecordSearch, parser: Parser | None, engine: Engine
 ) -> list[Record]:
     """Return the records of the archive whose keys are deleted.
 

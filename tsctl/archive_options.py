@@ -129,7 +129,7 @@ class ArchiveLocation:
     has: Callable[[str], bool]
 
 
-class Archive:
+class OpenArchive:
     """An archive with open stores; `open_archive` returns it.
 
     Attributes:
@@ -256,7 +256,7 @@ class Archive:
 
 
 @contextmanager
-def open_archive(name: ArchiveName, warn: Callable[[str], None]) -> Iterator[Archive]:
+def open_archive(name: ArchiveName, warn: Callable[[str], None]) -> Iterator[OpenArchive]:
     """Open the stores of an archive, and close them at the end of the block.
 
     Raises:
@@ -264,7 +264,7 @@ def open_archive(name: ArchiveName, warn: Callable[[str], None]) -> Iterator[Arc
     """
     with ExitStack() as stores:
         opened = [stores.enter_context(open_store(endpoint.location, endpoint.options)) for endpoint in name.endpoints]
-        yield Archive(settled(name, opened), opened, warn)
+        yield OpenArchive(settled(name, opened), opened, warn)
 
 
 def parse_partitions(text: str | None) -> frozenset[int] | None:

@@ -46,10 +46,9 @@ from sqlalchemy.pool import NullPool
 
 from ts_common.errors import OperatorError
 from ts_common.suggestions import nearest
-from ts_tables.files.differing import WAYS_OUT, differing
-from ts_tables.files.layout import Layout
+from ts_tables.files.layout import WAYS_OUT, Layout, differing
 from ts_tables.files.partitioning import Term, Transform
-from ts_tables.iceberg.errors import calling
+from ts_tables.iceberg.translated_errors import calling
 
 _FIRST_PARTITION_FIELD: Final = 1000  # as in Iceberg's specification
 _S3_SCHEMES: Final = {"s3", "s3a", "s3n", ""}  # the warehouse of a REST catalog can be a name

@@ -11,7 +11,7 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
 from ts_common.archive.view import PartitionView
 from ts_common.store.contract import ObjectStore
-from tsctl.limits import batch_limit
+from tsctl.scan_options import batch_limit
 from tsctl.verify.coverage import live_end
 
 if TYPE_CHECKING:  # what decodes, only if records are compared

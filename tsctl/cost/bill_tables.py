@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple, TypeVar
 
 from tsctl.cost.bill import BYTES, NO_CHANGE, Change, Item, Line, bill, once, total
-from tsctl.cost.listing import SEGMENT, Part
+from tsctl.cost.object_counts import SEGMENT, Part
 from tsctl.cost.prices import Prices, Restore
 from tsctl.output import size
 

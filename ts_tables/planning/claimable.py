@@ -1,19 +1,33 @@
-"""The partitions that a table reads: of the newest incarnation of its topics, and of those that it has claimed."""
+"""The partitions that a table reads, and what the archive shows of each.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+They are those of the newest incarnation of its topics, and of the incarnations that it has claimed.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.plan import Hole
+from ts_common.archive.view import PartitionView
 from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
 from ts_reader.following.commit_snapshot import CommitSnapshot, Observer, PartitionEnd, TopicSnapshot
 from ts_reader.reading.parallel import in_threads
-from ts_tables.claims.advance import OnRecreated
-from ts_tables.claims.state import PartitionState, TableState
+from ts_reader.reading.transactions import find_hidden
+from ts_tables.claims.advance import OnRecreated, Seen
+from ts_tables.claims.state import PartitionClaims, PassedHole, TableState
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A partition of an incarnation, its commit, and whether the table has claimed no earlier incarnation."""
+class Claimable:
+    """A partition that a table reads.
+
+    Attributes:
+        topic_id: of the incarnation; None if the cluster has no topic ids.
+        directory: identifies the incarnation.
+        end: by the commit.
+        is_first: whether the table has claimed no earlier incarnation.
+    """
 
     topic_id: str | None
     directory: str
@@ -26,7 +40,7 @@ class Sight:
         return self.end.keys.partition
 
 
-class Sights:
+class ClaimablePartitions:
     """Finds the partitions of a table; not thread-safe.
 
     Args:
@@ -44,7 +58,7 @@ class Sights:
 
     def find(
         self, state: TableState, look: CommitSnapshot, problems: list[str], lost: list[str], begin: list[str]
-    ) -> list[Sight]:
+    ) -> list[Claimable]:
         """Return the partitions that a table reads.
 
         Args:
@@ -57,7 +71,7 @@ class Sights:
         Raises:
             CorruptData, StoreUnavailable, AccessDenied: from the store.
         """
-        sights: list[Sight] = []
+        claimable: list[Claimable] = []
         for name in sorted({*look.topics, *state.topics}):
             topic, known = look.topics.get(name), state.topics.get(name, ())
             if topic is None:
@@ -77,8 +91,8 @@ class Sights:
                 )
                 continue
             for directory in wanted:
-                sights += self._incarnation(name, directory, topic, state, problems, lost, begin, is_first=not known)
-        return sights
+                claimable += self._incarnation(name, directory, topic, state, problems, lost, begin, is_first=not known)
+        return claimable
 
     def _incarnation(
         self,
@@ -91,7 +105,7 @@ class Sights:
         begin: list[str],
         *,
         is_first: bool,
-    ) -> Iterator[Sight]:
+    ) -> Iterator[Claimable]:
         """Yield the partitions of an incarnation; those that the table has claimed must have a commit."""
         claimed = state.incarnation(name, directory)
         ends = dict(topic.ends) if directory == topic.incarnations.newest_directory else {}
@@ -106,7 +120,7 @@ class Sights:
             number = each.partition.partition
             if each.partition in ends:
                 known_id = topic_id if claimed is None else claimed.topic_id
-                yield Sight(known_id, directory, ends[each.partition], is_first)
+                yield Claimable(known_id, directory, ends[each.partition], is_first)
                 continue
             loss = self._observer.loss_at(each)
             if claimed is not None and number in claimed.partitions:
@@ -118,7 +132,48 @@ class Sights:
                 begin.append(sentence)
 
 
-def known_of(state: TableState, sight: Sight) -> PartitionState | None:
+def known_of(state: TableState, one: Claimable) -> PartitionClaims | None:
     """Return the claims of a partition; None without any."""
-    incarnation = state.incarnation(sight.partition.topic, sight.directory)
-    return None if incarnation is None else incarnation.partitions.get(sight.partition.partition)
+    incarnation = state.incarnation(one.partition.topic, one.directory)
+    return None if incarnation is None else incarnation.partitions.get(one.partition.partition)
+
+
+def seen_of(
+    store: ObjectStore, view: PartitionView, end: PartitionEnd, known: PartitionClaims, *, read_committed: bool
+) -> Seen:
+    """Return what the archive shows of a partition.
+
+    Args:
+        store: of the segments.
+        view: of the partition.
+        end: by its commit.
+        known: its claims, as far as the log still has them.
+        read_committed: whether transactions that are open at a hole are withheld.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
+    """
+    start = max(view.start, min([known.end, *(hole.first for hole in known.holes)]))
+    holes = joined(part for part in view.plan(start, max(view.end, start)) if isinstance(part, Hole))
+    seen = Seen(view.start, end.next_offset, end.shown, end.log, tuple(PassedHole(*each) for each in holes))
+    noted = {(hole.start, hole.end) for hole in known.holes if hole.start >= view.start}
+    is_unchanged = noted == {*holes}
+    if is_unchanged or not read_committed:  # else headers are read to find open transactions
+        return seen
+    cut_off = find_hidden(store, view, start, max(start, end.shown)).cut_off
+    withheld = {
+        hole: tuple((one.producer_id, one.first) for one in cut_off if hole[0] <= one.hole.start < hole[1])
+        for hole in holes
+    }
+    return replace(seen, holes=tuple(PassedHole(*hole, tuple(sorted(withheld[hole]))) for hole in holes))
+
+
+def joined(holes: Iterable[Hole]) -> list[tuple[int, int]]:
+    """Return holes as ranges; adjoining ones, which differ in their records only, are one."""
+    found: list[tuple[int, int]] = []
+    for hole in holes:
+        if found and found[-1][1] == hole.start:
+            found[-1] = (found[-1][0], hole.end)
+        else:
+            found.append((hole.start, hole.end))
+    return found

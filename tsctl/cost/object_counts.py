@@ -16,7 +16,7 @@ from ts_common.suggestions import nearest
 from ts_reader.options.archive_name import ArchiveName
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.topics import some
-from tsctl.archive import chooser, open_archive
+from tsctl.archive_options import chooser, open_archive
 from tsctl.cost.prices import Prices
 from tsctl.output import Output
 
@@ -28,7 +28,7 @@ _ENTROPY: Final = re.compile(r"[01]+")
 Directory = tuple[ObjectStore, str, str]  # store, prefix of the keys with the final slash, topic or `OWN`
 
 
-class Kind(StrEnum):
+class ObjectKind(StrEnum):
     """What an object is."""
 
     LOG = "log"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-SEGMENT: Final = frozenset({Kind.LOG, Kind.INDEX})  # what agents write in the storage class of their options
+SEGMENT: Final = frozenset({ObjectKind.LOG, ObjectKind.INDEX})  # agents write these in the class of their options
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Part:
 
     topic: str
     storage_class: str
-    kind: Kind
+    kind: ObjectKind
     days: float
     objects: float
     size: float
@@ -103,7 +103,7 @@ def find_directories(store: ObjectStore, keys: ClusterKeys) -> Iterator[Director
             yield store, prefix, topic if partition is None else partition.topic
 
 
-_Key = tuple[str, str, Kind, int, int]  # topic, storage class, kind, range of ages, range of sizes
+_Key = tuple[str, str, ObjectKind, int, int]  # topic, storage class, kind, range of ages, range of sizes
 
 
 def count(found: Sequence[Directory], prices: Prices, retention_days: float | None, now: float) -> list[Part]:
@@ -116,9 +116,9 @@ def count(found: Sequence[Directory], prices: Prices, retention_days: float | No
         store, prefix, topic = directory
         sums: dict[_Key, list[float]] = {}
         for info in store.list(prefix):
-            own, kind, name = topic, Kind.OTHER, info.key[len(prefix) :]
+            own, kind, name = topic, ObjectKind.OTHER, info.key[len(prefix) :]
             if (parsed := SegmentName.parse(name)) is not None:
-                kind = Kind.LOG if parsed[1] == LOG_SUFFIX else Kind.INDEX
+                kind = ObjectKind.LOG if parsed[1] == LOG_SUFFIX else ObjectKind.INDEX
             elif name == INCARNATIONS_NAME:  # `t-0/incarnations.json` is the list of a topic `t-0`
                 own = prefix.rstrip("/").rpartition("/")[2]
             age = max(0.0, now - info.modified) / 86_400
