@@ -25,22 +25,23 @@ from ts_common.config.cluster_config import ClusterConfig
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.unconditional import WHAT_IS_LOST
-from ts_uploader.blocked_partitions import BlockedPartitions
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.environment import Environment
-from ts_uploader.heartbeat import Heartbeat
-from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, supervised_thread
+from ts_uploader.heartbeat import BlockedPartitions, Heartbeat
 from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.deleted_directories import reported_end
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.main_loop import MainLoop
+from ts_uploader.main_loop import BacklogRequest, Inbox, MainLoop, ReloadRequest, StopRequest, supervised_thread
+from ts_uploader.messages.results import LookDue
+from ts_uploader.messages.tasks import AnyTask, Rescan, Ship
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import GAP_UNRECORDED, GAP_WRITTEN_OVER, CountedElsewhere, Metrics
+from ts_uploader.process.progress import Progress, Shipping
 from ts_uploader.process.reload import LiveConfig, Reread
-from ts_uploader.progress import Progress, Shipping
+from ts_uploader.process.work_queue import WorkQueue
+from ts_uploader.reporters.built_in import open_reporter
 from ts_uploader.reporters.contract import Reporting
-from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.ends_writer import EndsWriter
@@ -53,12 +54,10 @@ from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.snapshot import Status, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
-from ts_uploader.task_queues import TaskQueues
-from ts_uploader.tasks import AnyTask, LookDue, Rescan, Ship
 from ts_uploader.tracking.backlog import Backlog, retention_left
 from ts_uploader.tracking.contained_tracker import ContainedTracker
-from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import TaskRunner, losses_counter
+from ts_uploader.workers.task_queues import TaskQueues
+from ts_uploader.workers.task_runner import TaskRunner, losses_counter
 
 log = structlog.get_logger()
 

@@ -22,8 +22,7 @@ from ts_uploader.agent import Agent
 from ts_uploader.environment import CHOICE_OF_FILE, Environment, EnvironmentProvider, ServerPropertiesEnvironment
 from ts_uploader.findings import exit_code
 from ts_uploader.preflight import check as checks
-from ts_uploader.process.malloc import bound_arenas
-from ts_uploader.process.priority import lower_priority
+from ts_uploader.process.footprint import bound_arenas, lower_priority
 
 EXIT_REFUSED = 2  # the operator must act, as the message describes
 EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again

@@ -5,25 +5,70 @@ tracker, and puts the tasks that the tracker returns into the queues.
 """
 
 import queue
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 import structlog
 
 from ts_common.model import TopicPartition
-from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, ThreadDied
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
-from ts_uploader.messages import DirectoryGone, Listing, Observation, SeveralDirectories
+from ts_uploader.messages.observations import DirectoryGone, Listing, Observation, SeveralDirectories
+from ts_uploader.messages.results import Result
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.task_queues import TaskQueues
-from ts_uploader.tasks import Result
+from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.contained_tracker import ContainedTracker
+from ts_uploader.workers.task_queues import TaskQueues
 
 log = structlog.get_logger()
 
 _TICK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadDied:
+    """A thread ended by an exception."""
+
+    thread: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """The agent has to end."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadRequest:
+    """The agent has to read its configuration again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogRequest:
+    """Another thread needs the backlog of all partitions."""
+
+    answer: "Future[Mapping[TopicPartition, Backlog]]" = field(default_factory=Future)
+
+
+Inbox = queue.SimpleQueue[object]
+
+
+def supervised_thread(name: str, target: Callable[[], None], inbox: Inbox) -> threading.Thread:
+    """Return a daemon thread, not started, that reports to the inbox the exception that ends it."""
+
+    def run() -> None:
+        try:
+            target()
+        except BaseException as error:  # noqa: BLE001 - each of them ends the process
+            inbox.put(ThreadDied(name, error))
+
+    return threading.Thread(target=run, name=name, daemon=True)
 
 
 class MainLoop:

@@ -13,17 +13,18 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
-from ts_uploader.messages import Leadership, Led, Observation
+from ts_uploader.messages.observations import Leadership, Led, Observation
+from ts_uploader.messages.results import LookDue
+from ts_uploader.messages.tasks import AnyTask, Rescan
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import AnyTask, LookDue, Rescan
 from ts_uploader.tracking.high_watermarks import OTHER_FILES
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import TaskRunner
+from ts_uploader.workers.task_runner import TaskRunner
 
 _NANOSECONDS: Final = 1_000_000_000
 _TASKS_A_LOOK: Final = 1000  # of all partitions; what an agent begins without an end is cut off there

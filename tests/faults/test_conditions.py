@@ -13,7 +13,7 @@ from tests.faults.conftest import ArchiveOf
 from tests.faults.files import SECONDS
 from tests.faults.store_faults import ANY_TIMES, TINY, fill, wait_led
 from tests.matrix import cases
-from ts_uploader.conditions import NAMED_WITHIN_SECONDS, Condition
+from ts_uploader.health.conditions import NAMED_WITHIN_SECONDS, Condition
 
 FAULTS: dict[str, tuple[Callable[[], Action], Condition]] = {
     "denied": (lambda: Answer(403, "AccessDenied"), Condition.STORE_DENIED),

@@ -19,16 +19,17 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
-from ts_uploader.messages import DirectoryDeleted, Leadership, Led, Listing, NotLed, Observation
+from ts_uploader.messages.observations import DirectoryDeleted, Leadership, Led, Listing, NotLed, Observation
+from ts_uploader.messages.results import LookDue, PositionRead
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, ShipDeleted, Task
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import AnyTask, LookDue, PositionRead, ReadPosition, Rescan, ShipDeleted, Task
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import TaskRunner
+from ts_uploader.workers.task_runner import TaskRunner
 
 TP = TopicPartition("t", 0)
 CLUSTER = ClusterKeys("c")

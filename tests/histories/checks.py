@@ -28,7 +28,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_reader.reading.transactions import find_hidden, stable_end
-from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, ShipDeleted, Task, WriteCommit
+from ts_uploader.messages.tasks import FillGap, PassGap, ReadPosition, Ship, ShipDeleted, Task, WriteCommit
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 

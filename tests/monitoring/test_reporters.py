@@ -21,10 +21,8 @@ from tests.monitoring.receivers import datagrams, graphite, hanging_up, statsd
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_uploader.environment import Environment
+from ts_uploader.reporters.built_in import GraphiteReporter, StatsdReporter, open_reporter
 from ts_uploader.reporters.contract import MetricsReporter, ReporterConfig, Reporting
-from ts_uploader.reporters.factory import open_reporter
-from ts_uploader.reporters.graphite import GraphiteReporter
-from ts_uploader.reporters.statsd import StatsdReporter
 
 SECONDS = 60.0
 

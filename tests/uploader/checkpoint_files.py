@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
-from ts_uploader.messages import HighWatermarks
-from ts_uploader.tasks import AnyTask
+from ts_uploader.messages.observations import HighWatermarks
+from ts_uploader.messages.tasks import AnyTask
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.tracking.high_watermarks import OTHER_FILES
 from ts_uploader.tracking.tracker import Tracker

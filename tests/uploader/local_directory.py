@@ -5,7 +5,7 @@ from pathlib import Path
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 
 TP = TopicPartition("t", 0)
 CLUSTER = ClusterKeys("c", 5)

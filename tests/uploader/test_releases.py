@@ -16,9 +16,9 @@ from ts_common.archive.metadata_cache import encode_cache_object
 from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import ReadPosition, Shipped, WriteCommit
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
-from ts_uploader.tasks import ReadPosition, Shipped, WriteCommit
 
 PATIENCE = 90.0
 CHECKOUT = Path(__file__).parents[2]

@@ -19,9 +19,9 @@ from tests.uploader.beside import BUCKET, PREFIX
 from tests.uploader.produced import records
 from ts_common.model import TopicPartition
 from ts_uploader.findings import as_text, error
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import Failed
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.tasks import Failed
 
 URL = "storage.service.endpoint.url"
 S3 = "storage.service.endpoint.s3."

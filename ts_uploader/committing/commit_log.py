@@ -11,36 +11,19 @@ import structlog
 from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
-from ts_common.errors import (
-    PreconditionFailed,
-    SegmentChanged,
-)
+from ts_common.errors import PreconditionFailed, SegmentChanged
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_uploader.committing.beginnings import Beginnings
 from ts_uploader.committing.commit_writer import CommitWriter
-from ts_uploader.committing.gap_recording import (
-    ENDED,
-    describe_loss,
-    record_gaps,
-    unanswered,
-)
+from ts_uploader.committing.empty_archives import EmptyArchives
+from ts_uploader.committing.gap_recording import ENDED, describe_loss, record_gaps, unanswered
 from ts_uploader.committing.next_commit import line_of_log, next_commit
 from ts_uploader.committing.position_recovery import PositionRecovery
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, local_epochs
-from ts_uploader.tasks import (
-    Committed,
-    FillGap,
-    PassGap,
-    Position,
-    PositionRead,
-    ReadPosition,
-    ShipDeleted,
-    Task,
-    WriteCommit,
-)
+from ts_uploader.messages.results import Committed, PositionRead
+from ts_uploader.messages.tasks import FillGap, PassGap, Position, ReadPosition, ShipDeleted, Task, WriteCommit
 
 log = structlog.get_logger()
 
@@ -68,9 +51,9 @@ class CommitLog:
         self._broker = broker
         self._store_of = store_of
         self._recorded = recorded
-        beginnings = Beginnings()
-        self._writer = CommitWriter(store_of, beginnings)
-        self._recovery = PositionRecovery(keys, broker, store_of, self._writer, beginnings, recorded, lost)
+        empty_archives = EmptyArchives()
+        self._writer = CommitWriter(store_of, empty_archives)
+        self._recovery = PositionRecovery(keys, broker, store_of, self._writer, empty_archives, recorded, lost)
 
     def read(self, task: ReadPosition) -> PositionRead:
         """Return where to continue, as `PositionRecovery.read`."""

@@ -12,16 +12,13 @@ from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.small_objects import COMMIT_BYTES, checked
-from ts_common.errors import (
-    PreconditionFailed,
-    StaleStateError,
-)
+from ts_common.errors import PreconditionFailed, StaleStateError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.committing.beginnings import Beginnings
+from ts_uploader.committing.empty_archives import EmptyArchives
 from ts_uploader.committing.next_commit import check_own
-from ts_uploader.fence import FencedLeaderEpoch
-from ts_uploader.tasks import Position
+from ts_uploader.messages.results import FencedLeaderEpoch
+from ts_uploader.messages.tasks import Position
 
 
 class CommitWriter:
@@ -29,12 +26,12 @@ class CommitWriter:
 
     Args:
         store_of: returns the store that holds a topic's objects.
-        beginnings: remembers partitions without a commit until the first one is written.
+        empty_archives: remembers partitions without a commit until the first one is written.
     """
 
-    def __init__(self, store_of: Callable[[str], ObjectStore], beginnings: Beginnings) -> None:
+    def __init__(self, store_of: Callable[[str], ObjectStore], empty_archives: EmptyArchives) -> None:
         self._store_of = store_of
-        self._beginnings = beginnings
+        self._empty_archives = empty_archives
 
     def write(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
         """Write a commit over the one that `position` was read from, and return the position that it describes.
@@ -46,7 +43,7 @@ class CommitWriter:
             OutcomeUnknown: no answer arrived, and the commit could not be read afterwards.
         """
         check_own(partition, commit.epochs.pairs, commit.epoch)
-        self._beginnings.over(partition)
+        self._empty_archives.over(partition)
         store = self._store_of(partition.topic)
         condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
         data = checked(commit.encode(), position.keys.commit, COMMIT_BYTES)

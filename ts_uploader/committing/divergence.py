@@ -27,8 +27,8 @@ from ts_uploader.committing.stored_batches import last_batch
 from ts_uploader.log_dirs.hanging import hanging_epochs
 from ts_uploader.log_dirs.local_batches import batch_ending_at, find_batch, first_batch, open_at
 from ts_uploader.log_dirs.local_log import local_epochs, log_end
-from ts_uploader.messages import Leadership, Listing
-from ts_uploader.tasks import Position
+from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.tasks import Position
 
 _log = structlog.get_logger()
 

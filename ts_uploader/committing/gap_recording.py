@@ -27,8 +27,8 @@ from ts_common.errors import PreconditionFailed
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.log_dirs.hanging import goes_on_with
 from ts_uploader.log_dirs.local_log import local_epochs, log_start_by_request
-from ts_uploader.messages import Listing
-from ts_uploader.tasks import Position
+from ts_uploader.messages.observations import Listing
+from ts_uploader.messages.tasks import Position
 
 GONE_AGAIN = (
     "these offsets were committed and are no longer in the store: a Java uploader overwrote them with a shorter "

@@ -17,10 +17,10 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.divergence import first_disagreement, log_epochs, past_end, rewound
 from ts_uploader.committing.next_commit import next_commit
-from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
-from ts_uploader.messages import Leadership, Listing
-from ts_uploader.tasks import Position
+from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.results import FencedLeaderEpoch
+from ts_uploader.messages.tasks import Position
 
 log = structlog.get_logger()
 

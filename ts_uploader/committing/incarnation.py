@@ -26,9 +26,9 @@ from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.committing.same_log import check_other_log
-from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.directory_scan import PARTITION_METADATA
-from ts_uploader.messages import Leadership, Listing
+from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.results import FencedLeaderEpoch
 
 log = structlog.get_logger()
 

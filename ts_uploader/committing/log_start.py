@@ -10,7 +10,7 @@ from ts_common.archive.lineage import epoch_of
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 
 log = structlog.get_logger()
 

@@ -8,9 +8,9 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
-from ts_uploader.fence import FencedLeaderEpoch
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import Position, Shipped
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import FencedLeaderEpoch
+from ts_uploader.messages.tasks import Position, Shipped
 
 MILLISECONDS = 1000
 

@@ -24,21 +24,13 @@ from ts_common.archive.commit import Commit, ForeignCommit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import merged
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
-from ts_common.errors import (
-    CorruptData,
-    DataLoss,
-)
+from ts_common.errors import CorruptData, DataLoss
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_uploader.committing.beginnings import Beginnings
 from ts_uploader.committing.commit_writer import CommitWriter
 from ts_uploader.committing.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
-from ts_uploader.committing.gap_recording import (
-    GONE_AGAIN,
-    fillable,
-    record_gaps,
-    still_missing,
-)
+from ts_uploader.committing.empty_archives import EmptyArchives
+from ts_uploader.committing.gap_recording import GONE_AGAIN, fillable, record_gaps, still_missing
 from ts_uploader.committing.going_back import (
     begins_below,
     check_later_segments,
@@ -53,13 +45,13 @@ from ts_uploader.committing.log_start import restore_by_plan, restore_log_start,
 from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
-from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.hanging import lowest_held
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
-from ts_uploader.messages import Listing
-from ts_uploader.tasks import Position, PositionRead, ReadPosition
+from ts_uploader.messages.observations import Listing
+from ts_uploader.messages.results import FencedLeaderEpoch, PositionRead
+from ts_uploader.messages.tasks import Position, ReadPosition
 
 log = structlog.get_logger()
 
@@ -74,7 +66,7 @@ class PositionRecovery:
         broker: id of the agent's broker.
         store_of: returns the store of a topic.
         writer: of commits.
-        beginnings: the partitions without a commit.
+        empty_archives: the partitions without a commit.
         recorded: called with ranges `[from, to)` that were recorded as gaps meanwhile.
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
     """
@@ -85,7 +77,7 @@ class PositionRecovery:
         broker: int,
         store_of: Callable[[str], ObjectStore],
         writer: CommitWriter,
-        beginnings: Beginnings,
+        empty_archives: EmptyArchives,
         recorded: Callable[[tuple[tuple[int, int], ...]], None],
         lost: Callable[[TopicPartition, tuple[int, int], bool], None],
     ) -> None:
@@ -93,7 +85,7 @@ class PositionRecovery:
         self._broker = broker
         self._store_of = store_of
         self._writer = writer
-        self._beginnings = beginnings
+        self._empty_archives = empty_archives
         self._recorded = recorded
         self._losses = Losses(lost)
         self._incarnations = IncarnationLog(keys)
@@ -118,7 +110,7 @@ class PositionRecovery:
         keys = self._keys.partition(task.partition, directory)
         commit, etag = read_commit(store, keys)
         if isinstance(commit, Commit):
-            self._beginnings.over(task.partition)
+            self._empty_archives.over(task.partition)
             asked = self._go_on(store, keys, commit, etag, task, listing)
         else:
             asked = self._begin(store, read_snapshot(store, keys, (commit, etag)), task, listing)
@@ -219,7 +211,7 @@ class PositionRecovery:
         is_empty = catalog.commit is None and not catalog.segments
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
         if is_empty:
-            self._beginnings.saw_empty(task.partition, task.leadership, start)
+            self._empty_archives.saw_empty(task.partition, task.leadership, start)
         if stood is not None and is_empty:
             return self._begin_empty(store, keys, stood, task, listing)
         known = still_true(task.known, task.leadership, stood)
@@ -250,7 +242,7 @@ class PositionRecovery:
         # as any gap is, in this leadership or a later one.
         below = [(low, min(high, end)) for low, high in run.holes if low < end]
         self._recorded(record_gaps(store, keys, below, GONE_AGAIN, self._broker))
-        is_rebuilt = stood is not None and not self._beginnings.never_had_a_commit(
+        is_rebuilt = stood is not None and not self._empty_archives.never_had_a_commit(
             task.partition, task.leadership, catalog
         )
         if is_rebuilt or end < run.next_offset:

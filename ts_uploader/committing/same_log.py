@@ -22,7 +22,7 @@ from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.divergence import holds_tail
 from ts_uploader.log_dirs.local_log import local_epochs
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 
 _NANOSECONDS_EACH = 1_000_000
 # A broker may write the id some time after the first segment; the margin also covers a clock that is set meanwhile.

@@ -23,7 +23,7 @@ from ts_common.archive.plan import Hole, unite
 from ts_common.archive.view import living_line
 from ts_common.store.contract import ObjectStore
 from ts_uploader.log_dirs.local_log import last_stable_offset
-from ts_uploader.messages import Leadership, Listing
+from ts_uploader.messages.observations import Leadership, Listing
 
 _log = structlog.get_logger()
 

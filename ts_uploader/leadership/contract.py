@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, hint
-from ts_uploader.messages import Led, NotLed
+from ts_uploader.messages.observations import Led, NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 LeadershipEvent = Led | NotLed | TopicSettings | BrokerSettings

@@ -19,9 +19,9 @@ import structlog
 from ts_common.archive.ends import End
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import holds_partition, list_partition, read_high_watermarks
-from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.log_dirs.leader_epoch import EpochReader
 from ts_uploader.log_dirs.local_log import LEADER_EPOCHS
-from ts_uploader.messages import DirectoryDeleted, Listing
+from ts_uploader.messages.observations import DirectoryDeleted, Listing
 
 log = structlog.get_logger()
 

@@ -25,9 +25,9 @@ from awscrt.checksums import crc32c
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint, parse_partition_metadata
-from ts_uploader.log_dirs.last_epoch import EpochReader, last_epoch_of
+from ts_uploader.log_dirs.leader_epoch import EpochReader, last_epoch_of
 from ts_uploader.log_dirs.segment_file import open_file, read_all, read_file
-from ts_uploader.messages import EpochFile, FileStatus, HighWatermarks, Listing
+from ts_uploader.messages.observations import EpochFile, FileStatus, HighWatermarks, Listing
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"

@@ -36,8 +36,9 @@ from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import local_epochs
 from ts_uploader.log_dirs.scan_cache import file_state
 from ts_uploader.log_dirs.segment_file import OpenLog, open_index, open_log, read_last
-from ts_uploader.messages import FileState, Listing
-from ts_uploader.tasks import Hanging, LookBelow, LookedBelow
+from ts_uploader.messages.observations import FileState, Listing
+from ts_uploader.messages.results import Hanging, LookedBelow
+from ts_uploader.messages.tasks import LookBelow
 
 _log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import position_for_offset
 from ts_uploader.log_dirs.local_log import last_index_entries
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 
 
 def batch_ending_at(listing: Listing, last_offset: int) -> bytes | None:

@@ -31,7 +31,7 @@ from typing import Final
 
 import structlog
 
-from ts_uploader.progress import beat
+from ts_uploader.process.progress import beat
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ts_common.log_format.scan import SegmentScan
 from ts_uploader.log_dirs.segment_file import OpenLog
-from ts_uploader.messages import FileState
+from ts_uploader.messages.observations import FileState
 
 # A scan uses about 900 bytes, and 120 for each pair in it. So the limit is 4 MB, and fewer than 4096 segments.
 _SCAN_WEIGHT: Final = 8

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 
 _COARSE_NS = 1_000_000_000  # changes within this time may leave the directory's mtime unchanged
 

@@ -39,8 +39,8 @@ from ts_uploader.log_dirs.directory_scan import (
     partition_directories,
     read_high_watermarks,
 )
-from ts_uploader.log_dirs.last_epoch import EpochReader
-from ts_uploader.messages import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
+from ts_uploader.log_dirs.leader_epoch import EpochReader
+from ts_uploader.messages.observations import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 
 log = structlog.get_logger()
 

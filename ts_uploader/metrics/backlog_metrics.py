@@ -16,11 +16,11 @@ from prometheus_client.samples import Sample
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.metrics.counters import PREFIX
+from ts_uploader.process.work_queue import URGENT_BELOW
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.tracking.backlog import Backlog, Oldest, oldest_waiting
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.stuck import SERIES, StuckPartitions
-from ts_uploader.work_queue import URGENT_BELOW
 
 _WHILE_UNKNOWN = (
     "While the next offset is unknown (after a start, or without an answer from the store), all closed segments count."

@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from ts_common.archive.repair_requests import OUTCOMES
 from ts_common.store.wrappers.counted import OPERATIONS
-from ts_uploader.conditions import CONDITIONS
-from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
-from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, ShipDeleted, WriteCommit
+from ts_uploader.health.conditions import CONDITIONS
+from ts_uploader.health.store_health import FAILURE_REASONS
+from ts_uploader.messages.tasks import FillGap, LookBelow, PassGap, ReadPosition, Repair, Ship, ShipDeleted, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 PREFIX = "ts_uploader"

@@ -1,1 +1,1 @@
-"""The agent as a process of its host: priority, memory, other agents, reload."""
+"""The agent as a process: its threads' work and progress, its footprint on the host, reload."""

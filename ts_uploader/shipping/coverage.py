@@ -27,8 +27,8 @@ from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.scan_cache import file_state
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log
-from ts_uploader.messages import Listing
-from ts_uploader.tasks import Ship
+from ts_uploader.messages.observations import Listing
+from ts_uploader.messages.tasks import Ship
 
 
 def open_segment(task: Ship, opened: ExitStack) -> OpenLog:

@@ -22,7 +22,7 @@ from ts_common.log_format.scan import SegmentScan
 from ts_common.wording import counted
 from ts_uploader.log_dirs.local_log import last_stable_offset
 from ts_uploader.log_dirs.segment_file import OpenLog
-from ts_uploader.tasks import Ship
+from ts_uploader.messages.tasks import Ship
 
 
 def cut_segment(log: OpenLog, indexes: Mapping[str, bytes], base: int, cut: int) -> tuple[OpenLog, dict[str, bytes]]:

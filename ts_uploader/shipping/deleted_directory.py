@@ -26,17 +26,13 @@ from ts_common.errors import SegmentChanged, TransientError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.log_start import write_log_start
-from ts_uploader.fence import FencedLeaderEpoch
 from ts_uploader.log_dirs.directory_scan import whole_listing
 from ts_uploader.log_dirs.local_batches import first_batch
 from ts_uploader.log_dirs.local_log import local_epochs, log_end
-from ts_uploader.messages import Listing
-from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import (
+from ts_uploader.messages.observations import Listing
+from ts_uploader.messages.results import Committed, DeletedPending, DeletedShipped, FencedLeaderEpoch
+from ts_uploader.messages.tasks import (
     UNKNOWN_EPOCH,
-    Committed,
-    DeletedPending,
-    DeletedShipped,
     FillGap,
     PassGap,
     Position,
@@ -46,6 +42,7 @@ from ts_uploader.tasks import (
     Shipped,
     WriteCommit,
 )
+from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.partition_state import overlapping
 
 log = structlog.get_logger()

@@ -17,8 +17,8 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_uploader.health.store_health import failure_reason
 from ts_uploader.metrics.counters import WRITE_ENDS, Metrics
-from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.tracking.backlog import Backlog
 
 log = structlog.get_logger()

@@ -29,7 +29,7 @@ from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
-from ts_uploader.work_queue import WorkQueue
+from ts_uploader.process.work_queue import WorkQueue
 
 log = structlog.get_logger()
 

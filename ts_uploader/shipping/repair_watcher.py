@@ -18,9 +18,9 @@ from ts_common.archive.repair_requests import MOST_REQUESTS, RepairRequest, unan
 from ts_common.errors import CorruptData, NewerFormat, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from ts_uploader.messages import RepairWanted
+from ts_uploader.health.store_health import failure_reason
+from ts_uploader.messages.observations import RepairWanted
 from ts_uploader.metrics.counters import LIST_REPAIRS, Metrics
-from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.tracking.backlog import Backlog
 
 log = structlog.get_logger()

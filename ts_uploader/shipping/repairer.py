@@ -27,22 +27,15 @@ from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.archive.stored_indexes import read_index
-from ts_common.errors import (
-    CorruptData,
-    NewerFormat,
-    ObjectFrozen,
-    ObjectNotFound,
-    PreconditionFailed,
-    SegmentChanged,
-)
+from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound, PreconditionFailed, SegmentChanged
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.committing.gap_recording import describe_readable, still_missing
-from ts_uploader.fence import FencedLeaderEpoch
-from ts_uploader.progress import beat
+from ts_uploader.messages.results import FencedLeaderEpoch, Repaired
+from ts_uploader.messages.tasks import Repair, Ship
+from ts_uploader.process.progress import beat
 from ts_uploader.shipping.uploader import PutBack, Uploader
-from ts_uploader.tasks import Repair, Repaired, Ship
 
 log = structlog.get_logger()
 

@@ -12,8 +12,8 @@ from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, OutcomeUnknown
 from ts_common.log_format.scan import SegmentScan
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from ts_uploader.progress import beat
-from ts_uploader.tasks import Ship
+from ts_uploader.messages.tasks import Ship
+from ts_uploader.process.progress import beat
 
 # Chunk size for comparing a stored object: small, since the allocator of each upload thread keeps its largest block.
 _COMPARED_BYTES = 256 << 10

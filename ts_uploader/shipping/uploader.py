@@ -35,12 +35,12 @@ from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from ts_uploader.log_dirs.local_log import closed_at, local_epochs, read_indexes
 from ts_uploader.log_dirs.scan_cache import RememberedScans, file_state
 from ts_uploader.log_dirs.segment_file import OpenLog
-from ts_uploader.messages import FileState
+from ts_uploader.messages.observations import FileState
+from ts_uploader.messages.tasks import Ship, Shipped
 from ts_uploader.retention.topic_retention import TopicRetention, is_late
 from ts_uploader.shipping.coverage import coverage_end, open_segment
 from ts_uploader.shipping.cut_segment import cut_end, cut_segment, stable_offset
 from ts_uploader.shipping.segment_names import Existing, choose_good_name, choose_name
-from ts_uploader.tasks import Ship, Shipped
 
 _MILLISECONDS = 1000
 

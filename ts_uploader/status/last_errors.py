@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_uploader.tasks import DeletedPending, DeletedShipped, Failed, Fenced, Result, ShipDeleted
+from ts_uploader.messages.results import DeletedPending, DeletedShipped, Failed, Fenced, Result
+from ts_uploader.messages.tasks import ShipDeleted
 
 _KEPT = 20
 _EXPECTED = 5  # failures in a row of a directory that a broker removes: six seconds

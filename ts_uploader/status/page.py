@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
-from ts_uploader.conditions import Condition
+from ts_uploader.health.conditions import Condition
 from ts_uploader.status.last_errors import LastError
 from ts_uploader.status.partition_status import PartitionStatus, Totals
 from ts_uploader.status.snapshot import Status, StatusSnapshot

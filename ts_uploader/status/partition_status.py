@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
+from ts_uploader.process.work_queue import URGENT_BELOW
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.tracking.backlog import Backlog, oldest_waiting
 from ts_uploader.tracking.stuck import Stuck
-from ts_uploader.work_queue import URGENT_BELOW
 
 
 @dataclass(frozen=True, slots=True)

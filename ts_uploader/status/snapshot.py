@@ -1,10 +1,10 @@
 """The state of an agent, for `/healthz`, `/readyz`, `/status.json` and the page at `/`.
 
-Healthy: a restart would not help. Every thread is alive, each worker makes progress (`ts_uploader.progress`), and the
-main thread completes its rounds. A request for health never waits for the agent's work. An unavailable store, a hole
-or a blocked partition is reported, but does not make the agent unhealthy.
+Healthy: a restart would not help. Every thread is alive, each worker makes progress (`ts_uploader.process.progress`),
+and the main thread completes its rounds. A request for health never waits for the agent's work. An unavailable store, a
+hole or a blocked partition is reported, but does not make the agent unhealthy.
 Ready: configuration, stores, log dirs and leadership source have each answered once, and nothing prevents the agent as
-a whole from shipping (`ts_uploader.conditions`).
+a whole from shipping (`ts_uploader.health.conditions`).
 """
 
 import heapq
@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from ts_common.model import TopicPartition
-from ts_uploader.conditions import AgentState, Facts, state_of
 from ts_uploader.environment import Environment
+from ts_uploader.health.conditions import AgentState, Facts, state_of
+from ts_uploader.health.store_health import StoreHealth
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
-from ts_uploader.progress import Progress, Shipping, Work
+from ts_uploader.process.progress import Progress, Shipping, Work
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastError, LastErrors
 from ts_uploader.status.partition_status import PartitionStatus, Totals, partition_status
-from ts_uploader.store_health import StoreHealth
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.stuck import StuckPartitions, Waiting
 

@@ -12,8 +12,8 @@ import structlog
 
 from ts_common.errors import AccessDenied, WrongClock
 from ts_common.store.retry import backoff_seconds
+from ts_uploader.health.store_health import failure_reason
 from ts_uploader.metrics.counters import CHECK_STORES, Metrics
-from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.status.last_errors import LastErrors
 
 log = structlog.get_logger()

@@ -22,8 +22,8 @@ from ts_common.store.wrappers.bandwidth import Allowance
 from ts_common.store.wrappers.counted import CountedStore, StoreCounts
 from ts_common.store.wrappers.request_rate import Pace, PacedStore
 from ts_uploader.findings import Finding, error, unanswered
-from ts_uploader.progress import beat
-from ts_uploader.store_health import StoreHealth, WatchedCounts
+from ts_uploader.health.store_health import StoreHealth, WatchedCounts
+from ts_uploader.process.progress import beat
 from ts_uploader.stores.layout_check import settle_layout
 from ts_uploader.stores.store_check import problems_of
 from ts_uploader.stores.store_findings import deep_check

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_uploader.log_dirs.local_log import largest_timestamp
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 from ts_uploader.retention.topic_retention import TopicRetention, fraction_left, seconds_left
 from ts_uploader.tracking.blocked import Wait
 

@@ -15,7 +15,7 @@ import structlog
 
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_uploader.messages import (
+from ts_uploader.messages.observations import (
     DirectoryDeleted,
     DirectoryGone,
     HighWatermarks,
@@ -28,7 +28,8 @@ from ts_uploader.messages import (
     RepairWanted,
     SeveralDirectories,
 )
-from ts_uploader.tasks import AnyTask, Result
+from ts_uploader.messages.results import Result
+from ts_uploader.messages.tasks import AnyTask
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT

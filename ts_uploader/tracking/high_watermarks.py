@@ -1,4 +1,4 @@
-"""Which high watermark counts for a leadership. Pure: it compares files, and reads no clock.
+"""Which high watermark counts, for a leadership and for a deleted directory. Pure: it compares files.
 
 The broker collects the high watermarks of all its log dirs, then writes one file after another. If a disk hangs, the
 file of another disk gets high watermarks from before the hang. So the first file that differs can contain values from
@@ -6,13 +6,26 @@ before the leadership began. The broker collected those of the second file after
 
 A file differs if its inode, modification time, change time or content does. Several files that the broker wrote between
 two readings count as one; that only costs time.
+
+From the rename to `-delete` on a directory's log is final: no election follows, and nothing truncates it. So the last
+high watermark that the broker wrote for it stays true. A checkpoint counts if the directory was live after the file was
+read: a later file can have the value of a topic that was created again under the same name (protocol rule 14).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from ts_uploader.messages import EpochFile, FileStatus, HighWatermarks, Leadership, Listing
+from ts_uploader.messages.observations import (
+    DirectoryDeleted,
+    EpochFile,
+    FileStatus,
+    HighWatermarks,
+    Leadership,
+    Listing,
+)
+from ts_uploader.messages.tasks import UNKNOWN_EPOCH, AnyTask, ShipDeleted
 
 OTHER_FILES = 2  # the broker collected the contents of this file, and of later ones, after counting began
 
@@ -102,3 +115,49 @@ def _key(listing: Listing, leadership: Leadership | None) -> tuple[object, ...] 
     if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source has the epoch
         return None if leadership is None else (*directory, EpochFile.ABSENT, leadership)
     return None if listing.last_epoch.epoch is None else (*directory, listing.last_epoch.epoch)
+
+
+class Counted(NamedTuple):
+    """A high watermark that counts for a directory (protocol rule 1), with any leader.
+
+    Attributes:
+        identity: of the directory.
+        epoch: the last one of its `leader-epoch-checkpoint`; None for a log of magic 0 or 1.
+        high_watermark: of its log.
+        leadership: of this broker at that time; None while it did not lead.
+    """
+
+    identity: tuple[int, int]
+    epoch: int | None
+    high_watermark: int
+    leadership: Leadership | None
+
+
+def ship_deleted(event: DirectoryDeleted, counted: Counted | None, *, latest: bool) -> list[AnyTask]:
+    """Return the task for a `-delete` directory; none without a topic id.
+
+    Args:
+        event: the directory.
+        counted: the newest reading of its partition; None without one.
+        latest: as in `ReadPosition`.
+    """
+    listing, epoch = event.listing, event.listing.last_epoch.epoch
+    if counted is not None and (counted.identity, counted.epoch) != (listing.identity, epoch):
+        counted = None
+    led = None if counted is None or counted.leadership is None else counted.leadership.epoch
+    if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source had the epoch
+        epoch = led
+    if listing.topic_id is None:
+        return []
+    epoch = UNKNOWN_EPOCH if epoch is None else epoch
+    return [
+        ShipDeleted(
+            listing.partition,
+            -1,
+            Leadership(epoch, listing.topic_id, 0),
+            listing,
+            event.checkpointed if counted is None else counted.high_watermark,
+            led=led == epoch,
+            latest=latest,
+        )
+    ]

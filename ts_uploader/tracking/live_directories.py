@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ts_uploader.messages import HighWatermarks, Listing, SeveralDirectories
+from ts_uploader.messages.observations import HighWatermarks, Listing, SeveralDirectories
 from ts_uploader.tracking.high_watermarks import OTHER_FILES, Checkpoints
 
 # A log dir is no longer rewritten if it keeps the same file while another log dir gets this many other files. The first

@@ -10,10 +10,10 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
-from ts_uploader.messages import FileState, Leadership, Listing
-from ts_uploader.tasks import Hanging, Position, Shipped
-from ts_uploader.tracking.deleted import Counted
-from ts_uploader.tracking.high_watermarks import Counting
+from ts_uploader.messages.observations import FileState, Leadership, Listing
+from ts_uploader.messages.results import Hanging
+from ts_uploader.messages.tasks import Position, Shipped
+from ts_uploader.tracking.high_watermarks import Counted, Counting
 from ts_uploader.tracking.live_directories import Rivals
 from ts_uploader.tracking.retries import Retries
 

@@ -1,4 +1,4 @@
-"""Why the commit of a partition does not move, derived from the tracker's state. Pure.
+"""Why the commit of a partition does not move, derived from the tracker's state: preconditions, then what fails. Pure.
 
 If a closed segment reaches above the next offset, there is always a reason, so no partition waits unnoticed. Work that
 is under way for the first time is a reason too, marked as ordinary.
@@ -7,13 +7,14 @@ is under way for the first time is a reason too, marked as ordinary.
 from collections.abc import Sequence
 from typing import Final
 
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import EpochFile, Leadership, Listing
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState
-from ts_uploader.tracking.preconditions import failing_reads, missing_precondition
 
 # Unless a follower lags, the first checkpoint after a segment closed is beyond its end.
 _ORDINARY_CHECKPOINTS: Final = 2
+# One failed read is normal: the leadership source can be ahead of the broker's own files.
+_FAILED_READS_BLOCK: Final = 2
 _FENCED: Final = Wait(
     WaitReason.LEADERSHIP, "a later report of the leadership source: the store shows a later leader epoch"
 )
@@ -47,6 +48,56 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
     if failing is not None:
         return failing
     return _under_way(state, *unshipped[0]) if unshipped else None
+
+
+def missing_precondition(state: PartitionState, leadership: Leadership, listing: Listing) -> Wait | None:
+    """Return what is missing before any task of the partition can begin; None if nothing is."""
+    if not listing.bases:
+        return Wait(WaitReason.SEGMENT, "a segment in its directory")
+    if leadership.topic_id is not None and listing.topic_id != leadership.topic_id:
+        found = listing.topic_id or "no topic id"
+        return Wait(WaitReason.TOPIC_ID, f"topic id {leadership.topic_id}: partition.metadata has {found}")
+    if listing.swapping:  # until then neither the lowest base nor neighbours are certain
+        return Wait(WaitReason.RENAMES, "the end of the log cleaner's renames")
+    if (epoch := _missing_epoch(leadership, listing)) is not None:
+        return epoch
+    if state.high_watermark is None:
+        return Wait(
+            WaitReason.HIGH_WATERMARK,
+            "the partition's entry in the second high watermark checkpoint that the broker writes as its leader",
+        )
+    return None
+
+
+def undecided_directory(state: PartitionState) -> Wait | None:
+    """Return the wait for checkpoints that show which live directory the broker uses; None if that is certain."""
+    if state.rival_directories is None or state.directory is not None:
+        return None
+    paths = ", ".join(str(listing.directory) for listing in state.rival_directories.listings)
+    return Wait(
+        WaitReason.DIRECTORIES,
+        f"high watermark checkpoints that show which of several live directories the broker uses: {paths}",
+    )
+
+
+def failing_reads(state: PartitionState) -> Wait | None:
+    """Return the wait for a position whose reads keep failing; None if they do not."""
+    if state.failed_reads < _FAILED_READS_BLOCK:
+        return None
+    return Wait(WaitReason.STORE, f"the position in the store: {state.failed_read_reason}")
+
+
+def _missing_epoch(leadership: Leadership, listing: Listing) -> Wait | None:
+    """Return the wait for the broker's `leader-epoch-checkpoint` to end with this leader epoch; None if it does."""
+    last = listing.last_epoch
+    if last.file is EpochFile.UNREADABLE:
+        return Wait(WaitReason.EPOCH, f"a readable leader-epoch-checkpoint: {last.error}")
+    if last.file is EpochFile.ABSENT or last.epoch == leadership.epoch:
+        return None
+    ends = "has no entry" if last.epoch is None else f"ends with {last.epoch}"
+    return Wait(
+        WaitReason.EPOCH, f"leader epoch {leadership.epoch} in the broker's leader-epoch-checkpoint, which {ends}"
+    )
 
 
 def _gap(state: PartitionState, listing: Listing) -> Wait:

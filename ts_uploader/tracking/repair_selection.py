@@ -8,8 +8,8 @@ during a commit.
 
 from collections.abc import Callable
 
-from ts_uploader.messages import Leadership, Listing
-from ts_uploader.tasks import AnyTask, Position, Repair, Ship
+from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.tasks import AnyTask, Position, Repair, Ship
 from ts_uploader.tracking.partition_state import PartitionState
 
 

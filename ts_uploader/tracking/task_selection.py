@@ -10,10 +10,20 @@ the agent fills the gap (protocol rule 10). `repair_selection` selects the answe
 """
 
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import Leadership, Listing
-from ts_uploader.tasks import AnyTask, FillGap, LookBelow, PassGap, Position, ReadPosition, Rescan, Ship, WriteCommit
+from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.tasks import (
+    AnyTask,
+    FillGap,
+    LookBelow,
+    PassGap,
+    Position,
+    ReadPosition,
+    Rescan,
+    Ship,
+    WriteCommit,
+)
 from ts_uploader.tracking.partition_state import PartitionState, overlapping
-from ts_uploader.tracking.preconditions import missing_precondition
+from ts_uploader.tracking.reasons import missing_precondition
 from ts_uploader.tracking.repair_selection import select_repair
 
 # A partition that is behind keeps the upload threads busy. Thousands of such partitions still share threads and memory.

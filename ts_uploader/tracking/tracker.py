@@ -17,7 +17,7 @@ import itertools
 
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_uploader.messages import (
+from ts_uploader.messages.observations import (
     DirectoryDeleted,
     DirectoryGone,
     HighWatermarks,
@@ -30,32 +30,25 @@ from ts_uploader.messages import (
     RepairWanted,
     SeveralDirectories,
 )
-from ts_uploader.tasks import (
-    AnyTask,
+from ts_uploader.messages.results import (
     Changed,
     Committed,
     DeletedPending,
     DeletedShipped,
     Failed,
     Fenced,
-    LookBelow,
     LookDue,
     LookedBelow,
     PositionRead,
-    ReadPosition,
-    Repair,
     Repaired,
-    Rescan,
     Result,
-    Shipped,
 )
+from ts_uploader.messages.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Shipped
 from ts_uploader.tracking.backlog import Backlog
-from ts_uploader.tracking.deleted import Counted, ship_deleted
-from ts_uploader.tracking.high_watermarks import Checkpoints, Counting
+from ts_uploader.tracking.high_watermarks import Checkpoints, Counted, Counting, ship_deleted
 from ts_uploader.tracking.live_directories import Rivals
 from ts_uploader.tracking.partition_state import PartitionState
-from ts_uploader.tracking.preconditions import undecided_directory
-from ts_uploader.tracking.reasons import why
+from ts_uploader.tracking.reasons import undecided_directory, why
 from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT, TaskSelection
 
 

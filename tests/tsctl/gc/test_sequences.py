@@ -23,7 +23,7 @@ from ts_common.archive.view import open_view
 from ts_common.errors import LineageUnsettled, TieredStorageError
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.log_start import restore_log_start
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 from tsctl.gc.run import run_once, store_time
 from tsctl.gc.undo import choose_undone, undo
 

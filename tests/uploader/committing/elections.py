@@ -11,8 +11,9 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import PositionRead, ReadPosition
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import PositionRead
+from ts_uploader.messages.tasks import ReadPosition
 
 LEADERSHIP = Leadership(5, ID, 0)
 

@@ -6,7 +6,8 @@ from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.tasks import Committed, PassGap, Position, ReadPosition
+from ts_uploader.messages.results import Committed
+from ts_uploader.messages.tasks import PassGap, Position, ReadPosition
 
 
 def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:

@@ -15,8 +15,9 @@ from ts_common.errors import OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import Position, PositionRead, ReadPosition
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import PositionRead
+from ts_uploader.messages.tasks import Position, ReadPosition
 
 OLD = Lineage(3, 100, 250)
 

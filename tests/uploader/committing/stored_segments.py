@@ -4,8 +4,8 @@ from tests.uploader.local_directory import ID, KEYS, TP
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import Shipped
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import Shipped
 
 LEADERSHIP = Leadership(5, ID, 0)
 

@@ -19,9 +19,9 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.unconditional import UnconditionalStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.next_commit import next_commit
-from ts_uploader.fence import FencedLeaderEpoch
-from ts_uploader.messages import Leadership, Listing
-from ts_uploader.tasks import Position, ReadPosition, Shipped, WriteCommit
+from ts_uploader.messages.observations import Leadership, Listing
+from ts_uploader.messages.results import FencedLeaderEpoch
+from ts_uploader.messages.tasks import Position, ReadPosition, Shipped, WriteCommit
 
 LEADERSHIP = Leadership(5, ID, 0)
 

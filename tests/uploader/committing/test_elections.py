@@ -26,7 +26,7 @@ from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
 
 
 def test_u05_an_unclean_election_moves_the_commit_back_to_where_the_logs_part(

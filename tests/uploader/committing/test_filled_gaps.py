@@ -12,7 +12,7 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import open_view
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.tasks import FillGap
+from ts_uploader.messages.tasks import FillGap
 
 
 def test_a_filled_gap_gets_the_epochs_of_its_records(

@@ -19,8 +19,8 @@ from ts_common.errors import PreconditionFailed, SegmentChanged
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.messages.tasks import PassGap, ReadPosition
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
-from ts_uploader.tasks import PassGap, ReadPosition
 
 
 def test_a_gap_is_recorded_and_passed_with_its_reason(

@@ -30,9 +30,9 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.going_back import settle_log_start
-from ts_uploader.fence import FencedLeaderEpoch
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import Shipped, WriteCommit
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import FencedLeaderEpoch
+from ts_uploader.messages.tasks import Shipped, WriteCommit
 
 pytestmark = pytest.mark.usefixtures("no_waits")
 

@@ -12,8 +12,8 @@ from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import ReadPosition
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import ReadPosition
 
 pytestmark = pytest.mark.usefixtures("no_waits")
 

@@ -16,8 +16,9 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import PositionRead, ReadPosition
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import PositionRead
+from ts_uploader.messages.tasks import ReadPosition
 
 OTHER = "BBBBBBBBBBBBBBBBBBBBBA"
 NEXT = 6

@@ -18,8 +18,9 @@ from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership, Led
-from ts_uploader.tasks import AnyTask, Failed, FillGap, ReadPosition, Ship, WriteCommit
+from ts_uploader.messages.observations import Leadership, Led
+from ts_uploader.messages.results import Failed
+from ts_uploader.messages.tasks import AnyTask, FillGap, ReadPosition, Ship, WriteCommit
 from ts_uploader.tracking.tracker import Tracker
 
 LEADERSHIP = Leadership(5, ID, 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dev.local.waiting import wait_for
 from ts_common.model import TopicPartition
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
-from ts_uploader.messages import Leadership, Led, NotLed
+from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 

@@ -15,7 +15,7 @@ from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.sides import OTHER, OURS, KRaftSide, Side, ZooKeeperSide
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
-from ts_uploader.messages import Leadership, Led, NotLed
+from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import TopicSettings
 
 OFTEN = 0.5  # seconds between two polls, for tests that wait for several

@@ -8,8 +8,8 @@ from tests.uploader.batches import batch
 from tests.uploader.local_directory import TP, LocalDirectory
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.deleted_directories import DeletedDirectories
-from ts_uploader.log_dirs.last_epoch import EpochReader
-from ts_uploader.messages import DirectoryDeleted
+from ts_uploader.log_dirs.leader_epoch import EpochReader
+from ts_uploader.messages.observations import DirectoryDeleted
 
 
 def renamed(log_dir: Path, number: int, name: str = str(TP)) -> Path:

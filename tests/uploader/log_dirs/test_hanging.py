@@ -15,8 +15,8 @@ from tests.uploader.local_directory import ID, TP, LocalDirectory
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import SegmentChanged
 from ts_uploader.log_dirs.hanging import look_below, lowest_held
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import LookBelow
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import LookBelow
 
 LEADERSHIP = Leadership(6, ID, 0)
 

@@ -22,10 +22,10 @@ from ts_common.store.contract import ObjectStore
 from ts_uploader.log_dirs import page_cache
 from ts_uploader.log_dirs.local_log import largest_timestamp, last_index_entries, read_indexes
 from ts_uploader.log_dirs.segment_file import open_log
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import Ship
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import Ship
 
 PAGES = 1500  # six blocks of the reader's, the last one a part
 _ATTEMPTS = 20

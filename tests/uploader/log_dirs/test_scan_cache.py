@@ -5,7 +5,7 @@ import io
 from tests.common.log_format import build
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_uploader.log_dirs.scan_cache import RememberedScans
-from ts_uploader.messages import FileState
+from ts_uploader.messages.observations import FileState
 
 
 def scan(markers: int = 0) -> SegmentScan:

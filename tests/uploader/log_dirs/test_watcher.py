@@ -17,9 +17,9 @@ from dev.local.kafka.cluster import wait_for
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.log_dirs.leader_epoch import EpochReader
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.messages import (
+from ts_uploader.messages.observations import (
     DirectoryGone,
     EpochFile,
     HighWatermarks,

@@ -16,7 +16,7 @@ import pytest
 from tests.uploader.local_directory import INDEXES, TP, LocalDirectory
 from ts_common.errors import SegmentChanged
 from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 
 SUFFIXES = (".log", *INDEXES)
 SOURCES = range(100, 300, 10)

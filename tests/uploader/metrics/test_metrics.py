@@ -15,10 +15,10 @@ import ts_uploader
 from tests.uploader.local_directory import LocalDirectory
 from ts_common import errors
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Listing
+from ts_uploader.health.store_health import FAILURE_REASONS, failure_reason
+from ts_uploader.messages.observations import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import CountedElsewhere, Metrics
-from ts_uploader.metrics.failure_reasons import FAILURE_REASONS, failure_reason
 from ts_uploader.metrics.metrics_page import families
 from ts_uploader.retention.topic_retention import TopicRetention, seconds_left
 from ts_uploader.tracking.backlog import Backlog

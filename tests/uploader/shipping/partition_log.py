@@ -13,10 +13,10 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.directory.driver import FileStore
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import Ship, Shipped
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import Ship, Shipped
 
 TP = TopicPartition("t", 0)
 KEYS = ClusterKeys("c").partition(TP)

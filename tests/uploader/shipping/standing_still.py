@@ -5,7 +5,7 @@ import threading
 from dev.local.waiting import wait_for
 from ts_common.endpoints.provider import UrlEndpointProvider
 from ts_common.store.options import Endpoint
-from ts_uploader import progress
+from ts_uploader.process import progress
 
 progress._LEAST_SECONDS, progress._TIMEOUTS = 5.0, 0  # this process is a test's own
 

@@ -25,22 +25,14 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.deleted_directories import checkpointed_end, reported_end
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
-from ts_uploader.messages import DirectoryDeleted, Leadership, Listing
+from ts_uploader.messages.observations import DirectoryDeleted, Leadership, Listing
+from ts_uploader.messages.results import Committed, DeletedPending, DeletedShipped
+from ts_uploader.messages.tasks import UNKNOWN_EPOCH, ReadPosition, Ship, ShipDeleted, WriteCommit
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper, again
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.task_queues import TaskQueues
-from ts_uploader.tasks import (
-    UNKNOWN_EPOCH,
-    Committed,
-    DeletedPending,
-    DeletedShipped,
-    ReadPosition,
-    Ship,
-    ShipDeleted,
-    WriteCommit,
-)
 from ts_uploader.tracking.tracker import Tracker
+from ts_uploader.workers.task_queues import TaskQueues
 
 OTHER_ID = "B" * 21 + "Q"
 EPOCH = 3

@@ -21,9 +21,10 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectS
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import DeletedShipped
+from ts_uploader.messages.tasks import ReadPosition, ShipDeleted
 from ts_uploader.shipping.deleted_directory import again
-from ts_uploader.tasks import DeletedShipped, ReadPosition, ShipDeleted
 
 BATCH = 5
 END = 40

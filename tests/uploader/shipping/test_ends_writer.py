@@ -17,7 +17,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_uploader.messages import HighWatermarks, Led, NotLed
+from ts_uploader.messages.observations import HighWatermarks, Led, NotLed
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.shipping.ends_writer import EndsWriter, ends_in
 from ts_uploader.tracking.backlog import Backlog

@@ -12,7 +12,7 @@ from ts_common.archive.repair_requests import Damage, RepairRequest, answer_key,
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_uploader.messages import RepairWanted
+from ts_uploader.messages.observations import RepairWanted
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.shipping import repair_watcher
 from ts_uploader.shipping.repair_watcher import RepairWatcher

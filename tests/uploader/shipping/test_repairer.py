@@ -21,12 +21,12 @@ from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound, SegmentChanged
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_uploader.fence import FencedLeaderEpoch
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import FencedLeaderEpoch
+from ts_uploader.messages.tasks import Position, Repair, Ship
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import Position, Repair, Ship
 
 EPOCH = 3
 LEADERSHIP = Leadership(EPOCH, None, 0)

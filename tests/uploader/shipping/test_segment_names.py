@@ -13,7 +13,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import OutcomeUnknown
 from ts_common.store.directory.driver import FileStore
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
 
 
 def test_a_segment_whose_neighbours_were_emptied_answers_for_more_under_another_name(log: Log) -> None:

@@ -17,7 +17,7 @@ from ts_common.archive.copies import describe
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState, decode_metadata
 from ts_common.errors import AccessDenied, CorruptData, StoreUnavailable
-from ts_uploader.messages import FileState
+from ts_uploader.messages.observations import FileState
 
 
 def test_an_older_files_abort_index_does_not_count_next_to_a_live_log(log: Log) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.contract import LeadershipSource
-from ts_uploader.messages import Listing
-from ts_uploader.progress import Progress
+from ts_uploader.messages.observations import Listing
+from ts_uploader.process.progress import Progress
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.snapshot import Status, StatusSources

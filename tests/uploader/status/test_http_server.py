@@ -17,7 +17,7 @@ from tests.hostile_text import ESCAPES, raw_in
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.http_server.metrics_text import metrics_page
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Listing
+from ts_uploader.messages.observations import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention

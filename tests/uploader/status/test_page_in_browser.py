@@ -10,12 +10,12 @@ from tests.browser import complaints, look, served_text
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.errors import AccessDenied
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import Failed
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.page import status_page
 from ts_uploader.status.snapshot import Status
-from ts_uploader.tasks import Failed
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.stuck import Stuck, StuckPartitions
 

@@ -12,14 +12,15 @@ from markupsafe import escape
 
 from tests.uploader.status.statuses import status_of, waiting
 from ts_common.model import TopicPartition
-from ts_uploader import progress
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.results import DeletedPending, DeletedShipped, Failed, Fenced
+from ts_uploader.messages.tasks import ShipDeleted
+from ts_uploader.process import progress
 from ts_uploader.shipping.deleted_directory import again, to_ship
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import Status
 from ts_uploader.status.status_json import status_json
-from ts_uploader.tasks import DeletedPending, DeletedShipped, Failed, Fenced, ShipDeleted
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
 from ts_uploader.tracking.stuck import Stuck, StuckPartitions
@@ -208,7 +209,7 @@ def test_the_last_errors_are_few_and_each_counts_its_repetitions() -> None:
 def test_a_worker_that_is_stalled_beyond_its_bound_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes progress with each request and read, and while an external limit keeps all workers waiting."""
     now = [1000.0]
-    monkeypatch.setattr("ts_uploader.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ts_uploader.process.progress.time.monotonic", lambda: now[0])
     status, *_ = status_of(upload_timeout_seconds=60)
     sources = status.sources
     assert sources.progress.bound_seconds == 300

@@ -18,8 +18,8 @@ from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.messages import Leadership
-from ts_uploader.tasks import ReadPosition
+from ts_uploader.messages.observations import Leadership
+from ts_uploader.messages.tasks import ReadPosition
 
 
 @pytest.fixture

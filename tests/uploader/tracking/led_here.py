@@ -7,7 +7,7 @@ from collections.abc import Set
 from tests.uploader.local_directory import ID
 from ts_common.model import TopicPartition
 from ts_uploader.leadership.contract import LeadershipSource
-from ts_uploader.messages import Leadership, Led
+from ts_uploader.messages.observations import Leadership, Led
 
 EPOCH = 5
 

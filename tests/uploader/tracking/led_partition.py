@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.uploader.tracking.messages import LEADERSHIP, TP, listing, position, position_read, watermarks
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import Led
-from ts_uploader.tasks import AnyTask, LookBelow, ReadPosition, Rescan
+from ts_uploader.messages.observations import Led
+from ts_uploader.messages.tasks import AnyTask, LookBelow, ReadPosition, Rescan
 from ts_uploader.tracking.tracker import Tracker
 
 CHECKPOINT = 5_000_000_000  # ns

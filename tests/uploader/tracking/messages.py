@@ -7,22 +7,15 @@ from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_uploader.messages import FileState, HighWatermarks, Leadership, Listing
-from ts_uploader.tasks import (
+from ts_uploader.messages.observations import FileState, HighWatermarks, Leadership, Listing
+from ts_uploader.messages.results import Changed, Committed, Failed, Hanging, LookDue, LookedBelow, PositionRead, Result
+from ts_uploader.messages.tasks import (
     AnyTask,
-    Changed,
-    Committed,
-    Failed,
-    Hanging,
     LookBelow,
-    LookDue,
-    LookedBelow,
     PassGap,
     Position,
-    PositionRead,
     ReadPosition,
     Rescan,
-    Result,
     Ship,
     Shipped,
     Task,

@@ -8,7 +8,8 @@ from collections import Counter
 from tests.uploader.tracking.led_partition import led
 from tests.uploader.tracking.messages import changed, failed, listing, succeeded
 from ts_common.store.retry import backoff_seconds
-from ts_uploader.tasks import AnyTask, ReadPosition, Rescan, Result, Ship, WriteCommit
+from ts_uploader.messages.results import Result
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, Ship, WriteCommit
 
 HOUR = 3600.0
 

@@ -10,8 +10,8 @@ from tests.uploader.checkpoint_files import written
 from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, position_read, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Led, Listing, NotLed
-from ts_uploader.tasks import AnyTask, ReadPosition, Ship
+from ts_uploader.messages.observations import Led, Listing, NotLed
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 

@@ -16,8 +16,9 @@ from tests.uploader.tracking.messages import (
     watermarks,
 )
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import Led
-from ts_uploader.tasks import Changed, FillGap, LookBelow, PassGap, Rescan, Ship
+from ts_uploader.messages.observations import Led
+from ts_uploader.messages.results import Changed
+from ts_uploader.messages.tasks import FillGap, LookBelow, PassGap, Rescan, Ship
 from ts_uploader.tracking.tracker import Tracker
 
 

@@ -17,8 +17,9 @@ from tests.uploader.tracking.messages import (
     watermark,
     watermarks,
 )
-from ts_uploader.messages import Led, Listing
-from ts_uploader.tasks import Committed, FillGap, LookDue, PassGap, ReadPosition, Rescan, Ship, WriteCommit
+from ts_uploader.messages.observations import Led, Listing
+from ts_uploader.messages.results import Committed, LookDue
+from ts_uploader.messages.tasks import FillGap, PassGap, ReadPosition, Rescan, Ship, WriteCommit
 
 
 def test_u07_a_missing_range_becomes_a_gap_when_two_listings_agree() -> None:

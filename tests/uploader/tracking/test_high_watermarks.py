@@ -13,7 +13,7 @@ from tests.uploader.local_directory import TP, LocalDirectory
 from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, bases, listing, position_read, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, list_partition, read_high_watermarks
-from ts_uploader.messages import (
+from ts_uploader.messages.observations import (
     NO_EPOCH_FILE,
     DirectoryGone,
     EpochFile,
@@ -24,7 +24,8 @@ from ts_uploader.messages import (
     Listing,
     NotLed,
 )
-from ts_uploader.tasks import AnyTask, Changed, LookDue, ReadPosition, Ship
+from ts_uploader.messages.results import Changed, LookDue
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker
 

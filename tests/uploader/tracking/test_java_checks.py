@@ -16,8 +16,9 @@ from tests.uploader.tracking.messages import (
     watermark,
     watermarks,
 )
-from ts_uploader.messages import Led
-from ts_uploader.tasks import AnyTask, Committed, FillGap, ReadPosition, Ship
+from ts_uploader.messages.observations import Led
+from ts_uploader.messages.results import Committed
+from ts_uploader.messages.tasks import AnyTask, FillGap, ReadPosition, Ship
 from ts_uploader.tracking.tracker import Tracker
 
 AN_HOUR_OF_LOOKS = [30, 90, 210, 450, 930, 1890, 3810]

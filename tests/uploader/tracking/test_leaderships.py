@@ -7,8 +7,9 @@ import pytest
 from tests.uploader.tracking.led_partition import LedPartition
 from tests.uploader.tracking.messages import LEADERSHIP, TP, listing, position_read, shipped, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import DirectoryGone, Led, Listing, NotLed
-from ts_uploader.tasks import Fenced, ReadPosition
+from ts_uploader.messages.observations import DirectoryGone, Led, Listing, NotLed
+from ts_uploader.messages.results import Fenced
+from ts_uploader.messages.tasks import ReadPosition
 from ts_uploader.tracking.tracker import Tracker
 
 

@@ -14,7 +14,7 @@ from tests.uploader.local_directory import ID, TP, LocalDirectory
 from tests.uploader.tracking.messages import bases, position_read
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.log_dirs.directory_scan import list_partition
-from ts_uploader.messages import (
+from ts_uploader.messages.observations import (
     DirectoryGone,
     EpochFile,
     HighWatermarks,
@@ -24,7 +24,7 @@ from ts_uploader.messages import (
     Listing,
     SeveralDirectories,
 )
-from ts_uploader.tasks import AnyTask, ReadPosition
+from ts_uploader.messages.tasks import AnyTask, ReadPosition
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker
 

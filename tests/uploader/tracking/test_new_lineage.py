@@ -5,7 +5,8 @@ from dataclasses import replace
 from tests.uploader.tracking.led_partition import LedPartition
 from tests.uploader.tracking.messages import TP, bases, failed, position, position_read, shipped, ships
 from ts_common.archive.lineage import Lineage
-from ts_uploader.tasks import Committed, Ship, WriteCommit
+from ts_uploader.messages.results import Committed
+from ts_uploader.messages.tasks import Ship, WriteCommit
 
 
 def test_below_what_a_lineage_may_have_deleted_only_variants_are_shipped() -> None:

@@ -15,8 +15,9 @@ from tests.uploader.tracking.messages import (
 )
 from ts_common.archive.repair_requests import Damage, Outcome, RepairRequest
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import NotLed, RepairWanted
-from ts_uploader.tasks import AnyTask, Committed, LookBelow, ReadPosition, Repair, Repaired, Ship
+from ts_uploader.messages.observations import NotLed, RepairWanted
+from ts_uploader.messages.results import Committed, Repaired
+from ts_uploader.messages.tasks import AnyTask, LookBelow, ReadPosition, Repair, Ship
 from ts_uploader.tracking.tracker import Tracker
 
 

@@ -11,11 +11,12 @@ from tests.uploader.tracking.messages import TP, changed, failed, listing, succe
 from tests.uploader.tracking.simulated_hour import HOUR, Hour
 from ts_common.store import retry
 from ts_common.store.retry import backoff_seconds
-from ts_uploader.tasks import AnyTask, LookDue, ReadPosition, Rescan, Ship
+from ts_uploader.messages.results import LookDue
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, Ship
+from ts_uploader.process.work_queue import WorkQueue
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.retries import Retries
 from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
-from ts_uploader.work_queue import WorkQueue
 
 # In an hour: one retry every 15 seconds, once delays have doubled to that, and the earlier ones.
 RETRIES = int(HOUR / 15) + 12

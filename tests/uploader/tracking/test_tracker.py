@@ -21,8 +21,9 @@ from tests.uploader.tracking.messages import (
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import Led
-from ts_uploader.tasks import Changed, Committed, LookDue, ReadPosition, Rescan, Ship, WriteCommit
+from ts_uploader.messages.observations import Led
+from ts_uploader.messages.results import Changed, Committed, LookDue
+from ts_uploader.messages.tasks import ReadPosition, Rescan, Ship, WriteCommit
 from ts_uploader.tracking.tracker import Tracker
 
 

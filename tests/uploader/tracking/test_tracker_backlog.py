@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from tests.uploader.tracking.led_partition import LedPartition
 from tests.uploader.tracking.messages import LEADERSHIP, TP, bases, failed, listing, position, position_read, shipped
-from ts_uploader.messages import DirectoryGone, Led, NotLed
-from ts_uploader.tasks import Changed, Committed, Fenced, ReadPosition, Ship, WriteCommit
+from ts_uploader.messages.observations import DirectoryGone, Led, NotLed
+from ts_uploader.messages.results import Changed, Committed, Fenced
+from ts_uploader.messages.tasks import ReadPosition, Ship, WriteCommit
 
 
 def test_a_hole_is_shown_and_nothing_is_shipped_over_it() -> None:

@@ -10,9 +10,10 @@ from tests.uploader.tracking.led_partition import led
 from tests.uploader.tracking.messages import TP, changed, failed, listing, succeeded
 from tests.uploader.tracking.waiting_trackers import ORDINARY, UNHEARD, WAITS
 from ts_common.config.cluster_config import OffsetReset
+from ts_uploader.messages.results import LookDue
+from ts_uploader.messages.tasks import LookBelow, WriteCommit
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.retention.topic_retention import TopicRetention
-from ts_uploader.tasks import LookBelow, LookDue, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
 from ts_uploader.tracking.stuck import StuckWatch
 from ts_uploader.tracking.tracker import Tracker

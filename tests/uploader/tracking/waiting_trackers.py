@@ -20,8 +20,9 @@ from tests.uploader.tracking.messages import (
     watermark,
 )
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.messages import EpochFile, HighWatermarks, LastEpoch, Led, Listing, SeveralDirectories
-from ts_uploader.tasks import AnyTask, Fenced, PositionRead, ReadPosition, Rescan, Result, Ship, Task, WriteCommit
+from ts_uploader.messages.observations import EpochFile, HighWatermarks, LastEpoch, Led, Listing, SeveralDirectories
+from ts_uploader.messages.results import Fenced, PositionRead, Result
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Rescan, Ship, Task, WriteCommit
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.tracking.tracker import Tracker

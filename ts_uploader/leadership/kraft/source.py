@@ -54,7 +54,7 @@ from ts_uploader.leadership.kraft.check import kraft_findings
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
 from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark
-from ts_uploader.messages import Leadership, Led, NotLed
+from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()

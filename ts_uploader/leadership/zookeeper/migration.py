@@ -21,7 +21,7 @@ from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_uploader.leadership.kraft.replica_state import find
 from ts_uploader.log_dirs.local_log import local_epochs
-from ts_uploader.messages import Led
+from ts_uploader.messages.observations import Led
 
 MIGRATION = "/migration"
 

@@ -40,7 +40,7 @@ from ts_uploader.leadership.zookeeper.migration import Registration
 from ts_uploader.leadership.zookeeper.security import Security
 from ts_uploader.leadership.zookeeper.state import TOPICS, Node, ZookeeperState, topic_id_in, topic_path
 from ts_uploader.leadership.zookeeper.tls import tls_context
-from ts_uploader.messages import Led
+from ts_uploader.messages.observations import Led
 
 log = structlog.get_logger()
 

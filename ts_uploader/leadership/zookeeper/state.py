@@ -24,7 +24,7 @@ import structlog
 from ts_common.errors import CorruptData
 from ts_common.json_objects import MAX_INT32, parse_json
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Leadership, Led, NotLed
+from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()

@@ -14,7 +14,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.leadership.kraft import source as kraft
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.source import KraftLeadership
-from ts_uploader.messages import Led, NotLed
+from ts_uploader.messages.observations import Led, NotLed
 
 BROKER = 1
 TP = TopicPartition("t", 0)

@@ -17,7 +17,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.leadership.zookeeper.migration import MIGRATION
 from ts_uploader.leadership.zookeeper.source import BrokerMigrated, ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.state import state_path
-from ts_uploader.messages import Led
+from ts_uploader.messages.observations import Led
 
 BROKER = 1
 OFTEN = 0.2  # seconds between two polls

@@ -12,7 +12,7 @@ from dev.local.kafka.zookeeper import ZooKeeper
 from dev.local.waiting import wait_for
 from tests.uploader.leadership.zookeeper.kafka_nodes import SETTINGS, STATE, TOPIC, TP, all_of, create, settings, state
 from tests.uploader.leadership.zookeeper.sources import Impatient, Listen, Quick, led
-from ts_uploader.messages import NotLed
+from ts_uploader.messages.observations import NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 

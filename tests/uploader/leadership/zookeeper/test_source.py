@@ -11,7 +11,7 @@ from tests.uploader.leadership.zookeeper.sources import Listen, listener_of
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_uploader.leadership.kraft import deleted_topics
-from ts_uploader.messages import Led, NotLed
+from ts_uploader.messages.observations import Led, NotLed
 
 
 def test_a_change_of_leader_is_reported_by_its_watch(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:

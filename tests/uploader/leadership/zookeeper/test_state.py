@@ -14,7 +14,7 @@ from tests.uploader.leadership.zookeeper.kafka_nodes import (
     topic,
 )
 from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, state_path
-from ts_uploader.messages import Leadership, Led, NotLed
+from ts_uploader.messages.observations import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 

@@ -1,9 +1,15 @@
-"""The agent's priority: a nice value and a class of I/O below the broker's, which the agent sets when it starts.
+"""The agent's footprint on the broker's host: its priority, and the memory that its threads hold.
 
-Linux keeps both for each thread, and a thread inherits those of its creator. So they are set before any other
-thread starts.
-The agent never raises its priority. If the kernel rejects a change, the agent logs a warning and continues.
+The nice value and the class of I/O are below the broker's. Linux keeps both for each thread, and a thread inherits
+those of its creator. So they are set before any other thread starts. The agent never raises its priority. If the kernel
+rejects a change, the agent logs a warning and continues.
+
+glibc gives threads arenas of their own, up to eight for each processor, and none gives back what it once held: an agent
+of 28 threads held 39 MiB in fifteen of them after some thousand segments. Two are enough, since Python's threads
+allocate one at a time.
 """
+
+import ctypes
 
 import psutil
 import structlog
@@ -13,6 +19,8 @@ from ts_common.config.cluster_config import ClusterConfig
 log = structlog.get_logger()
 
 _LEVELS = 8
+_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
+_ARENAS = 2
 
 
 def lower_priority(config: ClusterConfig) -> None:
@@ -42,3 +50,10 @@ def _rank(io_class: int, level: int, nice: int) -> int:
     if io_class == psutil.IOPRIO_CLASS_NONE:
         io_class, level = psutil.IOPRIO_CLASS_BE, 4 + nice // 5
     return io_class * _LEVELS + (level if io_class != psutil.IOPRIO_CLASS_IDLE else 0)
+
+
+def bound_arenas() -> None:
+    """Let all threads share two arenas; another C library than glibc is left as it is. Call it before threads start."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, _ARENAS)

@@ -1,7 +1,8 @@
-"""The agent's priority is below the broker's: its nice value and class of I/O, as the kernel reports them."""
+"""The agent's priority is below the broker's, as the kernel reports it, and its threads share heaps."""
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -16,7 +17,7 @@ from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
 from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
-from ts_uploader.process.priority import lower_priority
+from ts_uploader.process.footprint import lower_priority
 
 IDLE, LEAST = (3,), (2, 7)
 FULL = pytest.mark.full
@@ -96,3 +97,33 @@ def test_a_refusal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
         lower_priority(config)
     assert [event["log_level"] for event in logs] == ["warning"]
     assert "none such" in logs[0]["error"]
+
+
+# Each thread holds what it allocated until all have; an arena of glibc's begins at a multiple of 64 MiB.
+_PROGRAM = """
+import re, threading
+{bound}
+together = threading.Barrier(9)
+def hold():
+    held = [bytes(2000) for _ in range(500)]
+    together.wait(60)
+    together.wait(60)
+for _ in range(8):
+    threading.Thread(target=hold).start()
+together.wait(60)
+starts = re.findall("^([0-9a-f]+)-[0-9a-f]+ rw", open("/proc/self/maps").read(), re.M)
+print(sum(int(start, 16) % (64 << 20) == 0 for start in starts))
+together.wait(60)
+"""
+
+
+def arenas(bound: str) -> int:
+    """How many arenas eight threads get in addition to the main heap."""
+    done = subprocess.run([sys.executable, "-c", _PROGRAM.format(bound=bound)], capture_output=True, check=True)
+    return int(done.stdout)
+
+
+def test_threads_share_two_arenas() -> None:
+    """The main heap and one more; without the bound each of these threads has its own."""
+    assert arenas("from ts_uploader.process.footprint import bound_arenas; bound_arenas()") <= 1
+    assert arenas("") > 4

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from ts_common.wording import counted
-from ts_uploader.store_health import Failing
+from ts_uploader.health.store_health import Failing
 from ts_uploader.tracking.stuck import Waiting
 
 # The pages promise a cause within this time (docs/monitoring.md). What ends sooner is ordinary.

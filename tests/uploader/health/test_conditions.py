@@ -19,9 +19,9 @@ from ts_common.errors import (
 )
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.counted import StoreCounts
-from ts_uploader.conditions import CONDITIONS, AgentState, Condition, Facts, state_of
-from ts_uploader.progress import Progress, own_work
-from ts_uploader.store_health import Failing, StoreHealth, WatchedCounts
+from ts_uploader.health.conditions import CONDITIONS, AgentState, Condition, Facts, state_of
+from ts_uploader.health.store_health import Failing, StoreHealth, WatchedCounts
+from ts_uploader.process.progress import Progress, own_work
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.stuck import Waiting
 

@@ -3,7 +3,11 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_uploader.work_queue import TURNS, URGENT_BELOW, WorkQueue
+from ts_uploader.process.work_queue import (
+    TURNS,
+    URGENT_BELOW,
+    WorkQueue,
+)
 
 
 def drained(tasks: WorkQueue[str]) -> list[str | None]:

@@ -10,9 +10,9 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_common.store.retry import backoff_seconds
+from ts_uploader.messages.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Ship, ShipDeleted
 from ts_uploader.metrics.counters import COMMITS, LOOKUPS, UPLOADS
-from ts_uploader.tasks import AnyTask, LookBelow, ReadPosition, Repair, Rescan, Ship, ShipDeleted
-from ts_uploader.work_queue import WorkQueue
+from ts_uploader.process.work_queue import WorkQueue
 
 log = structlog.get_logger()
 

@@ -1,11 +1,8 @@
-"""Tasks, from the tracker to the workers, and their results, back to the tracker. All frozen; no part shares state.
-
-Tasks: `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Repair`, `ShipDeleted`, `Rescan`.
-Results: `PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Repaired`, `DeletedShipped`, `DeletedPending`,
-`Fenced`, `Failed`, `Changed`, `LookDue`.
+"""Tasks, from the tracker to the workers. All frozen; no part shares state.
 
 A task has the `leadership` and the `generation` of the partition's state that it was made for, and its result returns
-both. The tracker drops results of an earlier generation.
+both. The tracker drops results of an earlier generation. `Shipped` is the result of `Ship`, and part of the tasks that
+commit it.
 """
 
 from dataclasses import dataclass, field
@@ -15,9 +12,9 @@ from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.repair_requests import Outcome, RepairRequest
+from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition
-from ts_uploader.messages import FileState, Leadership, Listing
+from ts_uploader.messages.observations import FileState, Leadership, Listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +112,47 @@ class Ship(Task):
     variants_below: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
     cut: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped(Task):
+    """A segment is complete in the store.
+
+    Attributes:
+        base: its base offset.
+        next_base: as in the task.
+        end: end of its coverage.
+        epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
+        last_stable_offset: at `end`, by the producer snapshot there; None without one.
+        bytes_sent: to the store; 0 also for a segment without bytes.
+        files_sent: to the store: the `.log` and its indexes; 0 if the store had them.
+        closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
+        variants_below: as in the task.
+        run: the run's epochs, as in the task.
+        run_end: the next offset, as in the task.
+        stamp: of the listing in the task.
+        corruptions: number of places in it without a whole batch.
+        tail: (last offset, stored CRC) of its last batch, if its coverage ends with that and it is as written.
+        late: it was marked late in its metadata.
+        seconds: from the start of the task to the end of the upload.
+    """
+
+    base: int
+    next_base: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+    last_stable_offset: int | None
+    bytes_sent: int
+    corruptions: int
+    seconds: float
+    tail: tuple[int, int] | None = None
+    late: bool = False
+    files_sent: int = 0
+    closed_at: float | None = None
+    variants_below: int = 0
+    run: EpochHistory = field(default_factory=EpochHistory)
+    run_end: int = 0
+    stamp: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,218 +291,3 @@ class Rescan:
 
 
 AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Repair | ShipDeleted | Rescan
-
-
-@dataclass(frozen=True, slots=True)
-class Hanging:
-    """A `.deleted` file that hangs on the live log.
-
-    Attributes:
-        base: the base offset in its name.
-        end: the offset after its last batch.
-        state: of the file.
-    """
-
-    base: int
-    end: int
-    state: FileState
-
-
-@dataclass(frozen=True, slots=True)
-class LookedBelow(Task):
-    """The result of `LookBelow`.
-
-    Attributes:
-        hanging: files that hang and reach above the wanted offset, by base.
-        below: base offsets of all `.deleted` files below the lowest live segment.
-        wanted: as in the task.
-    """
-
-    hanging: tuple[Hanging, ...]
-    below: frozenset[int]
-    wanted: int
-
-
-@dataclass(frozen=True, slots=True)
-class PositionRead(Task):
-    """The result of `ReadPosition`.
-
-    Attributes:
-        position: where to continue.
-        lost: offsets `[from, to)` that were committed and that an election lost; None without a loss.
-        foreign: the commit was a Java uploader's. It may have more segments queued, even if its broker lost leadership.
-        beside_java: an agent's commit replaced a Java uploader's within the last week.
-    """
-
-    position: Position
-    lost: tuple[int, int] | None = None
-    foreign: bool = False
-    beside_java: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shipped(Task):
-    """A segment is complete in the store.
-
-    Attributes:
-        base: its base offset.
-        next_base: as in the task.
-        end: end of its coverage.
-        epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
-        last_stable_offset: at `end`, by the producer snapshot there; None without one.
-        bytes_sent: to the store; 0 also for a segment without bytes.
-        files_sent: to the store: the `.log` and its indexes; 0 if the store had them.
-        closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
-        variants_below: as in the task.
-        run: the run's epochs, as in the task.
-        run_end: the next offset, as in the task.
-        stamp: of the listing in the task.
-        corruptions: number of places in it without a whole batch.
-        tail: (last offset, stored CRC) of its last batch, if its coverage ends with that and it is as written.
-        late: it was marked late in its metadata.
-        seconds: from the start of the task to the end of the upload.
-    """
-
-    base: int
-    next_base: int
-    end: int
-    epochs: tuple[tuple[int, int], ...]
-    last_stable_offset: int | None
-    bytes_sent: int
-    corruptions: int
-    seconds: float
-    tail: tuple[int, int] | None = None
-    late: bool = False
-    files_sent: int = 0
-    closed_at: float | None = None
-    variants_below: int = 0
-    run: EpochHistory = field(default_factory=EpochHistory)
-    run_end: int = 0
-    stamp: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Committed(Task):
-    """The commit is in the store.
-
-    Attributes:
-        position: that the commit describes.
-        gaps: ranges `[from, to)` that were recorded with it, to exist nowhere.
-        reason: of those gaps.
-        by_request: the records were deleted on request (DeleteRecords).
-        with_topic: the topic was deleted.
-    """
-
-    position: Position
-    gaps: tuple[tuple[int, int], ...] = ()
-    reason: str = ""
-    by_request: bool = False
-    with_topic: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Repaired(Task):
-    """The result of `Repair`: the request has an answer.
-
-    Attributes:
-        request: as in the task.
-        outcome: what became of it.
-        reason: of the outcome, one line.
-        objects: keys of the `.log` objects that were put.
-    """
-
-    request: RepairRequest
-    outcome: Outcome
-    reason: str
-    objects: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedShipped(Task):
-    """The result of `ShipDeleted`: nothing is left to do.
-
-    Attributes:
-        reason: why, one line.
-        next_offset: the archive's end; None if the agent did not read it.
-        lost: records may be lost without a gap record.
-    """
-
-    reason: str
-    next_offset: int | None = None
-    lost: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedPending(Task):
-    """The result of `ShipDeleted` that has to be repeated.
-
-    Attributes:
-        task: to run next.
-        reason: one line.
-    """
-
-    task: ShipDeleted
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced(Task):
-    """The store has a later leader epoch than the task's: the partition waits for new leadership."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failed(Task):
-    """A task failed and may succeed when retried; the position has to be read again.
-
-    Attributes:
-        base: of the segment that a `Ship` was for; None for the other tasks.
-        operation: the task's kind, for logs and metrics.
-        reason: one line.
-    """
-
-    base: int | None
-    operation: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Changed(Task):
-    """A segment no longer matched its listing: scan again, then decide.
-
-    Attributes:
-        base: its base offset.
-        reason: one line.
-    """
-
-    base: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LookDue:
-    """The delay of a `Rescan` is over: the next listing releases the waiting work.
-
-    Attributes:
-        partition: the partition.
-        generation: as in the task.
-    """
-
-    partition: TopicPartition
-    generation: int
-
-
-Result = (
-    PositionRead
-    | Shipped
-    | Committed
-    | LookedBelow
-    | Repaired
-    | DeletedShipped
-    | DeletedPending
-    | Fenced
-    | Failed
-    | Changed
-    | LookDue
-)

@@ -12,39 +12,41 @@ import structlog
 from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.fence import FencedLeaderEpoch
+from ts_uploader.health.store_health import failure_reason
 from ts_uploader.log_dirs.hanging import look_below
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, GAP_UNRECORDED, Metrics
-from ts_uploader.metrics.failure_reasons import failure_reason
-from ts_uploader.progress import Shipping
-from ts_uploader.shipping.deleted_directory import DeletedShipper, NotAnswered, again, to_ship
-from ts_uploader.shipping.metadata_cache_writer import CacheWriter
-from ts_uploader.shipping.repairer import Repairer
-from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import (
-    AnyTask,
+from ts_uploader.messages.results import (
     Changed,
     Committed,
     DeletedPending,
     DeletedShipped,
     Failed,
     Fenced,
+    FencedLeaderEpoch,
+    LookedBelow,
+    Repaired,
+    Result,
+)
+from ts_uploader.messages.tasks import (
+    AnyTask,
     FillGap,
     LookBelow,
-    LookedBelow,
     PassGap,
     ReadPosition,
     Repair,
-    Repaired,
     Rescan,
-    Result,
     Ship,
     ShipDeleted,
     Shipped,
     Task,
     WriteCommit,
 )
+from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, GAP_UNRECORDED, Metrics
+from ts_uploader.process.progress import Shipping
+from ts_uploader.shipping.deleted_directory import DeletedShipper, NotAnswered, again, to_ship
+from ts_uploader.shipping.metadata_cache_writer import CacheWriter
+from ts_uploader.shipping.repairer import Repairer
+from ts_uploader.shipping.uploader import Uploader
 
 log = structlog.get_logger()
 

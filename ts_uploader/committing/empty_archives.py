@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart
 from ts_common.model import TopicPartition
-from ts_uploader.messages import Leadership
+from ts_uploader.messages.observations import Leadership
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
+class _EmptyArchive:
     """A leadership, and the object `log.start` that was the only one in it."""
 
     epoch: int
@@ -24,18 +24,18 @@ class _Beginning:
     etag: str
 
 
-class Beginnings:
+class EmptyArchives:
     """The empty archives that one agent saw, by partition; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards `_seen`
-        self._seen: dict[TopicPartition, _Beginning] = {}
+        self._seen: dict[TopicPartition, _EmptyArchive] = {}
 
     def saw_empty(self, partition: TopicPartition, leadership: Leadership, start: StoredLogStart) -> None:
         """Record that only `log.start` existed; if it has a lineage, there was a commit, and nothing is recorded."""
         if start.content.lineage is None:
             with self._lock:
-                self._seen[partition] = _Beginning(leadership.epoch, leadership.topic_id, start.etag)
+                self._seen[partition] = _EmptyArchive(leadership.epoch, leadership.topic_id, start.etag)
 
     def over(self, partition: TopicPartition) -> None:
         """Record that a commit was seen, or is about to be written."""
@@ -49,4 +49,4 @@ class Beginnings:
         start = catalog.stored_log_start
         if seen is None or start is None or catalog.commit is not None:
             return False
-        return seen == _Beginning(leadership.epoch, leadership.topic_id, start.etag)
+        return seen == _EmptyArchive(leadership.epoch, leadership.topic_id, start.etag)

@@ -23,25 +23,17 @@ from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.messages import Leadership, Led, Listing
+from ts_uploader.messages.observations import Leadership, Led, Listing
+from ts_uploader.messages.results import DeletedPending, DeletedShipped, Failed, PositionRead
+from ts_uploader.messages.tasks import AnyTask, ReadPosition, Ship, ShipDeleted
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.deleted_directory import DeletedShipper
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
-from ts_uploader.tasks import (
-    AnyTask,
-    DeletedPending,
-    DeletedShipped,
-    Failed,
-    PositionRead,
-    ReadPosition,
-    Ship,
-    ShipDeleted,
-)
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import TaskRunner, losses_counter
+from ts_uploader.workers.task_runner import TaskRunner, losses_counter
 
 LEADERSHIP = Leadership(5, ID, 0)
 

@@ -1,0 +1,1 @@
+"""What fails: the stores' answers, and the condition of the agent as a whole."""

@@ -1,0 +1,1 @@
+"""What the threads of the agent exchange: observations, tasks and their results."""

@@ -1,0 +1,1 @@
+"""The threads that run tasks: their queues, and what runs a task."""
