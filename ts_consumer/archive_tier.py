@@ -24,16 +24,15 @@ from ts_common.log_format.limits import BatchLimit
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
+from ts_common.store.shared_stores import shared_store
 from ts_consumer.configuration import BATCH_KEY, CLUSTER_KEY, CONSUMER, Configuration
 from ts_consumer.errors import ClusterMissing
 from ts_consumer.modes import Extent
-from ts_reader.query.losses import Loss, loss_of
-from ts_reader.query.offset_by_time import first_offset_of
-from ts_reader.query.plan_query import plan_partition, splits_of
-from ts_reader.query.policies import OnHole
-from ts_reader.query.query import Offsets, Query, Subscription, settled
-from ts_reader.query.shared_stores import shared_store
-from ts_reader.query.split import Split
+from ts_reader.query.bounds import Loss, first_offset_of, loss_of
+from ts_reader.query.plan_partition import plan_partition
+from ts_reader.query.plan_query import splits_of
+from ts_reader.query.query import Offsets, OnHole, Query, Subscription, settled
+from ts_reader.query.splits import Split
 from ts_reader.query.subscription import list_known
 from ts_reader.reading.topics import topic_names
 from ts_reader.reading.transactions import stable_end

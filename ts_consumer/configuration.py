@@ -30,8 +30,7 @@ from ts_consumer.modes import Mode
 from ts_reader.options.given import Given, Option
 from ts_reader.options.scan_options import CLUSTER_ID, CONFIG, ENTROPY_BITS
 from ts_reader.options.value_types import member_of, one_of, whole
-from ts_reader.query.policies import OnHole
-from ts_reader.query.wording import Wording
+from ts_reader.query.query import OnHole, Wording
 from ts_reader.reading.cluster_file import for_reading, read_cluster_file
 
 MODE_KEY: Final = "tiered.storage.mode"

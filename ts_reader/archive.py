@@ -14,6 +14,7 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.logs import LogFormat, configure_structlog
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Endpoint
+from ts_common.store.shared_stores import shared_store
 from ts_reader.arguments import (
     MEMORY_LIMIT,
     SOURCE,
@@ -33,10 +34,8 @@ from ts_reader.partitions import PartitionInfo, partitions_of
 from ts_reader.place import SOURCE as OF_ARCHIVE
 from ts_reader.place import place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery, Warn
-from ts_reader.query.moments import time_text
-from ts_reader.query.query import Cut, Query, settled
-from ts_reader.query.shared_stores import shared_store
-from ts_reader.query.wording import PYTHON, Wording
+from ts_reader.query.query import PYTHON, Cut, Query, Wording, settled
+from ts_reader.query.timestamps import time_text
 from ts_reader.reading.topics import nothing_under, topic_names
 from ts_reader.scan import Scan
 from ts_reader.schemas.contract import Codec, Part

@@ -20,8 +20,8 @@ from ts_reader.options.scan_options import (
     subscription_of,
 )
 from ts_reader.options.value_types import one_of, whole
-from ts_reader.query.moments import milliseconds_of
 from ts_reader.query.query import Bound, Cut, Edge, Query, SplitLimits
+from ts_reader.query.timestamps import milliseconds_of
 from ts_reader.schemas.contract import Part
 
 SOURCE: Final = "arguments of scan"

@@ -20,7 +20,7 @@ import pyarrow.fs
 from ts_common.errors import TieredStorageError
 from ts_reader.planned_query import Estimate, PlannedQuery
 from ts_reader.pruning import binds, matching_splits
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 

@@ -10,8 +10,7 @@ from ts_common.model import is_topic_name
 from ts_reader.execution.columns import Columns, error_column
 from ts_reader.options.given import Given, Option, ValueType
 from ts_reader.options.value_types import member_of
-from ts_reader.query.policies import Undecoded
-from ts_reader.query.query import Query
+from ts_reader.query.query import Query, Undecoded
 from ts_reader.schemas.choice import CodecChoice, parse_codec
 from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.source import SchemaSource

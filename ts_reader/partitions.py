@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ts_common.archive.view import open_view
+from ts_common.store.shared_stores import shared_store
 from ts_reader.query.query import Query, settled
-from ts_reader.query.shared_stores import shared_store
 from ts_reader.query.subscription import find_topics
 from ts_reader.reading.parallel import in_threads
 

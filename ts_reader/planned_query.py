@@ -13,18 +13,19 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
+from ts_common.store.shared_stores import shared_store
 from ts_common.wording import counted
 from ts_reader.decode.times import count_far, far_warning
 from ts_reader.decoding import NOTHING_DECODED, Decoding
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.run import run
 from ts_reader.execution.scheduler import Progress
-from ts_reader.query.locations import plan_everywhere
-from ts_reader.query.losses import Loss
-from ts_reader.query.plan_query import QueryPlan
+from ts_reader.query.bounds import Loss
+from ts_reader.query.plan_query import QueryPlan, plan_everywhere
 from ts_reader.query.query import Query, of_partition
-from ts_reader.query.split import Split, bytes_of
-from ts_reader.query.totals import Detail, Totals, totals_of
+from ts_reader.query.splits import Split, bytes_of
+from ts_reader.query.totals import Detail, Totals, known_totals
+from ts_reader.reading.parallel import in_threads
 
 _SPLIT_BYTES: Final = 64 << 20  # that reading one split for its totals uses: chunks, and one decompressed batch
 _MOST_THREADS: Final = 8
@@ -242,18 +243,19 @@ class PlannedQuery:
                 self.warn(FarTimes(far, self.query.wording.exact_times))
 
     def totals(self, detail: Detail) -> dict[TopicPartition, Totals]:
-        """Return number, offsets and timestamps of the rows of each partition of the plan; raise as `run`.
+        """Return number, offsets and timestamps of the rows of each partition of the plan; raise as `run`."""
+        totals, unread = known_totals(self.plan.splits, detail)
+        column = self.query.tolerance.column if self.query.tolerance.column in self.names else None
+        if unread:
+            from ts_reader.query.read_split import summarize_split  # noqa: PLC0415  (what decodes)
 
-        Args:
-            detail: what is wanted.
-        """
-        column = self.query.tolerance.column
-        return totals_of(
-            self.plan.splits,
-            detail,
-            corrupt_column=column if column in self.names else None,
-            threads=max(1, min(_MOST_THREADS, self._memory_limit // _SPLIT_BYTES)),
-        )
+            def read(split: Split) -> Totals:
+                return summarize_split(shared_store(split.location, split.connection), split, detail, column)
+
+            threads = max(1, min(_MOST_THREADS, self._memory_limit // _SPLIT_BYTES))
+            for split, found in zip(unread, in_threads(read, unread, most=threads), strict=True):
+                totals.setdefault(split.ranges[0].copies[0].keys.partition, Totals()).add(found)
+        return totals
 
     def count_rows(self) -> int:
         """Return the number of rows; raise as `run`."""

@@ -11,7 +11,7 @@ from ts_reader.dataset import Observer, ScanDataset
 from ts_reader.execution.scheduler import Progress
 from ts_reader.planned_query import Estimate, PlannedQuery
 from ts_reader.query.query import Query
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 from ts_reader.statistics import PartitionStatistics, statistics_of
 from ts_reader.steps import MAX_OFFSETS, POLL_SECONDS, PositionArgument, Step, follow
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ts_common.errors import QueryError
+from ts_common.store.shared_stores import shared_store
 from ts_reader.arrow_rows import ArrowRows
 from ts_reader.following.follower import Follower, StepPlan
 from ts_reader.following.offset import StreamOffset, decode_offset
@@ -21,7 +22,6 @@ from ts_reader.options.scan_options import stream_problems
 from ts_reader.options.value_types import whole
 from ts_reader.planned_query import PlannedQuery
 from ts_reader.query.query import Edge, Timestamp, Timestamps
-from ts_reader.query.shared_stores import shared_store
 
 POLL_SECONDS: Final = 5.0
 # About a gigabyte of ordinary records. A smaller step is planned as often as it is read.

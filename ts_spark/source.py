@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
-from ts_reader.query.wanted import EVERYTHING
-from ts_spark.options.filters import filters_are_handed_over, wanted_by
+from ts_reader.query.filters import EVERYTHING
+from ts_spark.options.filters import filters_are_handed_over, query_filters
 from ts_spark.options.parse import SPARK, Kind, SparkQuery, parse_options
 from ts_spark.options.schema import full_schema, wanted_columns
 from ts_spark.options.spark_versions import (
@@ -89,17 +89,17 @@ class KafkaSegmentsReader(DataSourceReader):
         self._query = query.query
         self._ignored = query.ignored
         self._names = tuple(names)
-        self._wanted = EVERYTHING
+        self._filters = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the splits; Spark reads nothing if the list is empty."""
         import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
-        from ts_reader.query.locations import plan_everywhere  # noqa: PLC0415
+        from ts_reader.query.plan_query import plan_everywhere  # noqa: PLC0415
 
         log = structlog.get_logger("ts_spark")
         with _message_first():
-            plan = plan_everywhere(self._query, self._wanted)
+            plan = plan_everywhere(self._query, self._filters)
         for warning in (*([self._ignored] if self._ignored else []), *plan.warnings, *map(str, plan.losses)):
             log.warning("query_warning", message=printable(warning))
         log.info(
@@ -126,16 +126,16 @@ class _FilteredReader(KafkaSegmentsReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
         """Store what the filters leave of the query; Spark applies all of them again."""
-        self._wanted = wanted_by(filters)
+        self._filters = query_filters(filters)
         return filters
 
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
     import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
+    from ts_common.store.shared_stores import shared_store  # noqa: PLC0415  (as above)
     from ts_reader.decode.times import count_far, far_warning  # noqa: PLC0415  (as above)
     from ts_reader.query.read_split import read_split  # noqa: PLC0415  (as above)
-    from ts_reader.query.shared_stores import shared_store  # noqa: PLC0415  (as above)
     from ts_spark.worker_gc import freeze_gc_once  # noqa: PLC0415
 
     if partition is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
 from ts_common.errors import CorruptData, OperatorError
-from ts_reader.query.split import bytes_of
+from ts_reader.query.splits import bytes_of
 from ts_tables.changes import Change, Parsing, Plans, Side, changes_of
 from ts_tables.claims.state import TableState, with_kept
 from ts_tables.files.layout import WAYS_OUT, differing

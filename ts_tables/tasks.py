@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_common.errors import OperatorError, StoreUnavailable
+from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.decode.memory import RecycledMemory
-from ts_reader.query.shared_stores import shared_store
 from ts_tables.files.column_times import with_nearest
 from ts_tables.files.digest import BLOCK_OFFSETS, DigestSum, raw_digests, sum_of
 from ts_tables.files.file_writer import FileWriter

@@ -36,7 +36,7 @@ from ts_common.errors import (
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.deletions import is_removed
 from ts_common.suggestions import nearest
-from ts_reader.query.moments import time_text
+from ts_reader.query.timestamps import time_text
 
 _UNNAMED = (
     "{location} gives no identity of these credentials, which the rule of two people needs: use an access key of a "

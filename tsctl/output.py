@@ -25,7 +25,7 @@ from rich.text import Text
 from ts_common.errors import ConfigurationError
 from ts_common.printable import printable, printable_json, printable_lines
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.moments import time_text
+from ts_reader.query.timestamps import time_text
 from tsctl.json_lines import json_line
 
 VERSION: Final = 1
@@ -147,7 +147,7 @@ class Output:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """Return a time in ISO 8601, as `ts_reader.query.moments.time_text`; None for None."""
+    """Return a time in ISO 8601, as `ts_reader.query.timestamps.time_text`; None for None."""
     return None if milliseconds is None else time_text(milliseconds)
 
 

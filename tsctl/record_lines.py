@@ -19,7 +19,7 @@ from ts_common.errors import CorruptData
 from ts_common.json_objects import parse_json
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.options.scan_options import CORRUPT_COLUMN
-from ts_reader.query.policies import Mode
+from ts_reader.query.query import Mode
 from ts_reader.schemas.choice import parse_codec
 from ts_reader.schemas.contract import Codec
 from ts_reader.schemas.rows import jsonable

@@ -12,9 +12,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name
 from ts_reader.options.archive_name import NAMES
-from ts_reader.query.moments import EXPECTED, milliseconds_of
-from ts_reader.query.policies import Mode, Undecoded
-from ts_reader.query.wording import Wording
+from ts_reader.query.query import Mode, Undecoded, Wording
+from ts_reader.query.timestamps import EXPECTED, milliseconds_of
 from ts_reader.schemas.choice import parse_codec
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_reader.query.plan_query import plan_query
 from ts_reader.query.read_split import read_split
-from ts_spark.options.filters import wanted_by
+from ts_spark.options.filters import query_filters
 from ts_spark.options.parse import parse_options
 
 SHARE: Final = 2.0  # percent
@@ -94,7 +94,7 @@ def share(
     store.fetched = 0
     given = {"path": store.location, "cluster": CLUSTER, "subscribe": topic}
     query = parse_options({**given, **{name: str(value) for name, value in options.items()}}).query
-    plan = plan_query(store, query, wanted_by(filters))
+    plan = plan_query(store, query, query_filters(filters))
     rows = sum(b.num_rows for split in plan.splits for b in read_split(store, split, _COLUMNS))
     return 100 * store.fetched / total, rows
 

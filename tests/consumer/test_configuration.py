@@ -7,7 +7,7 @@ import pytest
 from ts_common.errors import ConfigurationError
 from ts_consumer.configuration import OnGap, parse_configuration
 from ts_consumer.modes import Mode
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 
 PLACE = {"kafka.cluster.id": "prod", "storage.service.endpoint.url": "s3://bucket/base"}
 

@@ -9,8 +9,7 @@ import pytest
 from tests.made_archive import CLUSTER
 from ts_common.errors import ConfigurationError
 from ts_reader import Archive, Scan
-from ts_reader.query.policies import Mode, View
-from ts_reader.query.query import Edge, Offsets, Subscription, Timestamp, Timestamps
+from ts_reader.query.query import Edge, Mode, Offsets, Subscription, Timestamp, Timestamps, View
 
 S3 = "s3://bucket/base"
 PARTITIONS = "numbers of partitions are expected, as in [0, 3]"

@@ -11,7 +11,7 @@ from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.tsctl.running import runner
-from ts_reader.query.moments import milliseconds_of
+from ts_reader.query.timestamps import milliseconds_of
 
 PAGE = CHECKOUT / "docs/reader.md"
 PLACE = "s3://bucket/base/prefix"

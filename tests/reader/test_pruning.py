@@ -62,7 +62,7 @@ def test_pieces_of_a_segment_that_are_too_early_are_left_out(
     long: ScannedArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all pieces, however many they are, the metadata has the greatest timestamp of the segment only."""
-    monkeypatch.setattr("ts_reader.query.splitting.SPLIT_BYTES", 50_000)
+    monkeypatch.setattr("ts_reader.query.splits.SPLIT_BYTES", 50_000)
     scan = long.scan(columns=["offset", "timestamp"])
     pieces = [part for split in scan.dataset().splits_for(timestamp > at(0)) for part in split.ranges]
     assert len(pieces) > 64

@@ -21,7 +21,7 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import BucketMissing, ObjectNotFound, QueryError
 from ts_reader import Archive, Scan
 from ts_reader.execution import run
-from ts_reader.query.locations import plan_everywhere
+from ts_reader.query.plan_query import plan_everywhere
 from ts_reader.query.query import Query
 
 
@@ -258,7 +258,7 @@ def test_an_estimate_has_segments_bytes_and_offsets(three: ScannedArchive) -> No
 
 def test_large_segments_are_cut_at_their_indexes(archive: ScannedArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Splits are read at once, and the rows stay in order."""
-    monkeypatch.setattr("ts_reader.query.splitting.SPLIT_BYTES", 1000)
+    monkeypatch.setattr("ts_reader.query.splits.SPLIT_BYTES", 1000)
     monkeypatch.setattr(run, "_DIRECTORY", "no scheme")
     log = batches(*steps(0, 300))
     archive.put_segment("t", 0, log, index=index_of(log))

@@ -218,7 +218,7 @@ def test_statistics_are_those_of_the_rows(tmp_path: Path, monkeypatch: pytest.Mo
     @settings(max_examples=examples)
     @given(st.integers(0, 1 << 32), st.sampled_from([300, 1 << 27]))
     def check(seed: int, split_bytes: int) -> None:
-        monkeypatch.setattr("ts_reader.query.splitting.SPLIT_BYTES", split_bytes)
+        monkeypatch.setattr("ts_reader.query.splits.SPLIT_BYTES", split_bytes)
         made = Made(ScannedArchive(tmp_path / str(seed)), seed)
         made.fill()
         check_against_rows(made.scan())

@@ -10,7 +10,7 @@ from dev.local.oracle import OracleRecord
 from tests.made_archive import CLUSTER, MadeArchive
 from ts_reader.query.plan_query import QueryPlan, plan_query
 from ts_reader.query.read_split import read_split
-from ts_spark.options.filters import wanted_by
+from ts_spark.options.filters import query_filters
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema
 
@@ -27,7 +27,7 @@ class Archive(MadeArchive):
 
     def plan(self, *filters: Filter, **options: str) -> QueryPlan:
         """A query's plan, made in this process."""
-        return plan_query(self.store, parse_options(self.options(**options)).query, wanted_by(filters))
+        return plan_query(self.store, parse_options(self.options(**options)).query, query_filters(filters))
 
     def rows(self, *filters: Filter, **options: str) -> list[dict[str, Any]]:
         """A query's rows, without Spark around it: what filters leave in is what Spark applies them to."""

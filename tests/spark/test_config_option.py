@@ -14,10 +14,9 @@ from tests.spark.archives import Archive
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.store.options import AddressingStyle, Connection, Endpoint
-from ts_reader.query.locations import by_location, plan_everywhere
-from ts_reader.query.plan_query import plan_query
-from ts_reader.query.query import Query
-from ts_reader.query.wanted import EVERYTHING
+from ts_reader.query.filters import EVERYTHING
+from ts_reader.query.plan_query import plan_everywhere, plan_query
+from ts_reader.query.query import Query, by_location
 from ts_spark.options.parse import Kind, parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource

@@ -31,8 +31,8 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
-from ts_reader.query.wanted import EVERYTHING
-from ts_spark.options.filters import OPTION, filters_are_handed_over, wanted_by
+from ts_reader.query.filters import EVERYTHING
+from ts_spark.options.filters import OPTION, filters_are_handed_over, query_filters
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
 
@@ -75,7 +75,7 @@ def three(archive: Archive) -> Archive:
 )
 def test_comparisons_of_offsets_become_ranges(filters: list[Filter], expected: object) -> None:
     """Joined by AND; what is not understood restricts nothing."""
-    assert wanted_by(filters).offsets == expected
+    assert query_filters(filters).offsets == expected
 
 
 @pytest.mark.parametrize(
@@ -100,16 +100,16 @@ def test_timestamps_are_compared_in_microseconds(
 ) -> None:
     """A record has whole milliseconds, a literal has not; both count from 1970 in UTC, whatever its time zone."""
     literal = at(milliseconds)
-    assert wanted_by([comparison(("timestamp",), literal)]).milliseconds == (expected,)
+    assert query_filters([comparison(("timestamp",), literal)]).milliseconds == (expected,)
     elsewhere = literal.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    assert wanted_by([comparison(("timestamp",), elsewhere)]).milliseconds == (expected,)
+    assert query_filters([comparison(("timestamp",), elsewhere)]).milliseconds == (expected,)
 
 
 def test_a_timestamp_between_two_milliseconds_equals_none() -> None:
     """No record has it; one without a time zone is not understood."""
-    assert wanted_by([EqualTo(("timestamp",), at(5.001))]).milliseconds == ()
-    assert wanted_by([EqualTo(("timestamp",), datetime(2025, 1, 1))]) == EVERYTHING
-    assert wanted_by([In(("timestamp",), (at(3), at(5.5), at(4)))]).milliseconds == ((3, 5),)
+    assert query_filters([EqualTo(("timestamp",), at(5.001))]).milliseconds == ()
+    assert query_filters([EqualTo(("timestamp",), datetime(2025, 1, 1))]) == EVERYTHING
+    assert query_filters([In(("timestamp",), (at(3), at(5.5), at(4)))]).milliseconds == ((3, 5),)
 
 
 @pytest.mark.parametrize(
@@ -311,11 +311,11 @@ def test_whatever_the_filter_no_row_that_matches_is_lost(
 
 def test_partitions_are_selected_by_filters_without_a_store() -> None:
     """Pure: names and numbers."""
-    wanted = wanted_by([EqualTo(("topic",), "t"), In(("partition",), (1, 3))])
+    wanted = query_filters([EqualTo(("topic",), "t"), In(("partition",), (1, 3))])
     assert [number for number in range(5) if wanted.has(TopicPartition("t", number))] == [1, 3]
     assert not wanted.has(TopicPartition("u", 1))
     assert wanted.is_narrow
-    assert not wanted_by([StringStartsWith(("topic",), "t")]).is_narrow
+    assert not query_filters([StringStartsWith(("topic",), "t")]).is_narrow
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.tables.made_parser import NAME as PARSER_NAME
 from ts_common.model import TopicPartition
 from ts_common.store.options import BY_ENVIRONMENT, Connection
+from ts_common.store.shared_stores import shared_store
 from ts_reader.query.query import Query, Subscription
-from ts_reader.query.shared_stores import shared_store
 from ts_tables.changes import Parsing
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState

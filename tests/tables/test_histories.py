@@ -15,7 +15,7 @@ from tests.made_archive import CLUSTER, MadeArchive
 from tests.matrix import cases
 from tests.tables.made_tables import MadeTable
 from ts_reader import Archive
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files.layout import FileFormat
 from ts_tables.iceberg import head

@@ -11,7 +11,7 @@ from tests.tables.made_tables import MadeTable
 from ts_common.archive.object_keys import SegmentName
 from ts_common.model import TopicPartition
 from ts_reader import Archive
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy
 
 PASS = Policy(on_hole=OnHole.PASS)

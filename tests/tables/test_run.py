@@ -15,7 +15,7 @@ from tests.tables.made_tables import MadeTable, put
 from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader import Archive
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnLost, OnTakenBack, Policy
 from ts_tables.claims.state import Kept, TableState
 from ts_tables.files.digest import parse_sums, sum_of

@@ -12,7 +12,7 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.iceberg.target import OnForeign
 

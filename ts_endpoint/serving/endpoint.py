@@ -40,7 +40,7 @@ from ts_endpoint.status.pulse import Pulse
 from ts_endpoint.status.request_counts import RequestCounts
 from ts_endpoint.topics.archive import ServedArchive
 from ts_endpoint.topics.catalog import Catalog
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_reader.reading.topics import other_width
 
 log = structlog.get_logger("ts_endpoint")

@@ -14,7 +14,7 @@ from ts_endpoint.peers.addresses import Address, Peer, own_entry, parse_address,
 from ts_endpoint.security.login import checked_mechanisms
 from ts_endpoint.security.tls import TlsFiles
 from ts_reader.options.archive_name import ArchiveName, name_archive
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 
 SOURCE: Final = "command line"
 _ANY_ADDRESS: Final = {"0.0.0.0", "::"}  # noqa: S104  (they are rejected where a client would get them)

@@ -27,8 +27,8 @@ from ts_common.errors import TieredStorageError
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.store.contract import ObjectStore
 from ts_endpoint.topics.lost import LASTING, Lost, code_of
+from ts_reader.query.bounds import Loss, loss_of
 from ts_reader.query.frozen import explain, frozen_of
-from ts_reader.query.losses import Loss, loss_of
 from ts_reader.reading.transactions import find_hidden, stable_end
 
 # A listing also shows what retention removed, and holes that were filled; a commit shows new segments alone.

@@ -8,7 +8,7 @@ import pyarrow as pa
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import CONSTANT, HEADERS, arrow_schema, batch_of, constant_column
-from ts_reader.query.policies import Undecoded
+from ts_reader.query.query import Undecoded
 from ts_reader.schemas.contract import Codec, Part
 
 _OFFSET: Final = "offset"

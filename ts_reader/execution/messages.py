@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ts_common import errors
 from ts_reader.execution.columns import Columns
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 _HEADER: Final = struct.Struct("<IQ")
 _MOST_DESCRIPTORS: Final = 64

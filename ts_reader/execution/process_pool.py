@@ -20,7 +20,7 @@ import structlog
 
 from ts_common.errors import StoreUnavailable
 from ts_common.logs import is_first
-from ts_common.store.environment import store_environment
+from ts_common.store.shared_stores import store_environment
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.messages import (
     Blocks,
@@ -36,7 +36,7 @@ from ts_reader.execution.messages import (
     error_of,
 )
 from ts_reader.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 _ROOT: Final = str(Path(__file__).parents[2])
 _LEVELS: Final = {"warning", "error", "info", "debug", "critical"}

@@ -8,12 +8,12 @@ from typing import Final
 import pyarrow as pa
 
 from ts_common.model import TopicPartition
+from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.memory import RecycledMemory
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.process_pool import read_in_worker
 from ts_reader.execution.scheduler import Progress, run_splits
-from ts_reader.query.shared_stores import shared_store
-from ts_reader.query.split import Split, bytes_of
+from ts_reader.query.splits import Split, bytes_of
 
 # Starting a worker costs half a second of a processor: as much as decoding so many bytes.
 PROCESSES_FROM_BYTES: Final = 192 << 20

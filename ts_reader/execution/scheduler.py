@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from ts_common.errors import QueryError
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 Progress = Callable[[int], None]
 

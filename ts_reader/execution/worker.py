@@ -25,11 +25,11 @@ from typing import Any, Final
 
 import structlog
 
+from ts_common.store.shared_stores import shared_store
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.messages import Blocks, Channel, Do, Done, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
 from ts_reader.execution.shared_memory import SharedMemory
 from ts_reader.query.read_split import read_split
-from ts_reader.query.shared_stores import shared_store
 
 _AHEAD: Final = 2  # batches: one is on its way while the next one is decoded
 _RELEASE_BYTES: Final = 8

@@ -23,7 +23,7 @@ from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.query.losses import Loss, loss_of
+from ts_reader.query.bounds import Loss, loss_of
 from ts_reader.query.query import Query
 from ts_reader.query.subscription import list_known, missing_partitions, unknown_topic, wanted_names
 from ts_reader.reading.parallel import in_threads

@@ -18,11 +18,11 @@ from ts_reader.following.commit_snapshot import CommitSnapshot, Observer
 from ts_reader.following.offset import StreamOffset
 from ts_reader.following.progress import advance, begins, logs_of, losses_between, waiting, was_created_again
 from ts_reader.following.step_limit import limited
-from ts_reader.query.bounds import check_named_partitions, find_bounds
-from ts_reader.query.losses import Loss, check_losses, loss_of
-from ts_reader.query.plan_query import PartitionPlan, plan_partition, splits_of
+from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, find_bounds, loss_of
+from ts_reader.query.plan_partition import PartitionPlan, plan_partition
+from ts_reader.query.plan_query import splits_of
 from ts_reader.query.query import Edge, Offsets, Query, settled
-from ts_reader.query.split import Split, bytes_of
+from ts_reader.query.splits import Split, bytes_of
 from ts_reader.query.subscription import find_topics
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.transactions import stable_end

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from ts_common.errors import ConfigurationError
-from ts_reader.query.wording import PYTHON, Wording
+from ts_reader.query.query import PYTHON, Wording
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)

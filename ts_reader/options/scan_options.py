@@ -1,6 +1,6 @@
 """The options of a scan, for all sides: their types and defaults, the rules between them, and the query that they mean.
 
-Each side has its own names for them: `ts_reader.query.wording.Wording.names`. `Given` holds what its user wrote.
+Each side has its own names for them: `ts_reader.query.query.Wording.names`. `Given` holds what its user wrote.
 """
 
 import re
@@ -29,19 +29,21 @@ from ts_reader.options.value_types import (
     or_none,
     whole,
 )
-from ts_reader.query.moments import milliseconds_of
-from ts_reader.query.policies import Mode, Tolerance, View
 from ts_reader.query.query import (
     Bound,
     Edge,
     Locations,
+    Mode,
     Offset,
     Offsets,
     Query,
     Subscription,
     Timestamp,
     Timestamps,
+    Tolerance,
+    View,
 )
+from ts_reader.query.timestamps import milliseconds_of
 from ts_reader.reading.incarnation_option import NEWEST, parse_incarnation
 
 CORRUPT_COLUMN: Final = "_corrupt_record"  # as Spark's `spark.sql.columnNameOfCorruptRecord`

@@ -1,4 +1,4 @@
-"""Where a query starts and ends in each partition: from its bounds to offsets.
+"""Where a query starts and ends in each partition, and which of its offsets are lost: from its bounds to offsets.
 
 A timestamp means the first record, in the order of offsets, that has it or a later one.
 
@@ -6,16 +6,68 @@ Offsets of the query outside the view are data loss. Below its start, retention 
 never shipped, or an election lost them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ts_common.archive.view import PartitionView
-from ts_common.errors import QueryError
+from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.query.moments import time_text
 from ts_reader.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps
+from ts_reader.query.timestamps import time_text
 from ts_reader.reading.topics import Topic
+
+_MAX_LISTED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `[start, end)` of a partition that a query cannot read.
+
+    Attributes:
+        partition: of the offsets.
+        start: the first one.
+        end: the offset after the last one.
+        reason: the rest of a sentence about them.
+        is_open: whether more can be lost: `end` is only the lowest that the end can be.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    reason: str
+    is_open: bool = False
+
+    @property
+    def text(self) -> str:
+        """The sentence without the partition."""
+        last = "and later" if self.is_open else f"to {self.end - 1}"
+        return f"offsets {self.start} {last} {self.reason}"
+
+    def __str__(self) -> str:
+        return f"{self.partition}: {self.text}"
+
+
+def loss_of(view: PartitionView) -> Loss | None:
+    """Return what readers lose of a partition whose commit is missing or damaged; None if they lose nothing so."""
+    if not view.state.is_loss:
+        return None
+    why = (view.warning or "").removeprefix(f"{view.partition}: ")
+    end = max(view.start + 1, view.stored_end)
+    return Loss(view.partition, view.start, end, f"are not shown: {why}", is_open=True)
+
+
+def check_losses(losses: Sequence[Loss | str], query: Query) -> None:
+    """Check that a query lost nothing, or allows loss.
+
+    Raises:
+        DataLoss: otherwise, with the losses.
+    """
+    if losses and query.fail_on_data_loss:
+        listed = "; ".join(map(str, losses[:_MAX_LISTED]))
+        more = f"; and {len(losses) - _MAX_LISTED} more" if len(losses) > _MAX_LISTED else ""
+        raise DataLoss(f"{listed}{more}. {query.wording.despite_loss}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +138,24 @@ def find_bounds(store: ObjectStore, view: PartitionView, query: Query) -> Bounds
     return _inside(view, start, end, read_committed=query.read_committed)
 
 
+def first_offset_of(
+    store: ObjectStore, view: PartitionView, milliseconds: int, query: Query, *, after_hole: bool = True
+) -> int | None:
+    """Return what `first_offset_at` returns; a tolerant query skips corrupt batches and reads other copies.
+
+    Raises:
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
+    """
+    # Most queries have no timestamp, and what decodes takes time to load.
+    from ts_reader.reading.first_offset import first_offset_at, search_for, tolerant_search  # noqa: PLC0415
+
+    if query.tolerance.fails:
+        search = search_for(store, milliseconds, way_out=query.wording.despite_corruption, limit=query.limit)
+    else:
+        search = tolerant_search(store, view, milliseconds, limit=query.limit)
+    return first_offset_at(view, search, after_hole=after_hole)
+
+
 def reads_anything(view: PartitionView, query: Query) -> bool:
     """Return whether a query reads a record of a partition whose end is unknown: not if its offsets are empty."""
     start, end = _number(view, query.start), _number(view, query.end)
@@ -112,7 +182,7 @@ def _starting_offset(store: ObjectStore, view: PartitionView, query: Query) -> i
     milliseconds = _milliseconds(view, query.start)
     if milliseconds is None:
         return _offset(view, query.start)
-    found = _first_offset_at(store, view, milliseconds, query)
+    found = first_offset_of(store, view, milliseconds, query)
     if found is not None:
         return found
     if query.start_without_match is Edge.LATEST:
@@ -128,17 +198,8 @@ def _ending_offset(store: ObjectStore, view: PartitionView, query: Query) -> int
     milliseconds = _milliseconds(view, query.end)
     if milliseconds is None:
         return _offset(view, query.end)
-    found = _first_offset_at(store, view, milliseconds, query, after_hole=False)
+    found = first_offset_of(store, view, milliseconds, query, after_hole=False)
     return view.end if found is None else found
-
-
-def _first_offset_at(
-    store: ObjectStore, view: PartitionView, milliseconds: int, query: Query, *, after_hole: bool = True
-) -> int | None:
-    # Most queries have no timestamp, and what decodes takes time to load.
-    from ts_reader.query.offset_by_time import first_offset_of  # noqa: PLC0415
-
-    return first_offset_of(store, view, milliseconds, query, after_hole=after_hole)
 
 
 def _milliseconds(view: PartitionView, bound: Bound) -> int | None:

@@ -4,33 +4,32 @@ All offsets of the query that are lost are one `DataLoss`, or warnings if the qu
 removed are not lost, nor are offsets that filters exclude.
 """
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Final
 
-from ts_common.archive.plan import Hole
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.view import PartitionView, open_view
-from ts_common.errors import ObjectFrozen
-from ts_common.log_format.index_files import AbortedTransaction
-from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_reader.query.bounds import Bounds, check_named_partitions, find_bounds, reads_anything
+from ts_common.store.factory import open_store
+from ts_common.store.options import StorageOptions
+from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, loss_of
 from ts_reader.query.cut import NOTHING_HIDDEN, other_catalogs, plan_cut, read_all_ends
-from ts_reader.query.frozen import Span, check_thawed, explain, frozen_of, ranges_of
-from ts_reader.query.gc_tuning import collecting_less
-from ts_reader.query.losses import Loss, check_losses, loss_of
-from ts_reader.query.policies import View
-from ts_reader.query.query import Bound, Edge, Offset, Offsets, Query, Timestamp, Timestamps, settled
-from ts_reader.query.split import Split, bytes_of
-from ts_reader.query.splitting import PartitionRanges, make_splits, whole_partitions
+from ts_reader.query.filters import EVERYTHING, QueryFilters
+from ts_reader.query.frozen import check_thawed
+from ts_reader.query.plan_partition import PartitionPlan, plan_partition
+from ts_reader.query.query import Query, View, by_location, settled
+from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
 from ts_reader.query.subscription import find_topics, where
-from ts_reader.query.time_pruning import prune_by_time
-from ts_reader.query.wanted import BEYOND, EVERYTHING, LOWEST, Wanted, intersection
 from ts_reader.reading.parallel import in_threads
-from ts_reader.reading.transactions import Hidden, apart, find_hidden, stable_end
+from ts_reader.reading.topics import Topic
 
-_RECORDED: Final = "a gap record has the reason, which tsctl gaps prints"
+# New objects before a collection of the youngest generation, and collections of it before one of the older generations.
+# The SDK's cycles, some kilobytes for each request, are still collected.
+_THRESHOLDS: Final = (20_000, 50, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +55,29 @@ class QueryPlan:
     all_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """What a query reads of one partition.
+def plan_everywhere(query: Query, filters: QueryFilters = EVERYTHING) -> QueryPlan:
+    """Plan a query in each of its locations.
 
-    Attributes:
-        view: of the partition.
-        bounds: of the query in it.
-        read: ranges of it.
-        losses: offsets of the query that are lost.
+    Raises:
+        TieredStorageError: as `plan_query`, of the first location that fails.
     """
+    plans = []
+    for part in by_location(query):
+        with open_store(part.location, StorageOptions(part.connection)) as store:
+            plans.append(plan_query(store, part, filters))
+    return QueryPlan(
+        splits=tuple(split for plan in plans for split in plan.splits),
+        warnings=tuple(warning for plan in plans for warning in plan.warnings),
+        losses=tuple(loss for plan in plans for loss in plan.losses),
+        segments=sum(plan.segments for plan in plans),
+        all_segments=sum(plan.all_segments for plan in plans),
+        bytes=sum(plan.bytes for plan in plans),
+        all_bytes=sum(plan.all_bytes for plan in plans),
+    )
 
-    view: PartitionView
-    bounds: Bounds
-    read: PartitionRanges
-    losses: tuple[Loss, ...]
 
-
-def plan_query(store: ObjectStore, query: Query, wanted: Wanted = EVERYTHING) -> QueryPlan:
+def plan_query(store: ObjectStore, query: Query, filters: QueryFilters = EVERYTHING) -> QueryPlan:
     """Plan a query on the store's current objects.
-
-    Args:
-        store: of its topics.
-        query: what to read.
-        wanted: what filters leave of it.
 
     Raises:
         QueryError: the store does not hold a topic, a partition or offsets of the query.
@@ -90,55 +88,86 @@ def plan_query(store: ObjectStore, query: Query, wanted: Wanted = EVERYTHING) ->
         StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     with collecting_less():
-        return _plan(store, settled(store, query), wanted)
+        return _plan(store, settled(store, query), filters)
 
 
-def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
+@contextmanager
+def collecting_less() -> Iterator[None]:
+    """Exclude existing objects from collection and collect new ones rarely; restore both settings at the end.
+
+    A plan of 100,000 segments has a few million objects, and none of them is garbage. Python's collector scans them
+    again and again, with all loaded modules (pyarrow, PySpark). That is a quarter of the time of planning.
+    """
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    if not frozen:
+        gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        if not frozen:
+            gc.unfreeze()
+
+
+def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
     ends = () if query.cut is None else read_all_ends(store, query)
     topics = find_topics(store, query)
     check_named_partitions(query, topics)
     if query.view is View.LATEST:  # filters of records apply after the newest record of each key is found
-        wanted = wanted.of_partitions
+        filters = filters.of_partitions
     found = [catalog for topic in topics for catalog in topic.partitions]
-    catalogs = [catalog for catalog in found if wanted.has(catalog.keys.partition)]
     damaged: list[str] | None = None if query.tolerance.fails else []
-    views = in_threads(
-        lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, step="metadata of segments"
-    )
+
+    def opened(catalogs: Sequence[PartitionCatalog]) -> list[PartitionView]:
+        return in_threads(
+            lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, step="metadata of segments"
+        )
+
+    views = opened([catalog for catalog in found if filters.has(catalog.keys.partition)])
     cut, beside = NOTHING_HIDDEN, list[PartitionView]()
     if query.cut is not None:
-        others, more = other_catalogs(store, query, query.cut, catalogs)
-        beside = in_threads(lambda catalog: open_view(store, catalog, damaged=damaged), more)
-        cut = plan_cut(store, query, query.cut, (*topics, *others), [*views, *beside], ends, wanted)
+        others, more = other_catalogs(store, query, query.cut, {view.partition for view in views})
+        beside = opened(more)
+        cut = plan_cut(store, query, query.cut, (*topics, *others), [*views, *beside], ends, filters)
     plans = in_threads(
-        lambda view: plan_partition(store, view, query, wanted, cut.hidden.get(view.partition, ())),
+        lambda view: plan_partition(store, view, query, filters, cut.hidden.get(view.partition, ())),
         views,
         step="offsets",
     )
     # Without the commit of another partition, the transactions of the cut are unknown.
     losses = [loss for plan in plans for loss in plan.losses] + [loss for loss in map(loss_of, beside) if loss]
     check_losses(losses, query)
-    read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
+    splits = splits_of(store, [plan.read for plan in plans], query)
+    warnings = (*_warnings(query, topics, views), *sorted(damaged or ()), *cut.warnings)
+    return _total(plans, splits, warnings, losses, found)
+
+
+def _warnings(query: Query, topics: Sequence[Topic], views: Sequence[PartitionView]) -> Iterator[str]:
+    if not topics:
+        pattern, option = query.subscription.pattern, query.wording.sign("pattern")
+        yield f"{option}{'' if pattern is None else pattern.pattern}: no topic of {where(query)} matches"
+    yield from (view.warning for view in views if view.warning and not view.state.is_loss)
+
+
+def _total(
+    plans: Sequence[PartitionPlan],
+    splits: tuple[Split, ...],
+    warnings: tuple[str, ...],
+    losses: Sequence[Loss],
+    found: Sequence[PartitionCatalog],
+) -> QueryPlan:
+    ranges = [part for plan in plans for part in plan.read.ranges]
     held = [segment for catalog in found for segment in catalog.committed]
     return QueryPlan(
-        splits=splits_of(store, [plan.read for plan in plans], query),
-        warnings=(
-            *([_no_match(query)] if not topics else []),
-            *(view.warning for view in views if view.warning and not view.state.is_loss),
-            *sorted(damaged or ()),
-            *cut.warnings,
-        ),
-        losses=tuple(losses),
-        segments=len(read),
+        splits,
+        warnings,
+        tuple(losses),
+        segments=len({copy.key for part in ranges for copy in part.copies}),
         all_segments=len(held),
-        bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
+        bytes=sum(map(bytes_of, ranges)),
         all_bytes=sum(segment.size for segment in held),
     )
-
-
-def _no_match(query: Query) -> str:
-    pattern, option = query.subscription.pattern, query.wording.sign("pattern")
-    return f"{option}{'' if pattern is None else pattern.pattern}: no topic of {where(query)} matches"
 
 
 def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: Query) -> tuple[Split, ...]:
@@ -160,100 +189,3 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: 
         replace(split, connection=query.connection, limit=query.limit, way_out=way_out, until=until, scan=scan)
         for split in splits
     )
-
-
-def plan_partition(
-    store: ObjectStore,
-    view: PartitionView,
-    query: Query,
-    wanted: Wanted = EVERYTHING,
-    hidden_by_cut: Sequence[AbortedTransaction] = (),
-) -> PartitionPlan:
-    """Return what a query reads of a partition.
-
-    Args:
-        store: of the segments.
-        view: of the partition.
-        query: what to read.
-        wanted: what filters leave of it.
-        hidden_by_cut: the transactions that the query's cut does not show, without the aborted ones.
-
-    Raises:
-        ObjectFrozen: as `plan_query`, if a frozen segment decides what is read. `splits_of` checks the others.
-        QueryError: no record is at or after the starting timestamp, and the query does not allow that.
-        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
-    """
-    try:
-        return _plan_partition(store, view, query, wanted, hidden_by_cut)
-    except ObjectFrozen as error:  # of a segment whose timestamps or markers decide what is read
-        named = ranges_of(view, _span(query, view.partition))
-        # It can be outside of the query's offsets: markers of their transactions follow them.
-        failed = [part for part in ranges_of(view, Span()) if any(copy.key in str(error) for copy in part.copies)]
-        if not failed:
-            raise
-        ranges = [*failed, *(part for part in named if part.copies != failed[0].copies)]
-        frozen = [*failed, *frozen_of(ranges[len(failed) :])]
-        raise ObjectFrozen(f"{explain(store, frozen, ranges, query.incarnation)}: {error}") from error
-
-
-def _span(query: Query, partition: TopicPartition) -> Span:
-    """Return the range of a partition that a query names."""
-
-    def of(bound: Bound) -> tuple[int | None, int | None]:
-        match bound:
-            case Offset(offset):
-                return offset, None
-            case Offsets(by_topic):
-                found = by_topic.get(partition.topic, {}).get(partition.partition)
-                return (found if isinstance(found, int) else None), None
-            case Timestamp(milliseconds):
-                return None, milliseconds
-            case Timestamps(times):
-                return None, times.get(partition.topic, {}).get(partition.partition)
-            case Edge():
-                return None, None
-
-    (start, since), (end, until) = of(query.start), of(query.end)
-    return Span(start, end, since, until)
-
-
-def _plan_partition(
-    store: ObjectStore,
-    view: PartitionView,
-    query: Query,
-    wanted: Wanted,
-    hidden_by_cut: Sequence[AbortedTransaction],
-) -> PartitionPlan:
-    if (loss := loss_of(view)) is not None:
-        none = Bounds(view.start, view.start)
-        asked = reads_anything(view, query) and wanted.windows(view.start, BEYOND)
-        return PartitionPlan(view, none, PartitionRanges((), ()), (loss,) if asked else ())
-    shown: PartitionView = view
-    hidden = Hidden()
-    if query.read_committed and query.cut is None:  # markers may follow the visible end
-        shown = replace(view, end=stable_end(store, view))
-    bounds = find_bounds(store, shown, query)
-    windows = wanted.windows(bounds.start, bounds.end)
-    if query.read_committed and windows:
-        hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
-    losses = [
-        Loss(view.partition, low, high, what)
-        for start, end, what in bounds.lost
-        for low, high in wanted.windows(start, end)
-    ]
-    ranges = []
-    for part in (part for low, high in windows for part in view.plan(low, high)):
-        if isinstance(part, Hole):
-            why = _RECORDED if part.recorded else "no object in the store contains them; tsctl repair can put them back"
-            losses.append(Loss(view.partition, part.start, part.end, f"are lost: {why}"))
-        else:
-            ranges.append(part)
-    losses += [Loss(view.partition, one.first, one.hole.start, f"are {one.reason}") for one in hidden.cut_off]
-    milliseconds = wanted.milliseconds
-    if query.cut is not None:
-        milliseconds = intersection(milliseconds, ((LOWEST, query.cut.milliseconds + 1),))
-    timely = tuple(prune_by_time(store, ranges, milliseconds))
-    if not query.tolerance.fails:
-        timely = tuple(view.with_spares(timely))
-    aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
-    return PartitionPlan(view, bounds, PartitionRanges(timely, aborted), tuple(losses))

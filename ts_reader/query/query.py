@@ -1,21 +1,132 @@
-"""What a query reads: a value that every reader makes from its own options, and that the planner reads."""
+"""What a query reads: a value that every reader makes from its own options, and that the planner reads.
+
+Its wording has the names that messages give to its options: arguments of the Python reader, or another side's aliases.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum
+from typing import Final, TypeVar
 
 from ts_common.archive.layout import keys_of
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint
-from ts_reader.query.policies import STRICT, Tolerance, View
-from ts_reader.query.wording import PYTHON, Wording
+from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint, StorageOptions
 from ts_reader.reading.incarnation_option import NEWEST
 
 Locations = tuple[tuple[Endpoint, tuple[str, ...]], ...]
+
+_T = TypeVar("_T")
+
+_ARGUMENTS: Final = {
+    "pattern": "topic",
+    "starting_timestamps": "starting_timestamp",
+    "ending_timestamps": "ending_timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a user writes what a message names. The defaults are those of the Python reader.
+
+    Attributes:
+        names: the aliases of options, by the argument of the Python reader; other options have the argument's name.
+        has_texts: whether values are texts, as of an option of Spark, and not Python values.
+        earliest: how a partition's first offset is written.
+        latest: how a partition's end is written.
+        by_partition: how values of partitions are written, a format of two of them.
+        without_match: what returns no rows of a partition without a record at or after the starting timestamp.
+        as_pattern: how a pattern of topics is written.
+        stream: what follows a topic.
+        instead_of_stream: what reads a topic to an end.
+        despite_loss: a sentence: how to read what is left, although offsets are lost.
+        despite_corruption: a sentence: how to read what is intact.
+        schema_source: how to name the schemas of a codec.
+        despite_undecoded: a sentence: how to read the rows whose key or value does not decode.
+        exact_times: how to get the time as stored, where a column cannot hold it.
+        despite_unproven: a sentence: how to read what is shipped, although a cut is not proven to be complete.
+    """
+
+    names: Mapping[str, str] = field(default_factory=_ARGUMENTS.copy, hash=False)
+    has_texts: bool = False
+    earliest: str = '"earliest"'
+    latest: str = '"latest"'
+    by_partition: str = '{{0: {0}, 1: {1}}}, with several topics {{"orders": {{0: {0}}}}}'
+    without_match: str = 'starting_without_match="latest"'
+    as_pattern: str = "re.compile(...)"
+    stream: str = "follow()"
+    instead_of_stream: str = "read the scan itself"
+    despite_loss: str = "To read what is left, pass fail_on_data_loss=False"
+    despite_corruption: str = 'To read what is intact, pass mode="DROPMALFORMED"'
+    schema_source: str = "pass registry=... to Archive, or schema.file=... here"
+    despite_undecoded: str = 'To have null and the reason instead, pass undecoded="null"'
+    exact_times: str = "include_timestamp_ms=True adds the time as stored"
+    despite_unproven: str = 'To read what is shipped, pass unproven="warn" to at()'
+
+    def name(self, argument: str) -> str:
+        """Return the name of an option."""
+        return self.names.get(argument, argument)
+
+    def sign(self, argument: str) -> str:
+        """Return the name of an option, with the sign before its value."""
+        return f"{self.name(argument)}="
+
+
+PYTHON: Final = Wording()
+
+
+class Mode(Enum):
+    """What a corrupt batch does, in the words of Spark's CSV and JSON sources."""
+
+    FAILFAST = "FAILFAST"  # the query fails; the error names the object and the position
+    DROPMALFORMED = "DROPMALFORMED"  # its rows are left out; a warning names object, position and offsets
+    PERMISSIVE = "PERMISSIVE"  # as DROPMALFORMED, and one row in their place has the raw bytes in a column of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What a query does with corrupt batches.
+
+    Attributes:
+        mode: one of the three.
+        column: with PERMISSIVE, the name of the column with the raw bytes; else None.
+    """
+
+    mode: Mode = Mode.FAILFAST
+    column: str | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether a corrupt batch ends the query."""
+        return self.mode is Mode.FAILFAST
+
+
+STRICT: Final = Tolerance()
+
+
+class OnHole(StrEnum):
+    """What a reader does at offsets that the archive lacks; each reader has two of the three."""
+
+    WAIT = "wait"  # nothing above them is read until they are there
+    FAIL = "fail"  # an error
+    PASS = "pass"  # noqa: S105  # continue behind them, and report them
+
+
+class Undecoded(Enum):
+    """What a key or a value does that its codec refuses."""
+
+    ERROR = "error"  # the scan ends with an error that names topic, partition, offset and reason
+    NULL = "null"  # the column is null, and a column of its own has the reason
+
+
+class View(Enum):
+    """Which records of the ranges are rows."""
+
+    LOG = "log"  # all
+    LATEST = "latest"  # the newest of each key, unless that is a tombstone
 
 
 class Edge(Enum):
@@ -119,7 +230,7 @@ class Query:
         read_committed: whether records of aborted and open transactions are left out.
         limits: the size of splits.
         incarnation: of each topic, as `ts_reader.reading.incarnation_option.parse_incarnation` returns it.
-        topics_elsewhere: other endpoints and their topics; see `ts_reader.query.locations`.
+        topics_elsewhere: other endpoints and their topics; see `by_location`.
         connection: of `location`.
         tolerance: what corrupt batches do.
         view: which records are rows.
@@ -169,23 +280,49 @@ def settled(store: ObjectStore, query: Query) -> Query:
     return replace(query, entropy_bits=keys_of(store, query.cluster, None).entropy_bits)
 
 
-def of_partition(query: Query, partition: TopicPartition, location: str, connection: Connection) -> Query:
-    """Return the query of one of its partitions.
+def by_location(query: Query) -> Iterator[Query]:
+    """Yield a query for each location, of its topics. The first location gets all topics that no other one has."""
+    elsewhere = {topic for _, topics in query.topics_elsewhere for topic in topics}
+    first = Endpoint(query.location, StorageOptions(query.connection))
+    for endpoint, topics in ((first, None), *query.topics_elsewhere):
 
-    Args:
-        query: any.
-        partition: of it.
-        location: of the partition's topic.
-        connection: of the location.
-    """
+        def is_here(topic: str, _: int = 0, topics: tuple[str, ...] | None = topics) -> bool:
+            return topic not in elsewhere if topics is None else topic in topics
+
+        asked = query.subscription
+        assigned = None if asked.assigned is None else {one: of for one, of in asked.assigned.items() if is_here(one)}
+        here = replace(asked, topics=tuple(filter(is_here, asked.topics)), assigned=assigned)
+        yield _restricted(query, endpoint.location, endpoint.options.connection, here, is_here)
+
+
+def of_partition(query: Query, partition: TopicPartition, location: str, connection: Connection) -> Query:
+    """Return the query of one of its partitions, whose topic is in a location."""
+    only = Subscription(assigned={partition.topic: (partition.partition,)})
+    return _restricted(query, location, connection, only, lambda *place: TopicPartition(*place) == partition)
+
+
+def _restricted(
+    query: Query,
+    location: str,
+    connection: Connection,
+    subscription: Subscription,
+    is_read: Callable[[str, int], bool],
+) -> Query:
+    """Return a query of a part of the partitions, all in one location."""
+
+    def of(by_topic: Mapping[str, Mapping[int, _T]]) -> dict[str, dict[int, _T]]:
+        found = {
+            topic: {number: value for number, value in values.items() if is_read(topic, number)}
+            for topic, values in by_topic.items()
+        }
+        return {topic: values for topic, values in found.items() if values}
 
     def bound(whole: Bound) -> Bound:
         match whole:
             case Offsets(by_topic):
-                return Offsets({partition.topic: {partition.partition: by_topic[partition.topic][partition.partition]}})
-            case Timestamps(by_topic):
-                times = {partition.partition: by_topic[partition.topic][partition.partition]}
-                return Timestamps({partition.topic: times})
+                return Offsets(of(by_topic))
+            case Timestamps(times):
+                return Timestamps(of(times))
             case _:
                 return whole
 
@@ -194,7 +331,7 @@ def of_partition(query: Query, partition: TopicPartition, location: str, connect
         location=location,
         connection=connection,
         topics_elsewhere=(),
-        subscription=Subscription(assigned={partition.topic: (partition.partition,)}),
+        subscription=subscription,
         start=bound(query.start),
         end=bound(query.end),
     )

@@ -1,25 +1,41 @@
-"""Reading a split: the rows of its ranges as Arrow batches, by its view and its tolerance of corrupt batches."""
+"""Reading a split: the rows of its ranges as Arrow batches, by its view and its tolerance of corrupt batches.
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+For the totals of its rows, all bytes of its ranges are fetched, because a request for each header costs more than the
+bytes between two of them, and each CRC is checked. Records are decompressed only of batches whose header does not
+suffice. Ranges of several copies, tolerant queries, cuts and the newest records of keys are decoded as for their rows.
+"""
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import numpy as np
 import pyarrow as pa
 
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import ObjectFrozen
 from ts_common.store.contract import ByteRange, ObjectStore
-from ts_reader.decode.arrow_schema import arrow_schema
+from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema
+from ts_reader.decode.batch_summary import BatchSummary
+from ts_reader.decode.columns import Projection
 from ts_reader.decode.memory import HEAP, Memory
 from ts_reader.query.frozen import commands_of
-from ts_reader.query.policies import View
-from ts_reader.query.rows_until import rows_until
-from ts_reader.query.split import Split
+from ts_reader.query.query import View
+from ts_reader.query.splits import Split
+from ts_reader.query.totals import Detail, Totals
 from ts_reader.reading.damage_map import Corruption
 from ts_reader.reading.newest_records import Read, read_newest
 from ts_reader.reading.rows import read_intact_rows, read_ranges
+from ts_reader.reading.segment_reader import SegmentReader
 
 # Of a corrupt place, in its row: enough to identify it; the object holds all of it.
 RAW_BYTES: Final = 64 << 10
+_COLUMNS = ("offset", MILLISECONDS)
+_NO_FIELDS = Projection(key=False, value=False, headers=False)
+
+_Other = TypeVar("_Other")
+
+# Reads the named columns.
+_ReadColumns = Callable[[Sequence[str]], Iterator[pa.RecordBatch | _Other]]
 
 
 def read_split(
@@ -127,3 +143,93 @@ def _raw(store: ObjectStore, found: Corruption) -> bytes:
     """Return the bytes of a corrupt place; empty if the object ends before it."""
     end = min(found.end_position, found.position + RAW_BYTES)
     return store.get(found.copy.key, ByteRange(found.position, end))[0] if end > found.position else b""
+
+
+def rows_until(
+    milliseconds: int | None, names: Sequence[str], read: _ReadColumns[_Other]
+) -> Iterator[pa.RecordBatch | _Other]:
+    """Yield the rows with a timestamp at or before a moment, and what is no record batch as it is.
+
+    A record without a timestamp (-1) is such a row. Batches without any other row are passed on without a copy.
+
+    Args:
+        milliseconds: since 1970; None for all rows.
+        names: of the columns.
+        read: reads columns.
+
+    Raises:
+        what `read` raises.
+    """
+    if milliseconds is None:
+        yield from read(names)
+        return
+    has_time = MILLISECONDS in names
+    for rows in read(names if has_time else [*names, MILLISECONDS]):
+        if not isinstance(rows, pa.RecordBatch):
+            yield rows
+            continue
+        shown = rows.column(MILLISECONDS).to_numpy() <= milliseconds
+        kept = rows if np.all(shown) else rows.filter(pa.array(shown))
+        if kept.num_rows:
+            yield kept if has_time else kept.select(list(names))
+
+
+def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_column: str | None = None) -> Totals:
+    """Return the totals of a split's rows.
+
+    Args:
+        store: of the split's location.
+        split: what to read.
+        detail: what is wanted; other attributes of the totals are undefined.
+        corrupt_column: the column with a row for each corrupt place; None if such places have no row.
+
+    Raises:
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: as
+            `read_split`.
+    """
+    totals = Totals()
+    if split.view is View.LATEST or not split.tolerance.fails or split.until is not None:
+        names = _COLUMNS if corrupt_column is None else (*_COLUMNS, corrupt_column)
+        for rows in read_split(store, split, names):
+            totals.add(_of_rows(rows))
+        return totals
+    summary = BatchSummary(detail >= Detail.HEADERS, detail >= Detail.ALL)
+    reader = _summarizer(store, split, summary)
+    for part in split.ranges:
+        if len(part.copies) == 1:
+            for columns in reader.read(part.copies[0], part.start, part.end, before=part.before):
+                summary.add(columns.offsets, columns.timestamps)
+        else:
+            for rows in read_ranges(
+                store, [part], _COLUMNS, split.aborted, way_out=split.way_out, limit=split.limit, scan=split.scan
+            ):
+                totals.add(_of_rows(rows))
+    if summary.rows:
+        totals.add(Totals(summary.rows, summary.first, summary.last, summary.least, summary.greatest))
+    if detail >= Detail.HEADERS and (base := summary.sparse) is not None and base > totals.last:
+        totals.last = _last_of(store, split, base)
+    return totals
+
+
+def _summarizer(store: ObjectStore, split: Split, summary: BatchSummary | None = None) -> SegmentReader:
+    return SegmentReader(
+        store, _NO_FIELDS, split.aborted, way_out=split.way_out, limit=split.limit, summary=summary, scan=split.scan
+    )
+
+
+def _last_of(store: ObjectStore, split: Split, base: int) -> int:
+    """Return the offset of the last record of a split; the batch with this base offset has it."""
+    part: ReadRange = next(part for part in split.ranges if part.start <= base < part.end)
+    (copy,) = part.copies
+    return max(int(columns.offsets[-1]) for columns in _summarizer(store, split).read(copy, base, part.end))
+
+
+def _of_rows(rows: pa.RecordBatch) -> Totals:
+    if not rows.num_rows:
+        return Totals()
+    offsets = rows.column("offset").to_numpy()
+    totals = Totals(rows.num_rows, int(offsets.min()), int(offsets.max()))
+    timestamps = rows.column(MILLISECONDS).drop_null().to_numpy()
+    if len(timestamps):
+        totals.least, totals.greatest = int(timestamps.min()), int(timestamps.max())
+    return totals

@@ -4,7 +4,7 @@ The metadata of a segment suffices if the agent scanned all of it, if it has no 
 transaction reaches into it. Then `ts-records` is the number of its rows. If each offset has a record, the first and the
 last offset of a range are known too, and the number of rows of a part of the segment.
 
-Other ranges are read (`ts_reader.query.summarize_split`). What metadata has is not compared with the object.
+Other ranges are read (`ts_reader.query.read_split.summarize_split`). What metadata has is not compared with the object.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,12 @@ from enum import IntEnum
 from typing import Final
 
 from ts_common.archive.plan import ReadRange
+from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_reader.query.policies import View
-from ts_reader.query.shared_stores import shared_store
-from ts_reader.query.split import Split
-from ts_reader.reading.parallel import in_threads
+from ts_reader.query.query import View
+from ts_reader.query.splits import Split
 
 _BEYOND: Final = 1 << 63
 
@@ -57,51 +56,18 @@ class Totals:
         self.least, self.greatest = min(self.least, other.least), max(self.greatest, other.greatest)
 
 
-def totals_of(
-    splits: Sequence[Split], detail: Detail, *, corrupt_column: str | None, threads: int
-) -> dict[TopicPartition, Totals]:
-    """Return the totals of each partition of a plan.
-
-    Args:
-        splits: of the plan.
-        detail: what is wanted; other attributes of the totals are undefined.
-        corrupt_column: the column with a row for each corrupt place; None if such places have no row.
-        threads: the number of splits that are read at the same time.
-
-    Raises:
-        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from splits that are read.
-    """
+def known_totals(splits: Sequence[Split], detail: Detail) -> tuple[dict[TopicPartition, Totals], list[Split]]:
+    """Return the totals of the partitions of a plan by metadata, and the splits to read for the rest."""
     totals: dict[TopicPartition, Totals] = {}
-
-    def add(part: ReadRange, found: Totals) -> None:
-        totals.setdefault(part.copies[0].keys.partition, Totals()).add(found)
-
-    unread = []
+    unread: dict[int, list[ReadRange]] = {}
     for places, whole, aborted in _joined(splits):
-        found = _by_metadata(whole, aborted, detail)
-        if found is None:
-            unread += places
-        else:
-            add(whole, found)
-    by_split: dict[int, list[ReadRange]] = {}
-    for place, part in unread:
-        by_split.setdefault(place, []).append(part)
-    work = [replace(splits[place], ranges=tuple(ranges)) for place, ranges in by_split.items()]
-    work += [split for split in splits if not _is_log(split)]
-    for split, found in zip(work, _read(work, detail, corrupt_column, threads), strict=True):
-        add(split.ranges[0], found)
-    return totals
-
-
-def _read(splits: Sequence[Split], detail: Detail, corrupt_column: str | None, threads: int) -> list[Totals]:
-    if not splits:
-        return []
-    from ts_reader.query.summarize_split import summarize_split  # noqa: PLC0415  (what decodes)
-
-    def read(split: Split) -> Totals:
-        return summarize_split(shared_store(split.location, split.connection), split, detail, corrupt_column)
-
-    return in_threads(read, splits, most=threads)
+        if (found := _by_metadata(whole, aborted, detail)) is not None:
+            totals.setdefault(whole.copies[0].keys.partition, Totals()).add(found)
+            continue
+        for place, part in places:
+            unread.setdefault(place, []).append(part)
+    work = [replace(splits[place], ranges=tuple(ranges)) for place, ranges in unread.items()]
+    return totals, work + [split for split in splits if not _is_log(split)]
 
 
 def _is_log(split: Split) -> bool:
@@ -142,22 +108,32 @@ def _by_metadata(part: ReadRange, aborted: Iterable[AbortedTransaction], detail:
     if len(part.copies) > 1 or part.before is not None:
         return None
     (copy,) = part.copies
-    metadata = copy.metadata
-    if metadata.records is None or metadata.corruptions or metadata.control != 0:
+    if not _has_all_records(copy.metadata):
         return None
     if any(entry.first_offset < part.end and entry.last_offset >= part.start for entry in aborted):
         return None
     is_whole = part.start <= copy.base and copy.end <= part.end
     if detail is Detail.ROWS and is_whole:
-        return Totals(metadata.records)
+        return Totals(copy.metadata.records or 0)
     if not copy.dense:
         return None
     first, end = max(part.start, copy.base), min(part.end, copy.end)
     if detail is Detail.ROWS:
         return Totals(max(end - first, 0))
-    if not is_whole or first == end or (detail is Detail.ALL and metadata.time_min is None):
+    times = _times(copy.metadata, detail)
+    return Totals(end - first, first, end - 1, *times) if is_whole and first != end and times is not None else None
+
+
+def _has_all_records(metadata: SegmentMetadata) -> bool:
+    """Return whether the agent scanned all of a segment, and each record in it is a row."""
+    return metadata.records is not None and not metadata.corruptions and metadata.control == 0
+
+
+def _times(metadata: SegmentMetadata, detail: Detail) -> tuple[int, int] | None:
+    """Return the least and the greatest timestamp of a segment, ms; None if metadata lacks one that is wanted."""
+    if detail is Detail.ALL and metadata.time_min is None:
         return None
     if metadata.time_max is None and metadata.time_min != NO_TIMESTAMP:
         return None  # no record has a timestamp above -1: all can have lower ones
     greatest = NO_TIMESTAMP if metadata.time_max is None else metadata.time_max
-    return Totals(end - first, first, end - 1, greatest if metadata.time_min is None else metadata.time_min, greatest)
+    return greatest if metadata.time_min is None else metadata.time_min, greatest

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
@@ -15,9 +16,11 @@ from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectStore
+from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.decode.columns import Projection
 from ts_reader.decode.compiled import Int64Rows
 from ts_reader.decode.kernel_arrays import Column
+from ts_reader.reading.rows import read_intact_rows
 from ts_reader.reading.segment_reader import SegmentReader
 from ts_reader.reading.time_index import first_that_may_reach
 
@@ -138,6 +141,28 @@ def search_for(
                     break
         marker = None if markers is None else markers.first
         return first, marker if found is None else min(found, found if marker is None else marker)
+
+    return search
+
+
+def tolerant_search(
+    store: ObjectStore, view: PartitionView, milliseconds: int, *, limit: BatchLimit = DEFAULT_LIMIT
+) -> Search:
+    """Return a search that skips corrupt batches, and reads all copies; arguments as of `search_for`."""
+
+    def search(part: ReadRange, _: bool) -> tuple[int | None, int | None]:
+        first: int | None = None
+        for rows in read_intact_rows(
+            store, view.with_spares([part]), ("offset", MILLISECONDS), silent=True, limit=limit
+        ):
+            if not isinstance(rows, pa.RecordBatch) or not rows.num_rows:
+                continue
+            offsets = rows.column("offset").to_numpy()
+            first = int(offsets[0]) if first is None else first
+            matches = np.flatnonzero(rows.column(MILLISECONDS).to_numpy() >= milliseconds)
+            if len(matches):
+                return first, int(offsets[matches[0]])
+        return first, None
 
     return search
 

@@ -35,10 +35,10 @@ import structlog
 
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.json_objects import MAX_INT32, parse_json, text, whole_number
-from ts_reader.query.locations import plan_everywhere
+from ts_common.store.shared_stores import shared_store
+from ts_reader.query.plan_query import plan_everywhere
 from ts_reader.query.query import Edge, Query, Subscription
 from ts_reader.query.read_split import read_split
-from ts_reader.query.shared_stores import shared_store
 from ts_reader.schemas.limits import MAX_SCHEMA_BYTES
 from ts_reader.schemas.source import RegisteredSchema, SchemaSource, schema_of
 

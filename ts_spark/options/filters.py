@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down, as a `Wanted` of the planner.
+"""Filters that Spark pushes down, as a `QueryFilters` of the planner.
 
 Spark applies every filter again to the rows that it reads. So a filter may restrict less here than it does in Spark,
 but never more: a filter that this module does not understand restricts nothing.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ts_reader.query.wanted import ALL, BEYOND, LOWEST, Operator, Ranges, TopicFilter, Wanted, intersection
+from ts_reader.query.filters import ALL, BEYOND, LOWEST, Operator, QueryFilters, Ranges, TopicFilter, intersection
 from ts_spark.options.spark_versions import (
     EqualNullSafe,
     EqualTo,
@@ -56,7 +56,7 @@ def filters_are_handed_over() -> bool:
     return sys.argv[1:2] == [_WORKER]
 
 
-def wanted_by(filters: Iterable[Filter]) -> Wanted:
+def query_filters(filters: Iterable[Filter]) -> QueryFilters:
     """Return what the filters leave of a query."""
     topics: list[TopicFilter] = []
     ranges = dict.fromkeys(_UNITS, ALL)
@@ -71,7 +71,7 @@ def wanted_by(filters: Iterable[Filter]) -> Wanted:
             known = [number for number in numbers if number is not None]
             if len(known) == len(numbers):
                 ranges[column] = intersection(ranges[column], _ranges(each, known, _UNITS[column]))
-    return Wanted(tuple(topics), ranges["partition"], ranges["offset"], ranges["timestamp"])
+    return QueryFilters(tuple(topics), ranges["partition"], ranges["offset"], ranges["timestamp"])
 
 
 def _values(comparison: _Comparison) -> list[Any]:

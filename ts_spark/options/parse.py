@@ -27,9 +27,7 @@ from ts_reader.options.scan_options import (
     subscription_of,
 )
 from ts_reader.options.value_types import BOOLEAN, by_partition, whole
-from ts_reader.query.policies import View
-from ts_reader.query.query import Bound, Edge, Query, SplitLimits, Subscription
-from ts_reader.query.wording import Wording
+from ts_reader.query.query import Bound, Edge, Query, SplitLimits, Subscription, View, Wording
 from ts_spark.options.batch_limits import Rates, parse_duration
 from ts_spark.options.schema import COLUMNS
 

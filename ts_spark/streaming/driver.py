@@ -26,7 +26,7 @@ from ts_reader.following.commit_snapshot import CommitSnapshot
 from ts_reader.following.follower import Follower
 from ts_reader.following.offset import StreamOffset, decode_offset
 from ts_reader.following.progress import lag
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 from ts_spark.options.batch_limits import MinOffsetsDelay
 from ts_spark.options.parse import SparkQuery
 

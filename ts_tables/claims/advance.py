@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ts_common.archive.read_log import ReadLog, kept_end
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.state import PartitionClaims, PassedHole, without
 
 

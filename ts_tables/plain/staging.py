@@ -11,7 +11,7 @@ from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import Connection
 from ts_common.store.retry import OPERATION_POLICY, OWN_OBJECT_POLICY
-from ts_reader.query.shared_stores import shared_store
+from ts_common.store.shared_stores import shared_store
 from ts_tables.files.layout import WrittenFile
 from ts_tables.files.partitioning import Key
 from ts_tables.plain.entries import PlainFile

@@ -10,8 +10,8 @@ import structlog
 
 from ts_common.errors import CorruptData, OperatorError, TieredStorageError
 from ts_common.store.contract import ObjectStore
+from ts_common.store.shared_stores import shared_store
 from ts_common.wording import counted
-from ts_reader.query.shared_stores import shared_store
 from ts_tables.claims.state import TableState
 from ts_tables.files.file_names import MOST_BYTES, FileNames
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout

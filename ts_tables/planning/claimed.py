@@ -9,10 +9,10 @@ from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.following.commit_snapshot import Observer
-from ts_reader.query.losses import loss_of
+from ts_reader.query.bounds import loss_of
 from ts_reader.query.plan_query import splits_of
 from ts_reader.query.query import Query
-from ts_reader.query.splitting import PartitionRanges
+from ts_reader.query.splits import PartitionRanges
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.transactions import apart, find_hidden
 from ts_tables.claims.advance import parting

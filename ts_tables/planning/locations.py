@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
+from ts_common.store.shared_stores import shared_store
 from ts_reader.query.query import Query, settled
-from ts_reader.query.shared_stores import shared_store
 from ts_tables.claims.advance import Policy
 from ts_tables.claims.state import TableState
 from ts_tables.planning.claimed import Claimed

@@ -11,7 +11,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.memory import HEAP, Memory
 from ts_reader.query.read_split import read_split
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 from ts_reader.reading.transactions import apart
 
 _OFFSET = "offset"

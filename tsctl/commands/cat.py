@@ -12,8 +12,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.losses import Loss
-from ts_reader.query.policies import Mode
+from ts_reader.query.bounds import Loss
+from ts_reader.query.query import Mode
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import (
     ClusterOption,

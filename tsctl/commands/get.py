@@ -37,10 +37,9 @@ from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE, ArchiveName, name_archive
 from ts_reader.options.given import Given
 from ts_reader.options.scan_options import BOTH_EDGES, bound_of
-from ts_reader.query.bounds import Bounds
+from ts_reader.query.bounds import Bounds, Loss
 from ts_reader.query.frozen import check_thawed
-from ts_reader.query.losses import Loss
-from ts_reader.query.plan_query import plan_partition
+from ts_reader.query.plan_partition import plan_partition
 from ts_reader.query.query import Edge, Query, Subscription
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import (

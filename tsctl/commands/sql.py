@@ -12,7 +12,7 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.suggestions import nearest
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.policies import Mode, Undecoded
+from ts_reader.query.query import Mode, Undecoded
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import (
     ClusterOption,

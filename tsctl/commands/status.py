@@ -15,7 +15,7 @@ from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.json_objects import parse_json
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.moments import time_text
+from ts_reader.query.timestamps import time_text
 from ts_reader.reading.parallel import in_threads
 from tsctl.agent_pages import LONGEST_BYTES, NoPage, addresses, get_page, page_urls
 from tsctl.agent_status import Answer, count, flag, number, objects, seconds_of, share, words

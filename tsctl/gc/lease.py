@@ -33,7 +33,7 @@ from ts_common.format_version import VERSION
 from ts_common.json_objects import decoding, parse_fields, text, whole_number
 from ts_common.store.contract import Condition, DeleteOutcome, IfAbsent, IfMatch, ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_reader.query.moments import time_text
+from ts_reader.query.timestamps import time_text
 
 LEASE_SECONDS: Final = 600.0
 _RENEWED_EVERY_SECONDS: Final = 60.0

@@ -11,7 +11,7 @@ from ts_common.archive.repair_requests import Outcome, RepairAnswer
 from ts_common.errors import LineageUnsettled, NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_common.wording import counted
-from ts_reader.query.moments import time_text
+from ts_reader.query.timestamps import time_text
 from tsctl.output import Output
 from tsctl.repair.from_versions import PartitionVersions, PutBack
 from tsctl.repair.needs import Need, PartitionNeeds, rest_of

@@ -6,7 +6,7 @@ from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.model import TopicPartition
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 
 def split_of(partition: int, start: int, end: int) -> Split:

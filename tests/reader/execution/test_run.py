@@ -12,8 +12,8 @@ from ts_reader.decode.arrow_schema import arrow_schema
 from ts_reader.execution import run as run_module
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.run import run
-from ts_reader.query.policies import Mode, Tolerance
-from ts_reader.query.split import Split, bytes_of
+from ts_reader.query.query import Mode, Tolerance
+from ts_reader.query.splits import Split, bytes_of
 
 MIB = 1 << 20
 PARTITIONS = 12

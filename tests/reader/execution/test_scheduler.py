@@ -16,7 +16,7 @@ from dev.local.waiting import wait_for
 from tests.reader.execution.splits import place_of, split_of
 from ts_reader.execution import scheduler
 from ts_reader.execution.scheduler import ReadSplits, run_splits
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 ROWS = 100
 BATCH = pa.record_batch({"offset": pa.array(range(ROWS), pa.int64())}).nbytes  # of `batch_at`

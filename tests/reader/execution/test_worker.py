@@ -16,7 +16,7 @@ from ts_reader.execution import worker
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
 from ts_reader.execution.shared_memory import SharedBatch
-from ts_reader.query.split import Split
+from ts_reader.query.splits import Split
 
 
 class Reader:

@@ -20,9 +20,19 @@ from ts_reader.options.scan_options import (
     stream_problems,
     subscription_of,
 )
-from ts_reader.query.policies import Mode, View
-from ts_reader.query.query import Edge, Offset, Offsets, Query, Subscription, Timestamp, Timestamps
-from ts_reader.query.wording import PYTHON, Wording
+from ts_reader.query.query import (
+    PYTHON,
+    Edge,
+    Mode,
+    Offset,
+    Offsets,
+    Query,
+    Subscription,
+    Timestamp,
+    Timestamps,
+    View,
+    Wording,
+)
 
 TEXTS: Final = Wording(
     names={"starting_offsets": "startingOffsets", "view": "aView", "mode": "aMode", "partitions": "assign"},

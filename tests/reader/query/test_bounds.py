@@ -1,13 +1,16 @@
 """From the bounds of a query to offsets of each partition, and what is lost outside of its view."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches, steps
 from tests.made_views import view_of
 from ts_common.archive.directories import list_topics
-from ts_common.errors import QueryError
-from ts_reader.query.bounds import Bounds, check_named_partitions, find_bounds
-from ts_reader.query.query import Bound, Edge, Offsets, Query, Subscription, Timestamp, Timestamps
+from ts_common.errors import CorruptData, DataLoss, QueryError
+from ts_common.model import TopicPartition
+from ts_reader.query.bounds import Bounds, Loss, check_losses, check_named_partitions, find_bounds, first_offset_of
+from ts_reader.query.query import Bound, Edge, Mode, Offsets, Query, Subscription, Timestamp, Timestamps, Tolerance
 from ts_reader.reading.topics import read_topics
 
 
@@ -100,3 +103,60 @@ def test_bounds_by_partition_name_every_partition_and_no_other(archive: MadeArch
         check_named_partitions(asked(archive, Offsets({"t": {0: 0, 2: 1}})), topics)
     with pytest.raises(QueryError, match=r"^ending_timestamp: nothing for t-0, t-1; it must name every partition"):
         check_named_partitions(asked(archive, Edge.EARLIEST, Timestamps({})), topics)
+
+
+QUERY = Query("file:///nowhere", "prod", 0, Subscription(("t",)))
+
+
+def losses(count: int) -> list[Loss]:
+    return [Loss(TopicPartition("t", number), 5, 8, "are lost") for number in range(count)]
+
+
+def test_a_loss_is_a_sentence() -> None:
+    """It names the last offset, not the one after it."""
+    assert str(*losses(1)) == "t-0: offsets 5 to 7 are lost"
+
+
+def test_losses_end_a_query_unless_it_allows_them() -> None:
+    """The error lists the first twenty, counts the rest, and has the way out."""
+    check_losses([], QUERY)
+    check_losses(losses(1), replace(QUERY, fail_on_data_loss=False))
+    with pytest.raises(DataLoss) as caught:
+        check_losses([*losses(22), "a sentence"], QUERY)
+    listed = "; ".join(map(str, losses(20)))
+    assert str(caught.value) == f"{listed}; and 3 more. {QUERY.wording.despite_loss}"
+
+
+LOG = batches((0, 5), (5, 10), (10, 15))
+SIZE = len(batches((0, 5)))
+
+
+def test_a_tolerant_query_skips_corrupt_batches(archive: MadeArchive) -> None:
+    """Offsets 5 to 9 are damaged; the record at offset `o` has the timestamp 1000 + `o`."""
+    body = bytearray(LOG)
+    body[SIZE + 70] ^= 1
+    archive.put_segment("t", 0, LOG, body=bytes(body))
+    archive.commit("t", 15)
+    strict = Query(archive.location, CLUSTER, 0, Subscription(("t",)))
+    tolerant = replace(strict, tolerance=Tolerance(Mode.DROPMALFORMED))
+    view = view_of(archive)
+    assert [first_offset_of(archive.store, view, time, tolerant) for time in (1003, 1007, 1012, 1015)] == [
+        3,
+        10,
+        12,
+        None,
+    ]
+    assert first_offset_of(archive.store, view, 1003, strict) == 3
+    with pytest.raises(CorruptData, match=r"pass mode=.DROPMALFORMED"):
+        first_offset_of(archive.store, view, 1007, strict)
+
+
+def test_a_tolerant_query_reads_an_intact_copy(archive: MadeArchive) -> None:
+    """Another copy of the same offsets has the record."""
+    body = bytearray(LOG)
+    body[SIZE + 70] ^= 1
+    archive.put_segment("t", 0, LOG, body=bytes(body))
+    archive.put_segment("t", 0, LOG[: 2 * SIZE], variant=True)
+    archive.commit("t", 15)
+    tolerant = Query(archive.location, CLUSTER, 0, Subscription(("t",)), tolerance=Tolerance(Mode.DROPMALFORMED))
+    assert first_offset_of(archive.store, view_of(archive), 1007, tolerant) == 7

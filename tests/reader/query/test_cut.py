@@ -1,23 +1,26 @@
 """A cut of several topics: rows, transactions, the proof that it is complete, and what it warns of."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
+from tests.made_views import view_of
 from tests.transactions import ABORT, data, ended
 from ts_common.archive.ends import End, Ends
 from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
+from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
+from ts_reader.query.cut import Shipped, Whole, has_later, make_whole, unproven
 from ts_reader.query.plan_query import QueryPlan, plan_query
-from ts_reader.query.policies import View
-from ts_reader.query.query import Cut, Offsets, Query, Subscription
+from ts_reader.query.query import Cut, Offsets, Query, Subscription, View
 from ts_reader.query.read_split import read_split
-from ts_reader.reading.transactions_at import CLOCK_MARGIN_MS
+from ts_reader.reading.transactions_at import CLOCK_MARGIN_MS, Transaction
 
 NOON = 100_000_000
 LATER = NOON + CLOCK_MARGIN_MS
@@ -250,3 +253,151 @@ def test_unassigned_partitions_count_for_a_cut_that_names_their_topic(archive: M
     asked = replace(at_noon(archive, others="t"), subscription=Subscription(assigned={"t": (0,)}))
     assert offsets(archive, asked) == []
     assert offsets(archive, replace(asked, cut=Cut(NOON))) == [0]
+
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def words(*found: tuple[int, int], broker: int = 1, partition: TopicPartition = T0) -> list[Ends]:
+    return [
+        Ends(broker + place, 0, {partition: End(high_watermark, time)})
+        for place, (high_watermark, time) in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_proven"),
+    [
+        ([], False),
+        (words((10, LATER)), True),
+        (words((9, LATER + 1)), True),
+        (words((10, LATER - 1)), False),  # clocks differ, and records wait in producers
+        (words((11, LATER)), False),  # offset 10 is in an active segment
+        (words((10, LATER), (11, LATER)), False),  # the first broker leads no more, and has not learned it
+        (words((10, LATER), (11, LATER - 1)), True),  # an election lost offset 10
+        (words((10, LATER), partition=T1), False),
+    ],
+)
+def test_the_word_of_an_agent_is_a_proof_if_it_is_late_and_all_below_it_is_shipped(
+    ends: list[Ends], is_proven: bool
+) -> None:
+    """A partition with ten offsets in the store, none of them later than the moment."""
+    assert unproven([Shipped(T0, 10, has_later=False)], ends, NOON) == (() if is_proven else (T0,))
+
+
+def test_a_later_record_is_a_proof_without_a_word_and_against_it() -> None:
+    """What an active segment has is then at higher offsets; each partition has its own proof."""
+    shipped = [Shipped(T1, 10, has_later=False), Shipped(T0, 10, has_later=True)]
+    assert unproven(shipped, words((99, LATER)), NOON) == (T1,)
+
+
+def test_a_word_is_about_the_newest_incarnation() -> None:
+    """It has no topic id."""
+    assert unproven([Shipped(T0, 10, has_later=False, is_newest=False)], words((10, LATER)), NOON) == (T0,)
+
+
+def shipped_at(view: PartitionView, time: int | None) -> PartitionView:
+    copies = [replace(copy, metadata=replace(copy.metadata, shipped=time)) for copy in view.copies]
+    return replace(view, copies=tuple(copies))
+
+
+def test_a_segment_that_was_shipped_before_the_moment_proves_nothing(archive: MadeArchive) -> None:
+    """The clock of its producer was ahead; an older archive does not have that time."""
+    archive.put_segment("t", 0, batches((0, 10), time=LATER))
+    archive.commit("t", 10)
+    view = view_of(archive)
+    assert has_later(view, NOON)
+    assert has_later(view, NOON + 9)
+    assert not has_later(view, NOON + 10)
+    assert has_later(shipped_at(view, LATER), NOON)
+    assert not has_later(shipped_at(view, LATER - 1), NOON)
+
+
+def test_the_greatest_timestamp_of_a_segment_counts_if_all_of_it_is_in_the_view(archive: MadeArchive) -> None:
+    """A dead tail and offsets above the next one can have that timestamp."""
+    archive.put_segment("t", 0, batches((0, 10), epoch=1, time=LATER - 10) + batches((10, 20), epoch=2, time=LATER))
+    archive.commit("t", 20, epochs=[(1, 0), (2, 10)])
+    assert has_later(view_of(archive), NOON)
+    archive.commit("t", 20, epochs=[(1, 0), (3, 10)])
+    assert not has_later(view_of(archive), NOON)
+    archive.commit("t", 15, epochs=[(1, 0), (2, 10)])
+    assert not has_later(view_of(archive), NOON)
+
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+HIDDEN = (AbortedTransaction(7, 10, 19, -1),)
+
+
+def shown(epoch: int = 3, marker_epoch: int = 4, time: int = NOON) -> Transaction:
+    return Transaction(7, epoch, 10, 19, NOON - 50, marker_epoch, time)
+
+
+def late(epoch: int = 3, marker_epoch: int | None = 4, begun: int = NOON - 40) -> Transaction:
+    return Transaction(7, epoch, 30, 39, begun, marker_epoch, None if marker_epoch is None else NOON + 1)
+
+
+def whole(found: dict[TopicPartition, list[Transaction]], before: dict[TopicPartition, list[Transaction]]) -> Whole:
+    def committed(partition: TopicPartition, producers: frozenset[int], since: int) -> Iterable[Transaction]:
+        return [
+            each
+            for each in before.get(partition, [])
+            if each.producer_id in producers and each.time is not None and each.time >= since
+        ]
+
+    return make_whole({partition: found.get(partition, []) for partition in (A, B, C)}, committed, NOON)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        (late(), True),
+        (late(marker_epoch=None), True),  # its marker is not shipped
+        (late(epoch=4, marker_epoch=5), False),  # the next transaction of the producer
+        (late(epoch=4, marker_epoch=None), False),
+        (late(epoch=3, marker_epoch=3), False),  # before the version was raised
+    ],
+)
+def test_a_unique_producer_epoch_hides_a_transaction_in_all_partitions(other: Transaction, is_same: bool) -> None:
+    """No producer is named: it is certain whether the markers are of one transaction."""
+    found = whole({B: [other]}, {A: [shown()]})
+    assert found.hidden == {A: HIDDEN if is_same else (), B: (), C: ()}
+    assert found.warnings == ()
+
+
+def test_a_producer_without_unique_epochs_is_named_with_its_partitions() -> None:
+    """Its records stay: no field shows whether the markers are of one transaction."""
+    before = {A: [shown(3, 3)], C: [shown(3, 3)]}
+    found = whole({B: [late(3, 3)], C: [late(3, None)]}, before)
+    assert not any(found.hidden.values())
+    assert found.warnings == (
+        "producer 7: one of its transactions can be shown in part: it committed up to the cut in t-0, t-2, and later "
+        "or not yet in t-1, t-2",
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        late(4, 4),  # the producer was fenced in between
+        late(3, 3, begun=NOON + CLOCK_MARGIN_MS + 1),  # it began after the other one was committed
+    ],
+)
+def test_a_producer_is_not_named_if_the_markers_are_of_different_transactions(other: Transaction) -> None:
+    """By their epochs, or by their times."""
+    assert whole({B: [other]}, {A: [shown(3, 3)]}).warnings == ()
+
+
+def test_two_transactions_in_one_partition_are_whole_there() -> None:
+    """The other producers of a partition do not matter."""
+    assert whole({A: [late(3, 3)]}, {A: [shown(3, 3)]}).warnings == ()
+    other = Transaction(8, 3, 5, 6, NOON, 3, NOON)
+    assert whole({A: [late(3, 3)]}, {B: [other]}).warnings == ()
+    assert whole({A: [late(3, 3)], B: [late(4, 4)]}, {A: [shown(3, 3)]}).warnings == ()
+
+
+def test_many_producers_are_named_in_one_sentence_after_the_first_ones() -> None:
+    """So that a warning stays readable."""
+    partitions = (A,), (B,)
+    found = Whole({}, dict.fromkeys(range(22), partitions)).warnings
+    assert len(found) == 21
+    assert found[-1] == "producers 20, 21: transactions of these can be shown in part too"

@@ -1,5 +1,6 @@
 """The planner without Spark: a `Query` in, splits and messages in the words of its caller out."""
 
+import gc
 import pickle
 import re
 from pathlib import Path
@@ -8,12 +9,11 @@ import pytest
 
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.errors import CorruptData, DataLoss, QueryError
-from ts_reader.query.plan_query import QueryPlan, plan_query
-from ts_reader.query.policies import Mode, Tolerance, View
-from ts_reader.query.query import Edge, Offsets, Query, Subscription, Timestamp
+from ts_reader.query.filters import QueryFilters
+from ts_reader.query.plan_query import QueryPlan, collecting_less, plan_query
+from ts_reader.query.query import Edge, Mode, Offsets, Query, Subscription, Timestamp, Tolerance, View
 from ts_reader.query.read_split import read_split
-from ts_reader.query.split import Split
-from ts_reader.query.wanted import Wanted
+from ts_reader.query.splits import Split
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_bounds_by_time_and_by_offset_are_planned_for_each_partition(archive: Ma
 
 def test_selected_ranges_leave_out_what_filters_exclude(archive: MadeArchive) -> None:
     """Offsets and partitions that no filter wants are not planned."""
-    wanted = Wanted(partitions=((1, 2),), offsets=((3, 4), (18, 30)))
+    wanted = QueryFilters(partitions=((1, 2),), offsets=((3, 4), (18, 30)))
     plan = plan_query(archive.store, query(archive, "t"), wanted)
     assert read(archive, plan, "partition", "offset") == [(1, 3), (1, 18), (1, 19)]
 
@@ -140,3 +140,25 @@ def test_a_corrupt_batch_is_an_error_or_a_row_of_its_own(tmp_path: Path) -> None
     rows = read(archive, plan_query(archive.store, permissive), "offset", "raw")
     assert [offset for offset, raw in rows if raw is None] == intact
     assert [(offset, raw) for offset, raw in rows if raw is not None] == [(5, bytes(log[middle:last]))]
+
+
+def test_the_settings_of_the_process_are_restored() -> None:
+    """Also after an error; inside, existing objects are frozen and collections are rare."""
+    before = gc.get_threshold(), gc.get_freeze_count()
+    with pytest.raises(KeyError), collecting_less():
+        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold()[0] > before[0][0]
+        raise KeyError
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
+
+
+def test_what_the_caller_froze_stays_frozen() -> None:
+    """A host application may freeze its own objects before it forks."""
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        with collecting_less():
+            assert gc.get_freeze_count() == count
+        assert gc.get_freeze_count() == count
+    finally:
+        gc.unfreeze()

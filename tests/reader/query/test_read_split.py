@@ -1,16 +1,20 @@
 """The rows of a split, by its view and its tolerance of corrupt batches."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches
 from tests.made_views import ranges_of, view_of
 from ts_common.errors import CorruptData
-from ts_reader.query.policies import Mode, Tolerance, View
-from ts_reader.query.read_split import RAW_BYTES, read_split
-from ts_reader.query.split import Split
+from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema
+from ts_reader.query.query import Mode, Tolerance, View
+from ts_reader.query.read_split import RAW_BYTES, read_split, rows_until, summarize_split
+from ts_reader.query.splits import Split
+from ts_reader.query.totals import Detail, Totals
 
 DROP, PERMISSIVE = Tolerance(Mode.DROPMALFORMED), Tolerance(Mode.PERMISSIVE, "raw")
 
@@ -69,3 +73,85 @@ def test_the_view_latest_has_no_row_for_a_corrupt_place(archive: MadeArchive) ->
     split, _ = one_split(archive, b"v", Tolerance(), View.LATEST)
     with pytest.raises(CorruptData, match="Pass mode"):
         read(archive, split, "offset")
+
+
+ALL = ["offset", MILLISECONDS]
+
+
+def made_rows(names: Sequence[str], *milliseconds: int) -> pa.RecordBatch:
+    columns = {"offset": [*range(len(milliseconds))], MILLISECONDS: list(milliseconds)}
+    schema = arrow_schema(list(names))
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def reading(*batches: Any) -> Any:
+    def read(names: Sequence[str]) -> Iterator[Any]:
+        return (made_rows(names, *each) if isinstance(each, tuple) else each for each in batches)
+
+    return read
+
+
+@pytest.mark.parametrize("names", [ALL, ["offset"], [MILLISECONDS, "offset"]])
+def test_later_rows_are_left_out_whatever_columns_are_read(names: list[str]) -> None:
+    """A record without a timestamp stays; a batch of later rows alone is left out."""
+    found = [*rows_until(5, names, reading((-1, 6, 5), (7, 8), (4,)))]
+    assert [rows.schema.names for rows in found] == [names, names]
+    assert [rows.column("offset").to_pylist() for rows in found] == [[0, 2], [0]]
+
+
+def test_rows_can_be_counted_without_columns() -> None:
+    """Their number is that of the rows up to the moment."""
+    assert [(rows.num_columns, rows.num_rows) for rows in rows_until(5, [], reading((5, 6, 4)))] == [(0, 2)]
+
+
+def test_without_a_moment_all_is_passed_on() -> None:
+    """What is no batch is passed on in any case: the place of a corrupt batch, whose time is unknown."""
+    rows = made_rows(["offset"], 9)
+    assert [*rows_until(None, ["offset"], reading(rows, "damage"))] == [rows, "damage"]
+    assert [*rows_until(5, ["offset"], reading("damage"))] == ["damage"]
+
+
+@pytest.mark.parametrize("moment", [(1 << 63) - 1, 10**19])
+def test_a_moment_beyond_all_timestamps_shows_all(moment: int) -> None:
+    """The greatest time of a record is that of 63 bits."""
+    (rows,) = rows_until(moment, ALL, reading(((1 << 63) - 1,)))
+    assert rows.num_rows == 1
+
+
+@pytest.fixture
+def split(archive: MadeArchive) -> Split:
+    """Return a split of a segment that lost records, and of two copies of later offsets."""
+    sparse = batch(10, [record(0), record(5, timestamp_delta=-50)], last_offset_delta=9, max_timestamp=1000)
+    archive.put_segment("t", 0, batches((0, 10), time=100) + sparse, end=20)
+    archive.put_segment("t", 20, batches((20, 23)), end=30)
+    archive.put_segment("t", 20, batches((22, 25)), end=30, variant=True)
+    archive.commit("t", 30, highest_base=20)
+    return Split(archive.location, tuple(ranges_of(view_of(archive))))
+
+
+def test_copies_are_counted_once_and_batches_by_their_headers(archive: MadeArchive, split: Split) -> None:
+    """Of each detail what it has."""
+    assert summarize_split(archive.store, split, Detail.ROWS).rows == 17
+    found = summarize_split(archive.store, split, Detail.HEADERS)
+    assert (found.rows, found.first, found.last, found.greatest) == (17, 0, 24, 1024)
+    assert summarize_split(archive.store, split, Detail.ALL) == Totals(17, 0, 24, 100, 1024)
+
+
+def test_the_last_record_of_a_batch_that_lost_some_is_looked_up(archive: MadeArchive, split: Split) -> None:
+    """The batch ends at offset 19, and its last record is at 15."""
+    first = Split(archive.location, split.ranges[:1])
+    found = summarize_split(archive.store, first, Detail.HEADERS)
+    assert (found.rows, found.first, found.last, found.greatest) == (12, 0, 15, 1000)
+
+
+def test_tolerant_splits_and_newest_records_are_counted_by_their_rows(archive: MadeArchive, split: Split) -> None:
+    """A corrupt place is a row only with its column, and has no timestamp."""
+    tolerance = Tolerance(Mode.PERMISSIVE, "raw")
+    (copy,) = split.ranges[0].copies
+    data, info = archive.store.get(copy.key)
+    archive.store.put(copy.key, data[:70] + bytes([data[70] ^ 1]) + data[71:], metadata=info.metadata)
+    part = Split(archive.location, split.ranges[:1], tolerance=tolerance)
+    assert summarize_split(archive.store, part, Detail.ALL) == Totals(2, 10, 15, 950, 1000)
+    assert summarize_split(archive.store, part, Detail.ALL, "raw") == Totals(3, 0, 15, 950, 1000)
+    newest = Split(archive.location, split.ranges[1:], view=View.LATEST)
+    assert summarize_split(archive.store, newest, Detail.ALL) == Totals(5, 20, 24, 1020, 1024)

@@ -11,9 +11,10 @@ from ts_common.archive.plan import ReadRange
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_reader.query.policies import Mode, Tolerance
-from ts_reader.query.split import Split
-from ts_reader.query.totals import Detail, Totals, totals_of
+from ts_reader.query.query import Mode, Tolerance
+from ts_reader.query.read_split import summarize_split
+from ts_reader.query.splits import Split
+from ts_reader.query.totals import Detail, Totals, known_totals
 
 PARTITION = TopicPartition("t", 0)
 
@@ -30,7 +31,10 @@ def part(archive: MadeArchive) -> ReadRange:
 
 def total(archive: MadeArchive, *parts: ReadRange, detail: Detail = Detail.HEADERS, **more: object) -> Totals:
     splits = [replace(Split(archive.location, (part,)), **more) for part in parts]  # type: ignore[arg-type]
-    return totals_of(splits, detail, corrupt_column=None, threads=2)[PARTITION]
+    totals, unread = known_totals(splits, detail)
+    for split in unread:
+        totals.setdefault(PARTITION, Totals()).add(summarize_split(archive.store, split, detail))
+    return totals[PARTITION]
 
 
 def test_ranges_that_are_together_a_segment_need_no_object(archive: MadeArchive, part: ReadRange) -> None:

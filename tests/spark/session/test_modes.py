@@ -16,7 +16,7 @@ from tests.spark.made_segments import from_offset, index
 from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
-from ts_reader.query import splitting
+from ts_reader.query import splits
 from ts_reader.query.read_split import RAW_BYTES
 
 
@@ -244,7 +244,7 @@ def test_large_segments_are_not_cut_where_each_task_would_check_all_of_them(
     """Unless the query requires more tasks."""
     archive.put_segment("t", 0, LOG)
     archive.commit("t", 50)
-    monkeypatch.setattr(splitting, "SPLIT_BYTES", len(LOG) // 5)
+    monkeypatch.setattr(splits, "SPLIT_BYTES", len(LOG) // 5)
     assert len(archive.plan(subscribe="t").splits) > 1
     assert len(archive.plan(subscribe="t", mode="DROPMALFORMED").splits) == 1
     assert len(archive.plan(subscribe="t", mode="DROPMALFORMED", minPartitions="2").splits) > 1

@@ -8,7 +8,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
 from ts_common.errors import CorruptData
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import (
     OnLost,
     OnTakenBack,

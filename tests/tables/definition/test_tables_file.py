@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from ruamel.yaml import YAML
 
 from ts_common.errors import ConfigurationError
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.definition.tables_file import json_schema, parse_tables, read_tables_file, with_settings
 
 GOOD = """

@@ -11,7 +11,7 @@ from tests.tables.made_tables import MadeTable, put, verified
 from tests.tables.test_parsed_tables import NAME, Made
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.model import TopicPartition
-from ts_reader.query.policies import OnHole
+from ts_reader.query.query import OnHole
 from ts_tables.claims.advance import OnRecreated, OnTakenBack, Policy
 from ts_tables.files.file_names import FileNames, check_template
 from ts_tables.files.layout import FileFormat

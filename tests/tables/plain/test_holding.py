@@ -7,7 +7,7 @@ import pytest
 from tests.made_archive import MadeArchive, batches, steps
 from tests.tables.made_tables import MadeTable, put, verified
 from ts_common.errors import CorruptData
-from ts_reader.query.shared_stores import shared_store
+from ts_common.store.shared_stores import shared_store
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.files.layout import FileFormat
 from ts_tables.plain import opened as opened_files

@@ -17,8 +17,8 @@ from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, OperatorErro
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.retry import OWN_OBJECT_POLICY
+from ts_common.store.shared_stores import shared_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_reader.query.shared_stores import shared_store
 from ts_tables.claims.advance import OnTakenBack, Policy
 from ts_tables.claims.state import TableState
 from ts_tables.files.layout import FileFormat

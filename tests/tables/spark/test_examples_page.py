@@ -20,7 +20,7 @@ from tests.reader.schemas.sources import archived, framed, schema_record
 from tests.tables.test_page import PAGE as TABLES_PAGE
 from tests.tables.test_page import placed
 from tests.tsctl.running import runner
-from ts_reader.query.moments import milliseconds_of
+from ts_reader.query.timestamps import milliseconds_of
 
 PAGE = CHECKOUT / "docs/table-examples.md"
 DAY = "2026-11-25"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_reader.query.moments import EXPECTED, milliseconds_of, time_text
+from ts_reader.query.timestamps import EXPECTED, milliseconds_of, time_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

@@ -51,7 +51,7 @@ class TopicFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class QueryFilters:
     """What filters leave of a query; a reader may return more, because its engine applies the filters again.
 
     Attributes:
@@ -72,9 +72,9 @@ class Wanted:
         return self != EVERYTHING
 
     @property
-    def of_partitions(self) -> "Wanted":
+    def of_partitions(self) -> "QueryFilters":
         """The same without the filters of single records."""
-        return Wanted(self.topics, self.partitions)
+        return QueryFilters(self.topics, self.partitions)
 
     def has(self, partition: TopicPartition) -> bool:
         """Return whether records of a partition can match."""
@@ -89,7 +89,7 @@ class Wanted:
         return found if len(found) <= _MAX_WINDOWS else ((found[0][0], found[-1][1]),)
 
 
-EVERYTHING: Final = Wanted()
+EVERYTHING: Final = QueryFilters()
 
 
 def intersection(some: Ranges, others: Ranges) -> Ranges:

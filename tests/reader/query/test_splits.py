@@ -1,6 +1,7 @@
 """Splits: large segments are cut, small ones packed, within the limits of a query; rows stay the same."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -8,11 +9,9 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of
 from tests.made_views import ranges_of, view_of
 from ts_common.log_format.index_files import AbortedTransaction
-from ts_reader.query.policies import Mode, Tolerance, View
-from ts_reader.query.query import SplitLimits
+from ts_reader.query.query import Mode, SplitLimits, Tolerance, View
 from ts_reader.query.read_split import read_split
-from ts_reader.query.split import Split
-from ts_reader.query.splitting import PartitionRanges, make_splits, whole_partitions
+from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
 
 RECORDS = 1000
 VALUE = bytes(200)
@@ -105,7 +104,7 @@ def test_a_tolerant_query_cuts_only_if_its_limits_require_it(
 ) -> None:
     """Each of its tasks checks the whole object."""
     put(archive)
-    monkeypatch.setattr("ts_reader.query.splitting.SPLIT_BYTES", 30_000)
+    monkeypatch.setattr("ts_reader.query.splits.SPLIT_BYTES", 30_000)
     counts = [
         len(make_splits(archive.store, [all_of(archive)], limits, tolerance))
         for limits in (SplitLimits(), SplitLimits(least=4))
@@ -128,3 +127,14 @@ def test_a_split_has_only_the_aborted_transactions_that_overlap_it(archive: Made
     assert (first.aborted, second.aborted) == (aborted[:2], aborted[1:])
     (whole,) = whole_partitions(archive.store, [partition, PartitionRanges(())], TOLERANT)
     assert (whole.aborted, whole.view, whole.tolerance) == (aborted, View.LATEST, TOLERANT)
+
+
+def test_a_range_has_its_share_of_the_bytes_of_each_copy(archive: MadeArchive) -> None:
+    """By offsets; a range of several copies reads all of them."""
+    log = batches(*steps(0, 100))
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 100)
+    (whole,) = ranges_of(view_of(archive))
+    assert bytes_of(whole) == len(log)
+    assert bytes_of(replace(whole, start=25, end=50)) == len(log) // 4
+    assert bytes_of(replace(whole, copies=whole.copies * 2)) == 2 * len(log)

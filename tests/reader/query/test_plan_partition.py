@@ -6,8 +6,8 @@ from tests.common.log_format.build import batch, record
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import timeindex_of
 from tests.made_views import ranges_of, view_of
-from ts_reader.query.time_pruning import prune_by_time
-from ts_reader.query.wanted import BEYOND, LOWEST, Ranges
+from ts_reader.query.filters import BEYOND, LOWEST, Ranges
+from ts_reader.query.plan_partition import prune_by_time
 
 
 def pruned(archive: MadeArchive, *milliseconds: tuple[int, int]) -> list[tuple[int, int]]:

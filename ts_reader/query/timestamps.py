@@ -1,4 +1,4 @@
-"""A moment as people write it, and in milliseconds since 1970."""
+"""Times as people write them, and in milliseconds since 1970."""
 
 import re
 from datetime import UTC, date, datetime, timedelta

@@ -1,4 +1,4 @@
-"""From ranges to splits: large segments are cut, small ones packed, within the limits of a query.
+"""Splits, the parts of a query that tasks read: large segments are cut, small ones packed, within the query's limits.
 
 A task costs 0.2 s whatever it reads, and a task that reads a gigabyte delays the others. The `.index` of a segment has
 the offsets of batches, so a cut at one of them lets no task read bytes of another one. A segment without an index is
@@ -8,21 +8,59 @@ cut is an offset, and both sides respect it.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.stored_indexes import read_index
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectStore
-from ts_reader.query.policies import STRICT, Tolerance, View
-from ts_reader.query.query import SplitLimits
-from ts_reader.query.split import Split, bytes_of
+from ts_common.store.options import BY_ENVIRONMENT, Connection
+from ts_reader.query.query import STRICT, SplitLimits, Tolerance, View
 from ts_reader.reading.parallel import in_threads
 
 # As Spark's own spark.sql.files.maxPartitionBytes.
 SPLIT_BYTES: Final = 128 << 20
 _CHEAP_BYTES: Final = 4 << 20  # without an index, each piece is read from the first byte
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Ranges of one partition in the order of offsets, for one task. It can be pickled.
+
+    Attributes:
+        location: of the store, a URL.
+        ranges: never empty.
+        aborted: transactions whose records are left out.
+        tolerance: what corrupt batches do.
+        view: which records are rows; with `LATEST` a split is a whole partition.
+        connection: of the location.
+        limit: of the memory that one record batch may use.
+        way_out: a sentence for the error of a corrupt object: how to read the rest.
+        until: milliseconds since 1970: records with a later timestamp are left out; None for all.
+        scan: identifies the query, whose tasks log some events once.
+    """
+
+    location: str
+    ranges: tuple[ReadRange, ...]
+    aborted: tuple[AbortedTransaction, ...] = ()
+    tolerance: Tolerance = STRICT
+    view: View = View.LOG
+    connection: Connection = BY_ENVIRONMENT
+    limit: BatchLimit = DEFAULT_LIMIT
+    way_out: str = ""
+    until: int | None = None
+    scan: str = field(default="", compare=False)
+
+
+def bytes_of(part: ReadRange) -> int:
+    """Estimate the bytes of a range by its share of the offsets of its copies."""
+    length, total = part.end - part.start, 0
+    for copy in part.copies:
+        metadata, segment = copy.metadata, copy.segment
+        total += segment.size * length // max(metadata.end - segment.name.base, length, 1)
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from ts_common.errors import ConfigurationError
 from ts_common.store.options import AddressingStyle, Connection, Credentials
-from ts_reader.query.shared_stores import shared_store
+from ts_common.store.shared_stores import shared_store, store_environment
 
 
 def test_a_location_is_opened_once(tmp_path: Path) -> None:
@@ -63,3 +63,13 @@ def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
     assert theirs != id(mine)  # the parent's store exists in the child, so its address is not free
     assert is_kept
     assert shared_store(tmp_path.as_uri()) is mine
+
+
+def test_variables_of_stores_are_returned_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is kept is not that of a changed environment."""
+    before = store_environment()
+    monkeypatch.setenv("SOMETHING_ELSE", "x")
+    assert store_environment() == before
+    for name in ("AWS_PROFILE", "AZURE_CLIENT_ID", "GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_USER_NAME", "https_proxy"):
+        monkeypatch.setenv(name, f"other {name}")
+        assert (name, f"other {name}") in store_environment()

@@ -3,7 +3,7 @@
 import pytest
 
 from ts_common.model import TopicPartition
-from ts_reader.query.wanted import BEYOND, EVERYTHING, LOWEST, Operator, TopicFilter, Wanted, intersection
+from ts_reader.query.filters import BEYOND, EVERYTHING, LOWEST, Operator, QueryFilters, TopicFilter, intersection
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_topic_is_compared_by_its_name(operator: Operator, values: tuple[str, 
 
 def test_a_partition_needs_every_filter() -> None:
     """Filters are joined by AND."""
-    wanted = Wanted((TopicFilter(Operator.IN, ("t",)), TopicFilter(Operator.LESS, ("u",))), partitions=((1, 3),))
+    wanted = QueryFilters((TopicFilter(Operator.IN, ("t",)), TopicFilter(Operator.LESS, ("u",))), partitions=((1, 3),))
     assert [number for number in range(4) if wanted.has(TopicPartition("t", number))] == [1, 2]
     assert not wanted.has(TopicPartition("s", 1))
     assert wanted.is_narrow
@@ -33,9 +33,9 @@ def test_a_partition_needs_every_filter() -> None:
 
 def test_windows_are_the_selected_offsets_of_a_range() -> None:
     """Many windows become one, because the planner looks up each."""
-    assert Wanted(offsets=((2, 4), (8, 99))).windows(3, 10) == ((3, 4), (8, 10))
+    assert QueryFilters(offsets=((2, 4), (8, 99))).windows(3, 10) == ((3, 4), (8, 10))
     assert EVERYTHING.windows(5, 5) == ()
-    many = Wanted(offsets=tuple((n, n + 1) for n in range(0, 100, 2)))
+    many = QueryFilters(offsets=tuple((n, n + 1) for n in range(0, 100, 2)))
     assert many.windows(0, 100) == ((0, 99),)
 
 
