@@ -7,8 +7,14 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS, arrow_schema, constant_column
-from ts_reader.decode.times import microseconds_of
+from ts_reader.decode.arrow_schema import (
+    COLUMNS_WITH_HEADERS,
+    HEADERS,
+    MILLISECONDS,
+    arrow_schema,
+    constant_column,
+    microseconds_of,
+)
 
 SCHEMA: Final = arrow_schema((*COLUMNS_WITH_HEADERS, MILLISECONDS))
 EMPTY: Final = SCHEMA.empty_table()

@@ -21,7 +21,7 @@ from ts_consumer.live import Place, is_reset, place_after, place_of
 from ts_consumer.partitions import Assigned, State
 from ts_consumer.parts import Parts
 from ts_consumer.ready import Ready, Taken
-from ts_reader.decode.times import count_far, far_warning
+from ts_reader.decode.arrow_schema import count_far, far_warning
 
 _SLICE_SECONDS: Final = 0.05  # of a wait for one tier while the other may have something
 _LONG_SLICE_SECONDS: Final = 0.5  # of a wait for Kafka alone

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from ts_reader.dataset import Observer, ScanDataset
     from ts_reader.partitions import PartitionInfo
     from ts_reader.planned_query import Estimate, FarTimes
-    from ts_reader.scan import Scan
+    from ts_reader.scan import PartitionStatistics, Scan
     from ts_reader.schemas.registry import Registry
-    from ts_reader.statistics import PartitionStatistics
     from ts_reader.steps import Step
 
 __all__ = [

@@ -1,9 +1,10 @@
-"""A scan's plan and its runs: what `Scan` and its dataset share."""
+"""A scan's plan, its runs, and its rows as an Arrow stream: what `Scan`, its dataset and its steps share."""
 
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,7 +16,7 @@ from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.store.shared_stores import shared_store
 from ts_common.wording import counted
-from ts_reader.decode.times import count_far, far_warning
+from ts_reader.decode.arrow_schema import count_far, far_warning
 from ts_reader.decoding import NOTHING_DECODED, Decoding
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.run import run
@@ -274,3 +275,39 @@ class PlannedQuery:
             partitions=len({copy.keys.prefix for copy in copies.values()}),
             offsets=sum(part.end - part.start for part in parts),
         )
+
+
+class ArrowRows(ABC):
+    """Rows that can be read any number of times; each read is a run of its own.
+
+    They speak Arrow's C stream protocol: pyarrow, polars, pandas and DuckDB read them as they are.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+
+    @abstractmethod
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows as record batches; closing the generator ends the run."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a new reader of the rows; raise as `to_batches`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Return all rows in memory; raise as `to_batches`."""
+        with closing(self.to_batches()) as batches:
+            return pa.Table.from_batches(batches, self.schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.to_batches()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a new run as an Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema; without it, DuckDB opens three streams for a query."""
+        return self.schema.__arrow_c_schema__()

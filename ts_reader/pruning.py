@@ -23,7 +23,7 @@ from ts_common.archive.plan import ReadRange
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import Claims, greatest_below
 from ts_common.store.shared_stores import shared_store
-from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.decode.arrow_schema import LATEST_MILLISECONDS
 from ts_reader.query.query import Mode, View
 from ts_reader.query.splits import Split, bytes_of
 from ts_reader.reading.parallel import in_threads

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from ts_common.errors import QueryError
 from ts_common.store.shared_stores import shared_store
-from ts_reader.arrow_rows import ArrowRows
 from ts_reader.following.follower import Follower, StepPlan
 from ts_reader.following.offset import StreamOffset, decode_offset
 from ts_reader.options.given import Given, Option, ValueType
 from ts_reader.options.scan_options import stream_problems
 from ts_reader.options.value_types import whole
-from ts_reader.planned_query import PlannedQuery
+from ts_reader.planned_query import ArrowRows, PlannedQuery
 from ts_reader.query.query import Edge, Timestamp, Timestamps
 
 POLL_SECONDS: Final = 5.0

@@ -13,9 +13,11 @@ it searches for data sources, so heavy modules (pyarrow, the store's SDK) are im
 `ts_spark.options.filters`.
 """
 
+import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -134,9 +136,8 @@ def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[p
     import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
     from ts_common.store.shared_stores import shared_store  # noqa: PLC0415  (as above)
-    from ts_reader.decode.times import count_far, far_warning  # noqa: PLC0415  (as above)
+    from ts_reader.decode.arrow_schema import count_far, far_warning  # noqa: PLC0415  (as above)
     from ts_reader.query.read_split import read_split  # noqa: PLC0415  (as above)
-    from ts_spark.worker_gc import freeze_gc_once  # noqa: PLC0415
 
     if partition is not None:
         split, far = partition.value, 0
@@ -147,7 +148,7 @@ def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[p
         if far:
             log = structlog.get_logger("ts_spark")
             log.warning("query_warning", message=far_warning(far, SPARK.exact_times))
-        freeze_gc_once()
+        _freeze_gc_once()
 
 
 def _included(query: SparkQuery) -> dict[str, Any]:
@@ -243,3 +244,12 @@ def _message_first() -> Iterator[None]:
     except TieredStorageError:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
+
+
+@lru_cache(maxsize=1)
+def _freeze_gc_once() -> None:
+    """Exclude the modules that a worker's first split loaded from garbage collection, once.
+
+    PySpark collects garbage after every task, and would scan the objects of all loaded modules each time.
+    """
+    gc.freeze()

@@ -24,7 +24,7 @@ from tests.matrix import cases, examples
 from tests.tables.parsers.made_records import made_records, parsed
 from tests.tsctl.running import runner
 from ts_reader import Archive, FarTimes
-from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.decode.arrow_schema import LATEST_MILLISECONDS
 from ts_spark.source import KafkaSegmentsSource
 from ts_tables import Tables
 from ts_tables.files.file_writer import FileWriter

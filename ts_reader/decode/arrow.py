@@ -17,9 +17,9 @@ from ts_reader.decode.arrow_schema import (
     arrow_schema,
     batch_of,
     constant_column,
+    microseconds_of,
 )
 from ts_reader.decode.columns import BinaryColumn, HeadersColumn, Projection, RecordColumns
-from ts_reader.decode.times import microseconds_of
 
 
 def projection_of(names: Sequence[str]) -> Projection:

@@ -6,10 +6,11 @@ Every length is compared with the remaining bytes before it is used.
 """
 
 from ts_common.log_format import framing
-from ts_reader.decode.compiled import Bytes, Int64Rows, inlined, int32_at, int64_at, kernel
+from ts_reader.decode.compiled import kernel
 from ts_reader.decode.kernel_arrays import PASSED as _PASSED
 from ts_reader.decode.kernel_arrays import UNWANTED as _UNWANTED
 from ts_reader.decode.kernel_arrays import Column
+from ts_reader.decode.kernel_source import Bytes, Int64Rows, inlined, int32_at, int64_at
 
 # Numba compiles module constants as literals, but not members of an enumeration in every place
 _POSITION, _END, _CRC, _CODEC = (int(c) for c in (Column.POSITION, Column.END, Column.CRC, Column.CODEC))

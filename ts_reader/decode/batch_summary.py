@@ -23,9 +23,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ts_reader.decode.compiled import Int64Rows, Int64s, kernel
+from ts_reader.decode.compiled import kernel
 from ts_reader.decode.kernel_arrays import PASSED as _PASSED
 from ts_reader.decode.kernel_arrays import Column
+from ts_reader.decode.kernel_source import Int64Rows, Int64s
 
 _CODEC, _MAGIC, _COUNT = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORD_COUNT)
 _HIDDEN, _RECORDS_BASE = int(Column.HIDDEN), int(Column.RECORDS_BASE)

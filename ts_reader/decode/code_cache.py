@@ -27,7 +27,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import structlog
 
-from ts_reader.decode.compiled import Kernel, globals_of
+from ts_reader.decode.kernel_source import KernelSource, globals_of
 
 CACHE_VARIABLE: Final = "NUMBA_CACHE_DIR"
 RECIPE: Final = 1  # of `compilation`
@@ -80,13 +80,13 @@ def _machine() -> _Machine:
     return _Machine()
 
 
-def code_of(kernel: Kernel[..., Any]) -> Callable[[int], None]:
+def code_of(kernel: KernelSource[..., Any]) -> Callable[[int], None]:
     """Return the C function of a kernel, which gets the address of a frame.
 
     The caller holds a lock: LLVM loads one object at a time.
 
     Raises:
-        TypeError: the kernel has globals or results that `compiled.Kernel` excludes.
+        TypeError: the kernel has globals or results that `KernelSource` excludes.
     """
     machine = _machine()
     symbol = "_".join([*_WORD.findall(kernel.name), _digest(kernel, machine)[:_NAMED]])
@@ -111,7 +111,7 @@ def _callable(address: int, holder: object = None) -> Callable[[int], None]:
     return cast("Callable[[int], None]", function)
 
 
-def _digest(kernel: Kernel[..., Any], machine: _Machine) -> str:
+def _digest(kernel: KernelSource[..., Any], machine: _Machine) -> str:
     """Return a digest of all that the code of a kernel depends on."""
     packages = sys.version_info[:3], version("numba"), version("llvmlite"), version("numpy")
     kinds = [str(kind) for kind in (*kernel.arguments, *kernel.results)]

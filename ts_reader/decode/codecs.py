@@ -29,9 +29,10 @@ import numpy as np
 from ts_common.errors import CorruptData
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.wording import counted
-from ts_reader.decode.compiled import Bytes, given
+from ts_reader.decode.checksums import xxh32
+from ts_reader.decode.compiled import given
+from ts_reader.decode.kernel_source import Bytes
 from ts_reader.decode.stream_ends import ends_after_zstd_frame, gzip_body
-from ts_reader.decode.xxhash32 import xxh32
 
 _INITIAL_BYTES: Final = 1 << 20
 

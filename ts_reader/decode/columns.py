@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ts_common.errors import BatchTooLarge
-from ts_reader.decode.compiled import Bytes, Int32s, Int64s, all_given
+from ts_reader.decode.compiled import all_given
 from ts_reader.decode.kernel_arrays import STATE_SIZE, State
+from ts_reader.decode.kernel_source import Bytes, Int32s, Int64s
 from ts_reader.decode.memory import HEAP, Carve, Memory, rounded
 
 POOLED_BUFFERS: Final = 3  # one being filled, one with the caller, one with the consumer of its last one

@@ -20,8 +20,7 @@ from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
-from ts_reader.decode.compiled import ArrayType, Kernel, copy_bytes, globals_of
-from ts_reader.decode.sha256 import sha256
+from ts_reader.decode.kernel_source import ArrayType, KernelSource, copy_bytes, globals_of, sha256
 
 types: Any = numba_types
 
@@ -35,8 +34,8 @@ class NotSelfContained(Exception):
     """The code of a kernel refers to something of numba."""
 
 
-def c_function(kernel: Kernel[..., Any]) -> Any:
-    """Return numba's `CFunc`, which gets the address of a frame: see `compiled.Kernel`.
+def c_function(kernel: KernelSource[..., Any]) -> Any:
+    """Return numba's `CFunc`, which gets the address of a frame: see `kernel_source.KernelSource`.
 
     Raises:
         TypeError: a result is not what the annotation promises.
@@ -85,7 +84,7 @@ def _jitted(function: Callable[..., Any]) -> Any:
     return numba.njit(nogil=True, error_model="numpy")(copy)
 
 
-def _entry(kernel: Kernel[..., Any], function: Any) -> Callable[[Any], None]:
+def _entry(kernel: KernelSource[..., Any], function: Any) -> Callable[[Any], None]:
     """Return the Python function that numba compiles to the C function."""
     arguments, place = [], len(kernel.results)
     for kind in kernel.arguments:
@@ -115,7 +114,7 @@ def _pointer(_typing: Any, _address: Any) -> Any:
 
 
 def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _position: Any, _count: Any) -> Any:
-    """Return the code of `compiled.copy_bytes`."""
+    """Return the code of `kernel_source.copy_bytes`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         memcpy: Any = cgutils.raw_memcpy
@@ -127,7 +126,7 @@ def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _
 
 
 def _sha256(_typing: Any, functions: Any, source: Any, _start: Any, _count: Any, target: Any, _position: Any) -> Any:
-    """Return the code of `sha256.sha256`: calls of the three functions, with a context on the stack."""
+    """Return the code of `kernel_source.sha256`: calls of the three functions, with a context on the stack."""
     pointer, number, size = cgutils.voidptr_t, ir.IntType(32), ir.IntType(64)
     parameters = ((pointer,), (pointer, pointer, size), (pointer, pointer))
 

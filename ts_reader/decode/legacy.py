@@ -26,10 +26,11 @@ from typing import Final
 from ts_common.errors import CorruptData
 from ts_common.log_format import framing
 from ts_common.log_format.framing import BatchHeader, batch_crc, crc_start
-from ts_reader.decode.compiled import Bytes, Int64Rows, int32_at, int64_at, kernel
-from ts_reader.decode.crc32 import crc32_of
+from ts_reader.decode.checksums import crc32_of
+from ts_reader.decode.compiled import kernel
 from ts_reader.decode.kernel_arrays import UNWANTED as _UNWANTED
 from ts_reader.decode.kernel_arrays import Column
+from ts_reader.decode.kernel_source import Bytes, Int64Rows, int32_at, int64_at
 
 _HIGHEST_CODEC: Final = 3  # magic 2 introduced zstd
 _LENGTH: Final = struct.Struct(">i")

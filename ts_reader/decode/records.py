@@ -26,20 +26,11 @@ from typing import Any, Final
 import numpy as np
 
 from ts_common.log_format import framing
-from ts_reader.decode.compiled import (
-    Bytes,
-    Int32s,
-    Int64Rows,
-    Int64s,
-    copy_bytes,
-    inlined,
-    int32_at,
-    int64_at,
-    kernel,
-)
-from ts_reader.decode.crc32 import crc32_of
+from ts_reader.decode.checksums import crc32_of
+from ts_reader.decode.compiled import kernel
 from ts_reader.decode.kernel_arrays import PASSED as _PASSED
 from ts_reader.decode.kernel_arrays import Column, State, Status
+from ts_reader.decode.kernel_source import Bytes, Int32s, Int64Rows, Int64s, copy_bytes, inlined, int32_at, int64_at
 
 # Numba compiles module constants as literals, but not members of an enumeration in every place
 _CODEC, _MAGIC, _RECORDS_BASE = int(Column.CODEC), int(Column.MAGIC), int(Column.RECORDS_BASE)

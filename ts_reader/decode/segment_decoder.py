@@ -43,8 +43,9 @@ from ts_reader.decode.batch_index import index_batches
 from ts_reader.decode.batch_summary import BatchObserver, BatchSummary
 from ts_reader.decode.codecs import Scratch, check_begin
 from ts_reader.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
-from ts_reader.decode.compiled import Bytes, Int64Rows, given
+from ts_reader.decode.compiled import given
 from ts_reader.decode.kernel_arrays import TABLE_WIDTH, Column, State, Status
+from ts_reader.decode.kernel_source import Bytes, Int64Rows
 from ts_reader.decode.legacy import damage, index_messages, open_set, wrapped
 from ts_reader.decode.records import decode_records
 

@@ -5,7 +5,8 @@ loop. A plan depends on its two offsets alone. It has the same rows each time, b
 change only by an unclean election.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,11 +14,11 @@ from ts_common.archive.commit_state import CommitState
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.read_log import ReadLog, kept_end
 from ts_common.archive.view import PartitionView
+from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_reader.following.commit_snapshot import CommitSnapshot, Observer
 from ts_reader.following.offset import StreamOffset
 from ts_reader.following.progress import advance, begins, logs_of, losses_between, waiting, was_created_again
-from ts_reader.following.step_limit import limited
 from ts_reader.query.bounds import Loss, check_losses, check_named_partitions, find_bounds, loss_of
 from ts_reader.query.plan_partition import PartitionPlan, plan_partition
 from ts_reader.query.plan_query import splits_of
@@ -241,3 +242,28 @@ class Follower:
         check_losses(losses, self.query)
         for loss in losses:
             self.warn(str(loss))
+
+
+def limited(
+    most: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return ends at or below `end`, about `most` offsets after `start`, in proportion to each partition's lag.
+
+    Source of the rule: `KafkaMicroBatchStream.rateLimit` in Spark.
+
+    A small partition gets one offset at least, so that it does not starve; the sum can be above `most` by that.
+
+    Args:
+        most: offsets of all partitions together.
+        start: of each partition of `end`.
+        end: the offsets that there are; one below its start stays.
+    """
+    behind = {partition: at - start[partition] for partition, at in end.items() if at > start[partition]}
+    total = sum(behind.values())
+    if total <= most:
+        return dict(end)
+    shares = {partition: most * size / total for partition, size in behind.items()}
+    return {
+        partition: min(at, start[partition] + (math.floor(shares[partition]) or 1)) if partition in shares else at
+        for partition, at in end.items()
+    }

@@ -18,8 +18,8 @@ from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.store.contract import ObjectStore
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.decode.columns import Projection
-from ts_reader.decode.compiled import Int64Rows
 from ts_reader.decode.kernel_arrays import Column
+from ts_reader.decode.kernel_source import Int64Rows
 from ts_reader.reading.rows import read_intact_rows
 from ts_reader.reading.segment_reader import SegmentReader
 from ts_reader.reading.time_index import first_that_may_reach

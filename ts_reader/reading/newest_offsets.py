@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ts_reader.decode.compiled import Bytes, Int32s, Int64s, UInt64Rows, UInt64s, inlined, kernel
+from ts_reader.decode.compiled import kernel
+from ts_reader.decode.kernel_source import Bytes, Int32s, Int64s, UInt64Rows, UInt64s, inlined
 
 _SHARD_BITS: Final = 6
 _FIRST_CAPACITY: Final = 64

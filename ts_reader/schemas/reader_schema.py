@@ -120,7 +120,7 @@ def open_format(bundle: Bundle, message: str | None, *, cuts: bool) -> Format:
 
             return ProtobufFormat(bundle, message, cuts=cuts)
         case SchemaType.JSON:
-            from ts_reader.schemas.json_schema.format import JsonSchemaFormat  # noqa: PLC0415
+            from ts_reader.schemas.json_schema.columns import JsonSchemaFormat  # noqa: PLC0415
 
             return JsonSchemaFormat(bundle)
 

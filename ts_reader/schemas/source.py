@@ -7,11 +7,12 @@ Two classes implement it: `ts_reader.schemas.registry.Registry` over HTTP, and
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from ts_common.errors import CorruptData
-from ts_common.json_objects import MAX_INT32, rows, shown, text, whole_number
-from ts_reader.schemas.limits import MAX_REFERENCES, MAX_SCHEMA_BYTES
+from ts_common.json_objects import MAX_INT32, parse_json, rows, shown, text, whole_number
+from ts_reader.schemas.limits import MAX_JSON_DEPTH, MAX_REFERENCES, MAX_SCHEMA_BYTES
 
 
 class SchemaType(StrEnum):
@@ -138,3 +139,13 @@ def schema_of(fields: dict[str, object], where: str, schema_id: int | None = Non
         None if version is None else whole_number(version, 1, MAX_INT32),
         where,
     )
+
+
+def parse_schema_text(schema: RegisteredSchema) -> Any:
+    """Return the JSON that a schema's text is.
+
+    Raises:
+        CorruptData: it is not JSON, or is nested deeper than `MAX_JSON_DEPTH`.
+    """
+    encoded = schema.text.encode("utf-8", "surrogatepass")  # halves of pairs are an error of the parser
+    return parse_json(encoded, str(schema), 4 * MAX_SCHEMA_BYTES, MAX_JSON_DEPTH)

@@ -1,6 +1,6 @@
 """The size of a stream's batches, by the options and rules of Spark's Kafka source.
 
-Source of the rules: `KafkaMicroBatchStream.delayBatch` in Spark; `rateLimit` is `ts_reader.following.step_limit`.
+Source of the rules: `KafkaMicroBatchStream.delayBatch` in Spark; `rateLimit` is `ts_reader.following.follower`.
 """
 
 import re

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ts_reader.decode.arrow_schema import MILLISECONDS
-from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.decode.arrow_schema import LATEST_MILLISECONDS, MILLISECONDS
 from ts_tables.files.layout import RECORD_FORMATS, FileFormat, Layout
 
 _LATEST: Final = LATEST_MILLISECONDS * 1000

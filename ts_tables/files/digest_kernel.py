@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ts_reader.decode.arrow_schema import MILLISECONDS
-from ts_reader.decode.compiled import Bytes, Int32s, Int64s, copy_bytes, inlined, kernel
-from ts_reader.decode.sha256 import DIGEST_BYTES, sha256
+from ts_reader.decode.compiled import kernel
+from ts_reader.decode.kernel_source import DIGEST_BYTES, Bytes, Int32s, Int64s, copy_bytes, inlined, sha256
 
 _HASH: Final = 64  # digits
 _NUMBERS: Final = 4 * 21 + 3  # bytes of the numbers of a row, of 64 bits in any file, and of all bars

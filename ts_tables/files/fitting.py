@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ts_reader.decode.arrow_schema import MILLISECONDS
-from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.decode.arrow_schema import LATEST_MILLISECONDS, MILLISECONDS
 from ts_reader.schemas.contract import Codec
 from ts_tables.files.column_times import Times, check_held, times_of
 from ts_tables.files.layout import Layout

@@ -22,8 +22,7 @@ import orjson
 import pyarrow as pa
 
 from ts_common.errors import CorruptData
-from ts_reader.decode.arrow_schema import MILLISECONDS
-from ts_reader.decode.times import LATEST_MILLISECONDS
+from ts_reader.decode.arrow_schema import LATEST_MILLISECONDS, MILLISECONDS
 from ts_tables.files.compressed import CompressedStream, decompressed
 from ts_tables.files.json_columns import column_of, json_values
 from ts_tables.files.layout import Closed, Layout, discard

@@ -217,7 +217,7 @@ class _Shown:
     def ended(self) -> None:
         """Warn of times that do not fit their column, once for all partitions."""
         if self._far:
-            from ts_reader.decode.times import far_warning  # noqa: PLC0415  (pyarrow)
+            from ts_reader.decode.arrow_schema import far_warning  # noqa: PLC0415  (pyarrow)
 
             self._output.warn(far_warning(self._far, WORDING.exact_times))
 

@@ -5,7 +5,7 @@ import struct
 import cramjam
 import numpy as np
 
-from ts_reader.decode.xxhash32 import xxh32
+from ts_reader.decode.checksums import xxh32
 
 
 def lz4_frame(

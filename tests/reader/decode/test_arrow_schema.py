@@ -3,10 +3,22 @@
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from ts_reader.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS, arrow_schema, constant_column
+from ts_reader.decode.arrow_schema import (
+    COLUMNS,
+    COLUMNS_WITH_HEADERS,
+    HEADERS,
+    LATEST_MILLISECONDS,
+    TYPES,
+    arrow_schema,
+    constant_column,
+    count_far,
+    far_warning,
+    microseconds_of,
+)
 
 
 def test_the_columns_are_those_of_sparks_kafka_source() -> None:
@@ -30,3 +42,22 @@ def test_names_and_types_load_no_compiled_code() -> None:
     """A command that only plans starts without LLVM."""
     program = "import sys, ts_reader.decode.arrow_schema; sys.exit('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+FAR = ((1 << 63) - 1, 1_700_000_000_000_000_000, LATEST_MILLISECONDS, -LATEST_MILLISECONDS, -(1 << 63))
+NEAR = (LATEST_MILLISECONDS - 1, 1 - LATEST_MILLISECONDS, -1, 0, 1_700_000_000_000)
+
+
+@pytest.mark.parametrize("milliseconds", [*FAR, *NEAR])
+def test_the_nearest_time_that_fits_is_shown_and_counted(milliseconds: int) -> None:
+    """A time within the limits is exact and not counted; one beyond them is the limit, and counted."""
+    found = pa.array(microseconds_of(np.array([milliseconds, 5], np.int64)), TYPES["timestamp"])
+    nearest = max(-LATEST_MILLISECONDS, min(milliseconds, LATEST_MILLISECONDS))
+    assert found.cast(pa.int64()).to_pylist() == [nearest * 1000, 5000]
+    assert count_far(found) == (milliseconds in FAR)
+
+
+def test_a_column_without_times_has_no_far_one() -> None:
+    """Rows of corrupt places have no time."""
+    assert count_far(pa.nulls(3, TYPES["timestamp"])) == 0
+    assert "1,234 rows" in far_warning(1234, "read timestampMs")

@@ -5,8 +5,8 @@ import pytest
 
 from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record
 from ts_reader.decode.batch_index import index_batches
-from ts_reader.decode.compiled import Int64s
 from ts_reader.decode.kernel_arrays import PASSED, TABLE_WIDTH, UNWANTED, Column
+from ts_reader.decode.kernel_source import Int64s
 
 NONE_ABORTED = np.zeros((0, 3), np.int64)
 EVERYTHING = (0, 1 << 62, -1)  # start offset, end offset, last offset

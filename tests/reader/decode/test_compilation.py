@@ -11,8 +11,9 @@ from ts_reader.decode.batch_index import index_batches
 from ts_reader.decode.code_cache import code_of
 from ts_reader.decode.columns import BufferPool, Projection, new_state
 from ts_reader.decode.compilation import NotSelfContained, c_function, object_code
-from ts_reader.decode.compiled import Bytes, Int64s, Kernel, UInt64s, copy_bytes, kernel
+from ts_reader.decode.compiled import Kernel, kernel
 from ts_reader.decode.kernel_arrays import TABLE_WIDTH, State
+from ts_reader.decode.kernel_source import Bytes, Int64s, UInt64s, copy_bytes
 from ts_reader.decode.records import decode_records
 
 RECORDS = [

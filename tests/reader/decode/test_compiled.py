@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ts_reader.decode.compiled import Bytes, Int64Rows, Int64s, Kernel, all_given, given, int32_at, int64_at, kernel
+from ts_reader.decode.compiled import Kernel, all_given, given, kernel
+from ts_reader.decode.kernel_source import Bytes, Int64Rows, Int64s, int32_at, int64_at
 
 
 @kernel

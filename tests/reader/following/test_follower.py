@@ -11,7 +11,7 @@ from ts_common.errors import DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_reader.following.follower import Follower, StepPlan
+from ts_reader.following.follower import Follower, StepPlan, limited
 from ts_reader.following.offset import StreamOffset
 from ts_reader.query.query import Bound, Edge, Offsets, Query, Subscription, Timestamp
 
@@ -183,3 +183,11 @@ def test_an_idle_stream_costs_one_request_a_partition(two: MadeArchive) -> None:
     opened.keys.clear()
     assert step(following, stands).equals_in_position(stands)
     assert [key for key in opened.keys if key.startswith(two.partition("t").prefix)] == [two.partition("t").commit]
+
+
+def test_limits_are_those_of_sparks_kafka_source() -> None:
+    """Shares are rounded down, small ones up to one offset; what fell stays as it is."""
+    a, b, c = (TopicPartition("t", number) for number in range(3))
+    assert limited(10, {a: 0, b: 100, c: 50}, {a: 900, b: 200, c: 40}) == {a: 9, b: 101, c: 40}
+    assert limited(10, {a: 0, b: 5}, {a: 4, b: 6}) == {a: 4, b: 6}
+    assert limited(3, {a: 0, b: 0, c: 0}, {a: 9, b: 9, c: 9}) == {a: 1, b: 1, c: 1}

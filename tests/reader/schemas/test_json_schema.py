@@ -9,7 +9,7 @@ import pytest
 from tests.reader.schemas.sources import Schemas, bundle, decoded, framed
 from ts_common.errors import CorruptData
 from ts_reader.schemas.contract import Part
-from ts_reader.schemas.json_schema.format import JsonSchemaFormat
+from ts_reader.schemas.json_schema.columns import JsonSchemaFormat
 from ts_reader.schemas.opening import open_codec
 from ts_reader.schemas.source import Reference, SchemaType
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ts_reader.decode.arrow_schema import TYPES
-from ts_reader.decode.sha256 import sha256_functions
+from ts_reader.decode.kernel_source import sha256_functions
 from ts_tables.files.digest import COLUMNS, DigestSum, digest_of, parse_sums, raw_digests, sum_of
 from ts_tables.files.digest_kernel import longest_text
 

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from ts_reader.schemas.avro.arrow_types import members, not_null
 from ts_reader.schemas.avro.defaults import raw_default
-from ts_reader.schemas.avro.matching import identical, promotable, same_type
 from ts_reader.schemas.avro.nodes import Field, Node
-from ts_reader.schemas.avro.scalars import Resolution, scalar
+from ts_reader.schemas.avro.scalars import Resolution, identical, promotable, same_type, scalar
 from ts_reader.schemas.limits import DEFAULT_BYTES, MAX_DEFAULT_BYTES
 from ts_reader.schemas.rows import jsonable
 

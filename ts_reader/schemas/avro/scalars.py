@@ -1,4 +1,7 @@
-"""Resolutions of types without other types inside of them: numbers, texts, bytes, and their logical types."""
+"""Resolutions of types without other types inside of them: numbers, texts, bytes, and their logical types.
+
+Types of a writer and a reader match as "Schema Resolution" of the specification 1.12 defines it.
+"""
 
 import struct
 import uuid
@@ -8,10 +11,18 @@ from typing import Any, Final
 
 from ts_common.wording import counted
 from ts_reader.schemas.avro.arrow_types import MAX_DIGITS
-from ts_reader.schemas.avro.matching import unit_factor
 from ts_reader.schemas.avro.nodes import Node
 from ts_reader.schemas.limits import MAX_TIME
 
+# The values that a reader's type accepts from a writer's type, in addition to its own.
+PROMOTIONS: Final = {
+    "long": frozenset({"int"}),
+    "float": frozenset({"int", "long"}),
+    "double": frozenset({"int", "long", "float"}),
+    "bytes": frozenset({"string"}),
+    "string": frozenset({"bytes"}),
+}
+_PER_SECOND: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 Resolution = Callable[[Any], Any] | None
 _DAY: Final = 86_400
 # Of logical types whose Arrow types have values that are no times: a day has 24 hours, and the rest is as `MAX_TIME`.
@@ -26,6 +37,40 @@ _RANGES: Final = {
     },
 }
 _ANY_PRECISION: Final = Context(prec=999_999)
+
+
+def identical(writer: Node, reader: Node) -> bool:
+    """Return whether two types are one primitive type, or have one full name."""
+    return writer.kind == reader.kind and writer.name == reader.name
+
+
+def same_type(writer: Node, reader: Node) -> bool:
+    """Return whether a branch of a reader's union is the type that the writer used, without a promotion."""
+    if writer.kind != reader.kind:
+        return False
+    return not writer.name or same_name(writer, reader)
+
+
+def same_name(writer: Node, reader: Node) -> bool:
+    """Return whether two named types match: by the name without its namespace, or by an alias of the reader's."""
+    aliases = {alias.rpartition(".")[2] for alias in reader.aliases}
+    return writer.short_name == reader.short_name or writer.short_name in aliases
+
+
+def promotable(writer: Node, reader: Node) -> bool:
+    """Return whether a reader's type accepts the values of a writer's type by a promotion."""
+    return writer.kind in PROMOTIONS.get(reader.kind, ())
+
+
+def unit_factor(writer: Node, reader: Node) -> tuple[int, int]:
+    """Return what a number of the writer's is multiplied with, and then divided by, for the reader's unit of time.
+
+    The specification leaves open what a change of the unit means. Both are the same moment here.
+    """
+    units = [_PER_SECOND.get(node.logical.rpartition("-")[2]) for node in (writer, reader)]
+    if units[0] is None or units[1] is None or units[0] == units[1]:
+        return 1, 1
+    return max(units[1] // units[0], 1), max(units[0] // units[1], 1)
 
 
 def scalar(writer: Node, reader: Node) -> Resolution:

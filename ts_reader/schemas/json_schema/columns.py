@@ -31,9 +31,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ts_common.errors import CorruptData
 from ts_common.wording import counted
-from ts_reader.schemas.json_schema.documents import Document
-from ts_reader.schemas.json_values import double_of, json_text
+from ts_reader.schemas.bundle import Bundle
+from ts_reader.schemas.formats import Format, Read
+from ts_reader.schemas.json_schema.documents import Document, documents_of
+from ts_reader.schemas.json_values import double_of, json_text, json_value
 from ts_reader.schemas.limits import MAX_COLUMNS, MAX_DEPTH
 
 Convert = Callable[[Any], Any]
@@ -245,3 +248,27 @@ def _boolean(value: Any) -> bool | None:
 def _null(value: Any) -> None:
     if value is not None:
         raise ValueError(f"{_shown(value)} is not null")
+
+
+class JsonSchemaFormat(Format):
+    """A reader's JSON Schema. The writer's schema need only be one, too: properties are found by name.
+
+    Raises:
+        CorruptData: the schema is not one of JSON Schema, or is too large.
+    """
+
+    def __init__(self, reader: Bundle) -> None:
+        document = documents_of(reader)
+        try:
+            self.arrow_type, self._convert = Columns().column(document, document.root)
+        except ValueError as error:
+            raise CorruptData(f"{reader.schema}: {error}") from error
+
+    def reading(self, writer: Bundle | None) -> Read:  # noqa: ARG002
+        """Return a function that parses JSON, and reads the columns of the reader's schema."""
+        convert = self._convert
+
+        def value(data: bytes, _: bytes | None) -> object:
+            return convert(json_value(data, exactly=True))
+
+        return value

@@ -26,7 +26,6 @@ from google.protobuf.message import DecodeError
 from ts_common.errors import CorruptData, TransientError
 from ts_reader.schemas.bundle import Bundle
 from ts_reader.schemas.limits import MAX_BUNDLE_BYTES
-from ts_reader.schemas.protobuf.known_imports import KNOWN_IMPORTS
 
 ROOT: Final = "ts_root.proto"
 _IMPORTS: Final = "ts_imports.proto"
@@ -38,6 +37,51 @@ _BOUNDED: Final = (
     f"resource.setrlimit(resource.RLIMIT_CPU, ({_SECONDS}, {_SECONDS})); "
     "from grpc_tools import protoc; sys.exit(protoc.main(['protoc', *sys.argv[1:]]))"
 )
+# Files of Confluent that a schema may import without a reference, as `ProtobufSchema` of the registry has them.
+_META: Final = """
+syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta {
+  string doc = 1;
+  map<string, string> params = 2;
+  repeated string tags = 3;
+  repeated Rule rules = 4;
+}
+message Rule {
+  string name = 1;
+  string doc = 2;
+  string expr = 3;
+  string sql = 4;
+}
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+"""
+_DECIMAL: Final = """
+syntax = "proto3";
+package confluent.type;
+message Decimal {
+  bytes value = 1;
+  uint32 precision = 2;
+  int32 scale = 3;
+}
+"""
+_VARIANT: Final = """
+syntax = "proto3";
+package confluent.type;
+message Variant {
+  bytes metadata = 1;
+  bytes value = 2;
+}
+"""
+KNOWN_IMPORTS: Final = {
+    "confluent/meta.proto": _META,
+    "confluent/type/decimal.proto": _DECIMAL,
+    "confluent/type/variant.proto": _VARIANT,
+}
 
 
 def compile_protobuf(bundle: Bundle) -> tuple[FileDescriptorProto, ...]:

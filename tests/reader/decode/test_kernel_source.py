@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ts_reader.decode.compiled import Bytes, Int64s, kernel
-from ts_reader.decode.sha256 import sha256, sha256_functions
+from ts_reader.decode.compiled import kernel
+from ts_reader.decode.kernel_source import Bytes, Int64s, sha256, sha256_functions
 
 
 @kernel
