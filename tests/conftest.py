@@ -84,21 +84,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling 
     return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+def _configure_uncached(**options: Any) -> None:
+    _configure(**{**options, "cache_logger_on_first_use": False})
+
+
+# A cached logger would keep what one test or fixture configures for later tests, whichever these are.
+_configure = structlog.configure
+structlog.configure = _configure_uncached  # type: ignore[assignment]  # with the same arguments, by name
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _logs_of_each_module() -> Iterator[None]:
+    """Undo what fixtures configure that outlive a test."""
+    yield
+    structlog.reset_defaults()
+
+
 @pytest.fixture(autouse=True)
-def _logs_of_each_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a test configures; a cached logger would keep it for later tests, whichever these are."""
-    configure = structlog.configure
+def _logs_of_each_test() -> Iterator[None]:
+    """Undo what a test configures."""
     before = structlog.get_config() if structlog.is_configured() else None
-
-    def uncached(**options: Any) -> None:
-        configure(**{**options, "cache_logger_on_first_use": False})
-
-    monkeypatch.setattr(structlog, "configure", uncached)
     yield
     if before is None:
         structlog.reset_defaults()
     else:
-        configure(**before)
+        structlog.configure(**before)
 
 
 @pytest.fixture(autouse=True)

@@ -80,19 +80,25 @@ def collect_for_ever(location: str, keys: ClusterKeys, checkpoint: str | None, e
 class Collector(Background):
     """A collector in a process of its own, killed at a write whose number is drawn, and started again.
 
+    After the last kill it deletes faster than a producer writes, however slow the machine is.
+
     Attributes:
         killed: how often it was killed.
 
     Args:
         archive: where it runs.
         proxy: between the collector and the store.
+        kills: how often it is killed.
         most_writes: after so many writes it is killed at the latest.
         checkpoint: of a stream for which the policy waits.
     """
 
-    def __init__(self, archive: Archive, proxy: S3FaultProxy, most_writes: int, checkpoint: str | None) -> None:
+    def __init__(
+        self, archive: Archive, proxy: S3FaultProxy, kills: int, most_writes: int, checkpoint: str | None
+    ) -> None:
         super().__init__()
         self.killed = 0
+        self._kills = kills
         self._most_writes = most_writes
         self._arguments = (archive.location, archive.keys, checkpoint, proxy.environment())
         self._random = Random(most_writes)
@@ -120,7 +126,7 @@ class Collector(Background):
             return
         with self._lock:
             self._left -= 1
-            if self._left > 0 or self._process is None or self._process.pid is None:
+            if self._left > 0 or self.killed == self._kills or self._process is None or self._process.pid is None:
                 return
             os.kill(self._process.pid, signal.SIGKILL)
             self._process = None

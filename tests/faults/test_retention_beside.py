@@ -65,7 +65,8 @@ def test_g03_no_reader_and_no_table_misses_a_record_while_retention_deletes_and_
             checkpoint = None if stream is None else stream.checkpoint
             repairs = Repairs(archive, list(agents.values()), checkpoint)
             reader = WholeReader(archive, repairs)
-            with reader, table, repairs, Collector(archive, proxy, 100 if streamed else 25, checkpoint) as collector:
+            collector = Collector(archive, proxy, 3 * kills, 100 if streamed else 25, checkpoint)
+            with reader, table, repairs, collector:
 
                 def done(share: float) -> bool:
                     for each in (load, reader, table, repairs, collector):
