@@ -24,7 +24,7 @@ from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import Claims, greatest_below
 from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.arrow_schema import LATEST_MILLISECONDS
-from ts_reader.query.query import Mode, View
+from ts_reader.query.query import CorruptionMode, View
 from ts_reader.query.splits import Split, bytes_of
 from ts_reader.reading.parallel import in_threads
 from ts_reader.reading.time_index import claims_of
@@ -123,7 +123,7 @@ class _Pruning:
 
     def _narrowed(self, place: int, part: ReadRange) -> ReadRange | None:
         """Return the part without offsets at its ends that cannot match, by halving it; None if nothing is left."""
-        if self._splits[place].tolerance.mode is Mode.PERMISSIVE:
+        if self._splits[place].tolerance.mode is CorruptionMode.PERMISSIVE:
             return part  # the row of a corrupt place has the first offset of the part
 
         def may_match(start: int, end: int) -> bool:
@@ -183,7 +183,7 @@ def _are_known(split: Split, part: ReadRange) -> bool:
     if part.before is not None:
         return False
     metadata = [copy.metadata for copy in part.copies]
-    tolerant = split.tolerance.mode is not Mode.FAILFAST
+    tolerant = split.tolerance.mode is not CorruptionMode.FAILFAST
     if tolerant or split.view is View.LATEST or any(each.records is None or each.corruptions for each in metadata):
         return False
     return all(each.time_max is None or each.time_max < LATEST_MILLISECONDS for each in metadata)

@@ -27,7 +27,7 @@ from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
 from ts_reader.query.filters import EVERYTHING
 from ts_spark.options.filters import filters_are_handed_over, query_filters
-from ts_spark.options.parse import SPARK, Kind, SparkQuery, parse_options
+from ts_spark.options.parse import SPARK, QueryKind, SparkQuery, parse_options
 from ts_spark.options.schema import full_schema, wanted_columns
 from ts_spark.options.spark_versions import (
     Filter,
@@ -221,7 +221,7 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         from ts_spark.streaming.driver import StreamDriver  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
         if self._driver is None:
-            query = parse_options(self._options, Kind.STREAM)
+            query = parse_options(self._options, QueryKind.STREAM)
             wanted_columns(self._schema, **_included(query))
             self._driver = StreamDriver(query)
         return self._driver

@@ -19,7 +19,7 @@ from ts_common.errors import CorruptData
 from ts_common.json_objects import parse_json
 from ts_reader.decode.arrow_schema import MILLISECONDS
 from ts_reader.options.scan_options import CORRUPT_COLUMN
-from ts_reader.query.query import Mode
+from ts_reader.query.query import CorruptionMode
 from ts_reader.schemas.choice import parse_codec
 from ts_reader.schemas.contract import Codec
 from ts_reader.schemas.rows import jsonable
@@ -47,9 +47,9 @@ _DEPTH: Final = 200  # of JSON inside of a line
 Shown = tuple[object, str | None]  # a value of JSON, and the reason if it is base64 instead of its form
 
 
-def columns_read(mode: Mode) -> tuple[str, ...]:
+def columns_read(mode: CorruptionMode) -> tuple[str, ...]:
     """Return the columns of a scan that lines need."""
-    return (*_COLUMNS, *([CORRUPT_COLUMN] if mode is Mode.PERMISSIVE else []))
+    return (*_COLUMNS, *([CORRUPT_COLUMN] if mode is CorruptionMode.PERMISSIVE else []))
 
 
 def parse_form(text: str) -> str:

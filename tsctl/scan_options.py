@@ -12,7 +12,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import BatchLimit
 from ts_common.model import is_topic_name
 from ts_reader.options.archive_name import NAMES
-from ts_reader.query.query import Mode, Undecoded, Wording
+from ts_reader.query.query import CorruptionMode, Undecoded, Wording
 from ts_reader.query.timestamps import EXPECTED, milliseconds_of
 from ts_reader.schemas.choice import parse_codec
 
@@ -55,7 +55,7 @@ IsolationOption = Annotated[
     typer.Option("--isolation", help="read_committed leaves out aborted and open transactions."),
 ]
 ModeOption = Annotated[
-    Mode,
+    CorruptionMode,
     typer.Option(
         "--mode",
         case_sensitive=False,

@@ -9,7 +9,7 @@ import pytest
 from tests.made_archive import CLUSTER
 from ts_common.errors import ConfigurationError
 from ts_reader import Archive, Scan
-from ts_reader.query.query import Edge, Mode, Offsets, Subscription, Timestamp, Timestamps, View
+from ts_reader.query.query import CorruptionMode, Edge, Offsets, Subscription, Timestamp, Timestamps, View
 
 S3 = "s3://bucket/base"
 PARTITIONS = "numbers of partitions are expected, as in [0, 3]"
@@ -132,7 +132,7 @@ def test_words_are_accepted_in_any_case_and_columns_in_any_order() -> None:
     found = scan(
         view="Latest", mode="dropMalformed", isolation_level="READ_COMMITTED", starting_without_match="LATEST"
     ).query
-    assert (found.view, found.tolerance.mode, found.read_committed) == (View.LATEST, Mode.DROPMALFORMED, True)
+    assert (found.view, found.tolerance.mode, found.read_committed) == (View.LATEST, CorruptionMode.DROPMALFORMED, True)
     assert found.start_without_match is Edge.LATEST
     assert scan(columns=("offset", "key")).schema.names == ["offset", "key"]
     assert ", ".join(scan().schema.names) == COLUMNS

@@ -17,7 +17,7 @@ from ts_common.store.options import AddressingStyle, Connection, Endpoint
 from ts_reader.query.filters import EVERYTHING
 from ts_reader.query.plan_query import plan_everywhere, plan_query
 from ts_reader.query.query import Query, by_location
-from ts_spark.options.parse import Kind, parse_options
+from ts_spark.options.parse import QueryKind, parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
 from ts_spark.streaming.driver import StreamDriver
@@ -194,13 +194,13 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
     """It is rejected before it starts. If all topics are in one location, it reads the file as a batch query does."""
     given = {"config": str(several), "subscribe": "t,pii"}
     with pytest.raises(ConfigurationError) as caught:
-        parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
+        parse_options({**given, "incarnation": "oldest"}, QueryKind.STREAM)
     assert caught.value.problems == (
         "incarnation: a stream reads the newest one; drop it, or use spark.read",
         "config: a stream reads one location, and the topics are in several (pii in s3://private/base): "
         "start one for each location",
     )
-    assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).query.location == "s3://private/base"
+    assert parse_options({**given, "subscribe": "pii,cards"}, QueryKind.STREAM).query.location == "s3://private/base"
 
 
 S3 = "storage.service.endpoint.s3."
@@ -247,7 +247,7 @@ def test_a_service_that_only_the_file_names_is_read(
     splits = pickle.loads(pickle.dumps(reader.partitions()))
     rows = [row for split in splits for batch in reader.read(split) for row in batch.to_pylist()]
     assert [row["offset"] for row in rows] == list(range(9))
-    stream = StreamDriver(parse_options({**options, "startingOffsets": "earliest"}, Kind.STREAM))
+    stream = StreamDriver(parse_options({**options, "startingOffsets": "earliest"}, QueryKind.STREAM))
     try:
         (split,) = stream.plan(stream.initial_offset(), stream.latest_offset())
     finally:

@@ -81,7 +81,7 @@ class BatchSummary:
             table: rows as in `ts_reader.decode.kernel_arrays`.
             start: first offset.
             end: the offset after the last.
-            following: the least offset that a record of them is shown with (`State.NEXT_OFFSET`).
+            following: the least offset that a record of them is shown with (`CursorField.NEXT_OFFSET`).
         """
         _take(table, start, end, following, *self._wanted, self._sums)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ts_common.errors import BatchTooLarge
 from ts_reader.decode.compiled import all_given
-from ts_reader.decode.kernel_arrays import STATE_SIZE, State
+from ts_reader.decode.kernel_arrays import CURSOR_SIZE, CursorField
 from ts_reader.decode.kernel_source import Bytes, Int32s, Int64s
 from ts_reader.decode.memory import HEAP, Carve, Memory, rounded
 
@@ -166,31 +166,35 @@ class ColumnBuffers:
 
     def make_room(self, state: Int64s) -> None:
         """Grow for one record that did not fit into empty columns, to the sizes in the cursor."""
-        self.keys.grow(0, int(state[State.NEED_KEY_BYTES]))
-        self.values.grow(0, int(state[State.NEED_VALUE_BYTES]))
+        self.keys.grow(0, int(state[CursorField.NEED_KEY_BYTES]))
+        self.values.grow(0, int(state[CursorField.NEED_VALUE_BYTES]))
         for room in (self.names, self.header_values):
-            room.grow(int(state[State.NEED_HEADERS]), int(state[State.NEED_HEADER_BYTES]))
+            room.grow(int(state[CursorField.NEED_HEADERS]), int(state[CursorField.NEED_HEADER_BYTES]))
         self._hold()
 
     def columns(self, state: Int64s) -> RecordColumns:
         """Return the decoded columns, without a copy."""
-        rows, headers = int(state[State.ROWS]), int(state[State.HEADERS])
+        rows, headers = int(state[CursorField.ROWS]), int(state[CursorField.HEADERS])
         projection = self._projection
         return RecordColumns(
             row_count=rows,
             offsets=self.offsets[:rows],
             timestamps=self.timestamps[:rows],
             timestamp_types=self.timestamp_types[:rows],
-            keys=self.keys.column(rows, state[State.KEY_BYTES], state[State.KEY_NULLS]) if projection.key else None,
+            keys=self.keys.column(rows, state[CursorField.KEY_BYTES], state[CursorField.KEY_NULLS])
+            if projection.key
+            else None,
             values=(
-                self.values.column(rows, state[State.VALUE_BYTES], state[State.VALUE_NULLS])
+                self.values.column(rows, state[CursorField.VALUE_BYTES], state[CursorField.VALUE_NULLS])
                 if projection.value
                 else None
             ),
             headers=HeadersColumn(
                 offsets=self.header_lists[: rows + 1],
-                names=valid_names(self.names.column(headers, state[State.NAME_BYTES], 0)),
-                values=self.header_values.column(headers, state[State.HEADER_BYTES], state[State.HEADER_NULLS]),
+                names=valid_names(self.names.column(headers, state[CursorField.NAME_BYTES], 0)),
+                values=self.header_values.column(
+                    headers, state[CursorField.HEADER_BYTES], state[CursorField.HEADER_NULLS]
+                ),
             )
             if projection.headers
             else None,
@@ -252,7 +256,7 @@ class BufferPool:
 
 def new_state() -> Int64s:
     """Return a cursor at the beginning of empty columns."""
-    return np.zeros(STATE_SIZE, np.int64)
+    return np.zeros(CURSOR_SIZE, np.int64)
 
 
 def valid_names(names: BinaryColumn) -> BinaryColumn:

@@ -1,6 +1,6 @@
 """The arrays that kernels share, because they get no structs: the table of batches, and the cursor of records.
 
-`Column` names the columns of the table, `State` the fields of the cursor.
+`Column` names the columns of the table, `CursorField` the fields of the cursor.
 """
 
 from enum import IntEnum
@@ -28,7 +28,7 @@ class Column(IntEnum):
     HIDDEN = 15  # whether its records are checked and not shown: a control batch
 
 
-class State(IntEnum):
+class CursorField(IntEnum):
     """The cursor of `decode_records`, over batches and in the columns."""
 
     BATCH = 0  # the next batch in the table
@@ -58,7 +58,7 @@ class State(IntEnum):
     CONTRADICTED = 24  # number of batches whose records do not have the offsets of their headers
 
 
-class Status(IntEnum):
+class DecodeStatus(IntEnum):
     """The status that `decode_records` returns; negative for damage."""
 
     DONE = 0
@@ -74,4 +74,4 @@ class Status(IntEnum):
 UNWANTED: Final = -1
 PASSED: Final = -2  # aborted, or counted by its header: a consumer's position is behind such a batch
 TABLE_WIDTH: Final = len(Column)
-STATE_SIZE: Final = len(State)
+CURSOR_SIZE: Final = len(CursorField)

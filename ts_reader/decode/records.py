@@ -29,7 +29,7 @@ from ts_common.log_format import framing
 from ts_reader.decode.checksums import crc32_of
 from ts_reader.decode.compiled import kernel
 from ts_reader.decode.kernel_arrays import PASSED as _PASSED
-from ts_reader.decode.kernel_arrays import Column, State, Status
+from ts_reader.decode.kernel_arrays import Column, CursorField, DecodeStatus
 from ts_reader.decode.kernel_source import Bytes, Int32s, Int64Rows, Int64s, copy_bytes, inlined, int32_at, int64_at
 
 # Numba compiles module constants as literals, but not members of an enumeration in every place
@@ -40,7 +40,7 @@ _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.
 _LAST_OFFSET, _RECORD_COUNT = int(Column.LAST_OFFSET), int(Column.RECORD_COUNT)
 _BASE_OFFSET, _HIDDEN = int(Column.BASE_OFFSET), int(Column.HIDDEN)
 
-_S = {member.name: int(member) for member in State}
+_S = {member.name: int(member) for member in CursorField}
 _S_BATCH, _S_RECORD, _S_POSITION, _S_LAST_OFFSET = _S["BATCH"], _S["RECORD"], _S["POSITION"], _S["LAST_OFFSET"]
 _S_ROWS, _S_KEY_BYTES, _S_VALUE_BYTES, _S_HEADERS = _S["ROWS"], _S["KEY_BYTES"], _S["VALUE_BYTES"], _S["HEADERS"]
 _S_NAME_BYTES, _S_HEADER_BYTES = _S["NAME_BYTES"], _S["HEADER_BYTES"]
@@ -51,9 +51,13 @@ _S_NEED_KEY, _S_NEED_VALUE = _S["NEED_KEY_BYTES"], _S["NEED_VALUE_BYTES"]
 _S_NEED_HEADERS, _S_NEED_HEADER_BYTES = _S["NEED_HEADERS"], _S["NEED_HEADER_BYTES"]
 _S_CONTRADICTED = _S["CONTRADICTED"]
 
-_DONE, _FULL, _NO_ROOM = int(Status.DONE), int(Status.FULL), int(Status.NO_ROOM)
-_BAD_LENGTH, _BAD_FIELD, _BAD_HEADERS = int(Status.BAD_LENGTH), int(Status.BAD_FIELD), int(Status.BAD_HEADERS)
-_BAD_MESSAGE, _BYTES_LEFT = int(Status.BAD_MESSAGE), int(Status.BYTES_LEFT)
+_DONE, _FULL, _NO_ROOM = int(DecodeStatus.DONE), int(DecodeStatus.FULL), int(DecodeStatus.NO_ROOM)
+_BAD_LENGTH, _BAD_FIELD, _BAD_HEADERS = (
+    int(DecodeStatus.BAD_LENGTH),
+    int(DecodeStatus.BAD_FIELD),
+    int(DecodeStatus.BAD_HEADERS),
+)
+_BAD_MESSAGE, _BYTES_LEFT = int(DecodeStatus.BAD_MESSAGE), int(DecodeStatus.BYTES_LEFT)
 
 _LENGTH_END = framing.LENGTH_END
 _MESSAGE_LENGTH, _MESSAGE_TIMESTAMP, _MESSAGE_MAGIC, _MESSAGE_ATTRIBUTES, _MESSAGE_CRC = (

@@ -44,7 +44,7 @@ from ts_reader.decode.batch_summary import BatchObserver, BatchSummary
 from ts_reader.decode.codecs import Scratch, check_begin
 from ts_reader.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_reader.decode.compiled import given
-from ts_reader.decode.kernel_arrays import TABLE_WIDTH, Column, State, Status
+from ts_reader.decode.kernel_arrays import TABLE_WIDTH, Column, CursorField, DecodeStatus
 from ts_reader.decode.kernel_source import Bytes, Int64Rows
 from ts_reader.decode.legacy import damage, index_messages, open_set, wrapped
 from ts_reader.decode.records import decode_records
@@ -58,14 +58,14 @@ _UNBOUNDED: Final = 1 << 62
 _LOWEST: Final = -(1 << 63)
 _DATA_START, _DATA_END, _RECORD_COUNT = (int(c) for c in (Column.DATA_START, Column.DATA_END, Column.RECORD_COUNT))
 
-_NEEDS: Final = (State.NEED_KEY_BYTES, State.NEED_VALUE_BYTES, State.NEED_HEADER_BYTES)
+_NEEDS: Final = (CursorField.NEED_KEY_BYTES, CursorField.NEED_VALUE_BYTES, CursorField.NEED_HEADER_BYTES)
 
 _DAMAGE: Final = {
-    Status.BAD_LENGTH: "a record's length exceeds the batch",
-    Status.BAD_FIELD: "a field's length exceeds its record",
-    Status.BAD_HEADERS: "a record's headers do not fit its length",
-    Status.BAD_MESSAGE: "a message inside it is compressed, has a wrong CRC, or its lengths do not fit its size",
-    Status.BYTES_LEFT: "bytes are left after the last record",
+    DecodeStatus.BAD_LENGTH: "a record's length exceeds the batch",
+    DecodeStatus.BAD_FIELD: "a field's length exceeds its record",
+    DecodeStatus.BAD_HEADERS: "a record's headers do not fit its length",
+    DecodeStatus.BAD_MESSAGE: "a message inside it is compressed, has a wrong CRC, or its lengths do not fit its size",
+    DecodeStatus.BYTES_LEFT: "bytes are left after the last record",
 }
 
 
@@ -144,21 +144,21 @@ class SegmentDecoder:
         self._passing: _Passing | None = None
         self._state = new_state()
         self._given_state = given(self._state)
-        self._state[State.NEXT_OFFSET], self._state[State.END_OFFSET] = start_offset, end_offset
-        self._state[State.MAX_ROWS], self._state[State.MAX_BYTES] = max_rows, max_bytes
-        self._state[State.WANT_KEY] = projection.key
-        self._state[State.WANT_VALUE] = projection.value
-        self._state[State.WANT_HEADERS] = projection.headers
+        self._state[CursorField.NEXT_OFFSET], self._state[CursorField.END_OFFSET] = start_offset, end_offset
+        self._state[CursorField.MAX_ROWS], self._state[CursorField.MAX_BYTES] = max_rows, max_bytes
+        self._state[CursorField.WANT_KEY] = projection.key
+        self._state[CursorField.WANT_VALUE] = projection.value
+        self._state[CursorField.WANT_HEADERS] = projection.headers
 
     @property
     def contradicted(self) -> int:
         """The number of batches so far whose records do not have the offsets of their headers."""
-        return int(self._state[State.CONTRADICTED])
+        return int(self._state[CursorField.CONTRADICTED])
 
     @property
     def next_offset(self) -> int:
         """The least offset that a record after those so far is shown with."""
-        return int(self._state[State.NEXT_OFFSET])
+        return int(self._state[CursorField.NEXT_OFFSET])
 
     def decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
         """Yield the records of the chunks in `[start_offset, end_offset)`.
@@ -234,7 +234,7 @@ class SegmentDecoder:
         end, start, last = len(view), self._wanted_from, self._last_offset
         found: tuple[int, int, bool]
         if position + MAGIC_POSITION < end and view[position + MAGIC_POSITION] < 2:
-            if self._state[State.NEXT_OFFSET] >= self._end_offset:
+            if self._state[CursorField.NEXT_OFFSET] >= self._end_offset:
                 return 0, position, True
             found = index_messages(data, position, end, start, self._end_offset, last, self._given_table)
         else:
@@ -281,7 +281,7 @@ class SegmentDecoder:
         self._passing = None
         self._last_offset = header.last_offset
         self.valid_bytes += header.size_in_bytes
-        if not self._state[State.ROWS]:
+        if not self._state[CursorField.ROWS]:
             self._advance()
         return len(piece)
 
@@ -302,10 +302,10 @@ class SegmentDecoder:
         """Check, decompress and decode the batches of the table."""
         scratch, cells, most = self._scratch, self._cells, self._limit.most
         if self._summary is not None:
-            following = int(self._state[State.NEXT_OFFSET])
+            following = int(self._state[CursorField.NEXT_OFFSET])
             self._summary.take(self._table[:count], self._start_offset, self._end_offset, following)
         scratch.clear()
-        self._state[State.BATCH] = self._state[State.RECORD] = 0
+        self._state[CursorField.BATCH] = self._state[CursorField.RECORD] = 0
         for index, (position, end, crc, codec, magic) in enumerate(self._table[:count, : Column.DATA_START].tolist()):
             if magic < 2 and not codec:
                 continue  # `index_messages` has checked them
@@ -351,33 +351,33 @@ class SegmentDecoder:
     def _records(self, data: Bytes, stop: int, origin: int) -> Iterator[RecordColumns]:
         """Decode the records of the table's batches up to `stop` into columns; yield those that are full."""
         state = self._state
-        while state[State.BATCH] < stop:
+        while state[CursorField.BATCH] < stop:
             buffers = self._buffers = self._buffers or self._pool.take()
             status = decode_records(
                 data, self._scratch.given, self._given_table, stop, self._given_state, *buffers.given
             )
-            if status == Status.NO_ROOM:
-                index = int(state[State.BATCH])
-                needed = sum(int(state[each]) for each in _NEEDS) + HEADER_BYTES * int(state[State.NEED_HEADERS])
+            if status == DecodeStatus.NO_ROOM:
+                index = int(state[CursorField.BATCH])
+                needed = sum(int(state[each]) for each in _NEEDS) + HEADER_BYTES * int(state[CursorField.NEED_HEADERS])
                 if needed > self._limit.most:
                     self.valid_bytes = origin + int(self._table[index, Column.POSITION])
                     self._limit.refuse(f"{self._name(index, origin)}: one of its records needs {needed} bytes")
                 buffers.make_room(state)
             elif status < 0:
-                index = int(state[State.BATCH])
+                index = int(state[CursorField.BATCH])
                 self.valid_bytes = origin + int(self._table[index, Column.POSITION])
                 if index:
                     self._last_offset = int(self._table[index - 1, Column.LAST_OFFSET])
-                raise CorruptData(f"{self._name(index, origin)}: {_DAMAGE[Status(status)]}")
-            elif status == Status.FULL:
+                raise CorruptData(f"{self._name(index, origin)}: {_DAMAGE[DecodeStatus(status)]}")
+            elif status == DecodeStatus.FULL:
                 yield self._emit(buffers)
         if stop:
             self._last_offset = int(self._table[stop - 1, Column.LAST_OFFSET])
-        if not state[State.ROWS]:
+        if not state[CursorField.ROWS]:
             self._advance()
 
     def _flush(self) -> Iterator[RecordColumns]:
-        if self._buffers and self._state[State.ROWS]:
+        if self._buffers and self._state[CursorField.ROWS]:
             yield self._emit(self._buffers)
         self._advance()
 
@@ -385,7 +385,7 @@ class SegmentDecoder:
         """Return the pending rows, which the caller may hold, and move `position` after them."""
         self._buffers = None
         columns = buffers.columns(self._state)
-        self._state[State.ROWS : State.NEXT_OFFSET] = 0
+        self._state[CursorField.ROWS : CursorField.NEXT_OFFSET] = 0
         self.position = int(columns.offsets[-1]) + 1
         return columns
 

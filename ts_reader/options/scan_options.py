@@ -31,9 +31,9 @@ from ts_reader.options.value_types import (
 )
 from ts_reader.query.query import (
     Bound,
+    CorruptionMode,
     Edge,
     Locations,
-    Mode,
     Offset,
     Offsets,
     Query,
@@ -61,7 +61,7 @@ WITHOUT_MATCH: Final[Option[Edge | None]] = Option(
 READ_COMMITTED: Final = Option("isolation_level", one_of({"read_uncommitted": False, "read_committed": True}), False)
 INCARNATION: Final = Option("incarnation", ValueType(lambda value: parse_incarnation(str(value))), NEWEST)
 VIEW: Final = Option("view", member_of(View), View.LOG)
-MODE: Final = Option("mode", member_of(Mode), Mode.FAILFAST)
+MODE: Final = Option("mode", member_of(CorruptionMode), CorruptionMode.FAILFAST)
 FAIL_ON_DATA_LOSS: Final = Option("fail_on_data_loss", BOOLEAN, True)
 BATCH_BYTES: Final = Option("max_batch_bytes", whole(LEAST_BATCH_BYTES), MAX_BATCH_BYTES)
 INCLUDE_HEADERS: Final = Option("include_headers", BOOLEAN, False)
@@ -97,14 +97,14 @@ def scan_query(
         fail_on_data_loss=given.read(FAIL_ON_DATA_LOSS),
         read_committed=given.read(READ_COMMITTED) or place.cut is not None,
         incarnation=given.read(INCARNATION),
-        tolerance=Tolerance(mode, column if mode is Mode.PERMISSIVE else None),
+        tolerance=Tolerance(mode, column if mode is CorruptionMode.PERMISSIVE else None),
         view=view,
         limit=BatchLimit(given.read(BATCH_BYTES), given.wording.name(BATCH_BYTES.name)),
         wording=given.wording,
     )
 
 
-def _latest_problems(given: Given, start: Bound, mode: Mode) -> list[str]:
+def _latest_problems(given: Given, start: Bound, mode: CorruptionMode) -> list[str]:
     """Return the options that conflict with the view of the newest records."""
     latest, problems = given.written(VIEW.name, View.LATEST.value), []
     edges = start.by_topic.values() if isinstance(start, Offsets) else ()
@@ -113,7 +113,7 @@ def _latest_problems(given: Given, start: Bound, mode: Mode) -> list[str]:
         problems.append(
             f"{latest}: it starts at earliest, because a newest record may be anywhere; drop the starting bound"
         )
-    if mode is Mode.PERMISSIVE:
+    if mode is CorruptionMode.PERMISSIVE:
         name = given.wording.name(MODE.name)
         problems.append(f"{latest}: a corrupt batch has no newest record; use {name} FAILFAST or DROPMALFORMED")
     return problems

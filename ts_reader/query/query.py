@@ -78,7 +78,7 @@ class Wording:
 PYTHON: Final = Wording()
 
 
-class Mode(Enum):
+class CorruptionMode(Enum):
     """What a corrupt batch does, in the words of Spark's CSV and JSON sources."""
 
     FAILFAST = "FAILFAST"  # the query fails; the error names the object and the position
@@ -95,13 +95,13 @@ class Tolerance:
         column: with PERMISSIVE, the name of the column with the raw bytes; else None.
     """
 
-    mode: Mode = Mode.FAILFAST
+    mode: CorruptionMode = CorruptionMode.FAILFAST
     column: str | None = None
 
     @property
     def fails(self) -> bool:
         """Whether a corrupt batch ends the query."""
-        return self.mode is Mode.FAILFAST
+        return self.mode is CorruptionMode.FAILFAST
 
 
 STRICT: Final = Tolerance()

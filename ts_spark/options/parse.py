@@ -100,7 +100,7 @@ _BROKERS: Final = {
 }
 
 
-class Kind(Enum):
+class QueryKind(Enum):
     """Whether a query ends."""
 
     BATCH = "batch"
@@ -128,7 +128,7 @@ class SparkQuery:
     ignored: str | None = None
 
 
-def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> SparkQuery:
+def parse_options(given: Mapping[str, str], kind: QueryKind | None = QueryKind.BATCH) -> SparkQuery:
     """Parse and check a query's options.
 
     Args:
@@ -149,7 +149,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
     place = _place(options, subscription)
     start, end = _bounds(options, tuple(subscription.assigned or subscription.topics), kind)
     query = scan_query(options, place, subscription, start, end, COLUMNS)
-    if kind is Kind.STREAM:
+    if kind is QueryKind.STREAM:
         options.problems += stream_problems(options, query.view, query.incarnation, query.topics_elsewhere)
     parsed = SparkQuery(
         replace(query, limits=_limits(options, query.view)),
@@ -243,11 +243,11 @@ _ASSIGNED: Final = ValueType(_assigned)
 _NONE_ASSIGNED: Final[Mapping[str, Any]] = {}
 
 
-def _bounds(options: Given, topics: Sequence[str], kind: Kind | None) -> tuple[Bound, Bound]:
+def _bounds(options: Given, topics: Sequence[str], kind: QueryKind | None) -> tuple[Bound, Bound]:
     """Return where partitions start and end; the precedence is that of Spark's Kafka source."""
-    edges = BOTH_EDGES[:1] if kind is Kind.BATCH else BOTH_EDGES
-    start = bound_of(options, "starting", topics, edges) or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST)
-    if kind is not Kind.STREAM:
+    edges = BOTH_EDGES[:1] if kind is QueryKind.BATCH else BOTH_EDGES
+    start = bound_of(options, "starting", topics, edges) or (Edge.LATEST if kind is QueryKind.STREAM else Edge.EARLIEST)
+    if kind is not QueryKind.STREAM:
         return start, bound_of(options, "ending", topics, BOTH_EDGES[1:]) or Edge.LATEST
     ends = [SPARK.name(name) for name in DOCUMENTED if name.startswith("ending_") and name in options]
     options.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in ends]
@@ -272,10 +272,10 @@ def _rates(options: Given) -> Rates:
     return rates
 
 
-def _ignored(options: Given, unknown: Sequence[str], kind: Kind | None) -> str | None:
+def _ignored(options: Given, unknown: Sequence[str], kind: QueryKind | None) -> str | None:
     """Return one sentence about all options without effect; None if every option has an effect."""
     brokers = [_BROKERS.get(name, name) for name in unknown]
     reasons = [f"without a broker: {', '.join(brokers)}"] if brokers else []
-    rates = [option.name for option in _RATES if option.name in options] if kind is Kind.BATCH else []
+    rates = [option.name for option in _RATES if option.name in options] if kind is QueryKind.BATCH else []
     reasons += [f"in a batch query: {', '.join(rates)}"] if rates else []
     return f"options have no effect {'; '.join(reasons)}" if reasons else None

@@ -13,7 +13,7 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.model import TopicPartition
 from ts_reader.options.archive_name import SOURCE
 from ts_reader.query.bounds import Loss
-from ts_reader.query.query import Mode
+from ts_reader.query.query import CorruptionMode
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import (
     ClusterOption,
@@ -70,7 +70,7 @@ def cat(
     ] = "json",
     to: Annotated[Path | None, typer.Option("--output", help="File for the records; it must not exist.")] = None,
     isolation: IsolationOption = "read_uncommitted",
-    mode: ModeOption = Mode.FAILFAST,
+    mode: ModeOption = CorruptionMode.FAILFAST,
     timestamp_ms: TimestampMsOption = False,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,

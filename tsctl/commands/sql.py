@@ -12,7 +12,7 @@ from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.suggestions import nearest
 from ts_common.wording import counted
 from ts_reader.options.archive_name import SOURCE
-from ts_reader.query.query import Mode, Undecoded
+from ts_reader.query.query import CorruptionMode, Undecoded
 from ts_reader.reading.incarnation_option import NEWEST
 from tsctl.archive_options import (
     ClusterOption,
@@ -82,7 +82,7 @@ def sql(
     registry: RegistryOption = None,
     registry_ca: RegistryCaOption = None,
     isolation: IsolationOption = "read_uncommitted",
-    mode: ModeOption = Mode.FAILFAST,
+    mode: ModeOption = CorruptionMode.FAILFAST,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Read what is left if offsets are lost; each loss is a warning.")
     ] = False,

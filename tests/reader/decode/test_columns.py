@@ -7,7 +7,7 @@ from tests.reader.decode.decoded_rows import strings
 from ts_reader.decode import columns
 from ts_reader.decode.arrow import to_arrow
 from ts_reader.decode.columns import BinaryColumn, BufferPool, Projection, java_utf8, new_state, valid_names
-from ts_reader.decode.kernel_arrays import State
+from ts_reader.decode.kernel_arrays import CursorField
 
 ALL = Projection()
 
@@ -29,7 +29,7 @@ def test_buffers_are_used_again_when_no_column_of_them_is_held() -> None:
     first = pool.take()
     assert pool.take() is first
     state = new_state()
-    state[State.ROWS] = 2
+    state[CursorField.ROWS] = 2
     held = first.columns(state)
     second = pool.take()
     assert second is not first
@@ -46,7 +46,7 @@ def test_buffers_that_grew_for_one_large_record_are_not_kept(monkeypatch: pytest
     pool = BufferPool(ALL, 8, 64)
     grown = pool.take()
     state = new_state()
-    state[State.NEED_VALUE_BYTES] = 1 << 20
+    state[CursorField.NEED_VALUE_BYTES] = 1 << 20
     grown.make_room(state)
     assert len(grown.values.data) == 1 << 20
     assert grown.is_idle

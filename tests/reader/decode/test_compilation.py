@@ -12,7 +12,7 @@ from ts_reader.decode.code_cache import code_of
 from ts_reader.decode.columns import BufferPool, Projection, new_state
 from ts_reader.decode.compilation import NotSelfContained, c_function, object_code
 from ts_reader.decode.compiled import Kernel, kernel
-from ts_reader.decode.kernel_arrays import TABLE_WIDTH, State
+from ts_reader.decode.kernel_arrays import TABLE_WIDTH, CursorField
 from ts_reader.decode.kernel_source import Bytes, Int64s, UInt64s, copy_bytes
 from ts_reader.decode.records import decode_records
 
@@ -39,14 +39,14 @@ def columns_of(data: bytes, *, in_python: bool) -> list[Any]:
     index: Any = index_batches.function if in_python else index_batches
     decode: Any = decode_records.function if in_python else decode_records
     source, table, state = np.frombuffer(data, np.uint8), np.zeros((8, TABLE_WIDTH), np.int64), new_state()
-    state[State.END_OFFSET] = state[State.MAX_ROWS] = state[State.MAX_BYTES] = 1000
-    state[State.WANT_KEY] = state[State.WANT_VALUE] = state[State.WANT_HEADERS] = 1
+    state[CursorField.END_OFFSET] = state[CursorField.MAX_ROWS] = state[CursorField.MAX_BYTES] = 1000
+    state[CursorField.WANT_KEY] = state[CursorField.WANT_VALUE] = state[CursorField.WANT_HEADERS] = 1
     arrays = BufferPool(Projection(), 64, 1000).take().arrays()
     for array in arrays[3:]:
         array[:] = 0
     found = index(source, 0, len(data), 0, 1 << 62, -1, np.zeros((0, 3), np.int64), table)
     status = decode(source, source[:0], table, int(found[0]), state, *arrays)
-    rows = int(state[State.ROWS])
+    rows = int(state[CursorField.ROWS])
     return [tuple(map(int, found)), int(status), table, state, *(array[:rows] for array in arrays[:3]), *arrays[3:]]
 
 

@@ -12,7 +12,7 @@ from ts_reader.decode.arrow_schema import arrow_schema
 from ts_reader.execution import run as run_module
 from ts_reader.execution.columns import Columns
 from ts_reader.execution.run import run
-from ts_reader.query.query import Mode, Tolerance
+from ts_reader.query.query import CorruptionMode, Tolerance
 from ts_reader.query.splits import Split, bytes_of
 
 MIB = 1 << 20
@@ -163,7 +163,7 @@ def test_a_worker_sends_no_constant_columns(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
     """Topic and partition are added here, in the order of the columns."""
-    tolerance = Tolerance(Mode.PERMISSIVE, "raw")
+    tolerance = Tolerance(CorruptionMode.PERMISSIVE, "raw")
     splits = [Split(split.location, split.ranges, tolerance=tolerance) for split in SPLITS]
     expected = read(splits, names)
     monkeypatch.setattr(run_module, "PROCESSES_FROM_BYTES", 0)

@@ -22,8 +22,8 @@ from ts_reader.options.scan_options import (
 )
 from ts_reader.query.query import (
     PYTHON,
+    CorruptionMode,
     Edge,
-    Mode,
     Offset,
     Offsets,
     Query,
@@ -241,7 +241,7 @@ def test_words_are_accepted_in_any_case(wording: Wording) -> None:
     """Absent options have defaults."""
     values = {"view": "Latest", "mode": "dropMalformed", "isolation_level": "READ_COMMITTED"}
     query, problems = read(wording, **values, starting_without_match="LATEST", incarnation="Oldest")
-    assert (query.view, query.tolerance.mode, query.read_committed) == (View.LATEST, Mode.DROPMALFORMED, True)
+    assert (query.view, query.tolerance.mode, query.read_committed) == (View.LATEST, CorruptionMode.DROPMALFORMED, True)
     assert (query.start_without_match, query.incarnation, problems) == (Edge.LATEST, "1", [])
     query, _ = read(wording, mode="PERMISSIVE", corrupt_column="raw", max_batch_bytes=1 << 20)
     assert (query.tolerance.column, query.limit.most) == ("raw", 1 << 20)

@@ -10,7 +10,17 @@ from ts_common.archive.directories import list_topics
 from ts_common.errors import CorruptData, DataLoss, QueryError
 from ts_common.model import TopicPartition
 from ts_reader.query.bounds import Bounds, Loss, check_losses, check_named_partitions, find_bounds, first_offset_of
-from ts_reader.query.query import Bound, Edge, Mode, Offsets, Query, Subscription, Timestamp, Timestamps, Tolerance
+from ts_reader.query.query import (
+    Bound,
+    CorruptionMode,
+    Edge,
+    Offsets,
+    Query,
+    Subscription,
+    Timestamp,
+    Timestamps,
+    Tolerance,
+)
 from ts_reader.reading.topics import read_topics
 
 
@@ -138,7 +148,7 @@ def test_a_tolerant_query_skips_corrupt_batches(archive: MadeArchive) -> None:
     archive.put_segment("t", 0, LOG, body=bytes(body))
     archive.commit("t", 15)
     strict = Query(archive.location, CLUSTER, 0, Subscription(("t",)))
-    tolerant = replace(strict, tolerance=Tolerance(Mode.DROPMALFORMED))
+    tolerant = replace(strict, tolerance=Tolerance(CorruptionMode.DROPMALFORMED))
     view = view_of(archive)
     assert [first_offset_of(archive.store, view, time, tolerant) for time in (1003, 1007, 1012, 1015)] == [
         3,
@@ -158,5 +168,7 @@ def test_a_tolerant_query_reads_an_intact_copy(archive: MadeArchive) -> None:
     archive.put_segment("t", 0, LOG, body=bytes(body))
     archive.put_segment("t", 0, LOG[: 2 * SIZE], variant=True)
     archive.commit("t", 15)
-    tolerant = Query(archive.location, CLUSTER, 0, Subscription(("t",)), tolerance=Tolerance(Mode.DROPMALFORMED))
+    tolerant = Query(
+        archive.location, CLUSTER, 0, Subscription(("t",)), tolerance=Tolerance(CorruptionMode.DROPMALFORMED)
+    )
     assert first_offset_of(archive.store, view_of(archive), 1007, tolerant) == 7

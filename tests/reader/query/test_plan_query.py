@@ -11,7 +11,7 @@ from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.errors import CorruptData, DataLoss, QueryError
 from ts_reader.query.filters import QueryFilters
 from ts_reader.query.plan_query import QueryPlan, collecting_less, plan_query
-from ts_reader.query.query import Edge, Mode, Offsets, Query, Subscription, Timestamp, Tolerance, View
+from ts_reader.query.query import CorruptionMode, Edge, Offsets, Query, Subscription, Timestamp, Tolerance, View
 from ts_reader.query.read_split import read_split
 from ts_reader.query.splits import Split
 
@@ -133,10 +133,10 @@ def test_a_corrupt_batch_is_an_error_or_a_row_of_its_own(tmp_path: Path) -> None
     asked = query(archive, "t")
     with pytest.raises(CorruptData, match='To read what is intact, pass mode="DROPMALFORMED"'):
         read(archive, plan_query(archive.store, asked), "offset")
-    dropped = changed(asked, tolerance=Tolerance(Mode.DROPMALFORMED))
+    dropped = changed(asked, tolerance=Tolerance(CorruptionMode.DROPMALFORMED))
     intact = [*range(5), *range(10, 15)]
     assert [offset for (offset,) in read(archive, plan_query(archive.store, dropped), "offset")] == intact
-    permissive = changed(asked, tolerance=Tolerance(Mode.PERMISSIVE, "raw"))
+    permissive = changed(asked, tolerance=Tolerance(CorruptionMode.PERMISSIVE, "raw"))
     rows = read(archive, plan_query(archive.store, permissive), "offset", "raw")
     assert [offset for offset, raw in rows if raw is None] == intact
     assert [(offset, raw) for offset, raw in rows if raw is not None] == [(5, bytes(log[middle:last]))]

@@ -11,12 +11,12 @@ from tests.made_archive import MadeArchive, batches
 from tests.made_views import ranges_of, view_of
 from ts_common.errors import CorruptData
 from ts_reader.decode.arrow_schema import MILLISECONDS, arrow_schema
-from ts_reader.query.query import Mode, Tolerance, View
+from ts_reader.query.query import CorruptionMode, Tolerance, View
 from ts_reader.query.read_split import RAW_BYTES, read_split, rows_until, summarize_split
 from ts_reader.query.splits import Split
 from ts_reader.query.totals import Detail, Totals
 
-DROP, PERMISSIVE = Tolerance(Mode.DROPMALFORMED), Tolerance(Mode.PERMISSIVE, "raw")
+DROP, PERMISSIVE = Tolerance(CorruptionMode.DROPMALFORMED), Tolerance(CorruptionMode.PERMISSIVE, "raw")
 
 
 def one_split(archive: MadeArchive, value: bytes, tolerance: Tolerance, view: View = View.LOG) -> tuple[Split, bytes]:
@@ -146,7 +146,7 @@ def test_the_last_record_of_a_batch_that_lost_some_is_looked_up(archive: MadeArc
 
 def test_tolerant_splits_and_newest_records_are_counted_by_their_rows(archive: MadeArchive, split: Split) -> None:
     """A corrupt place is a row only with its column, and has no timestamp."""
-    tolerance = Tolerance(Mode.PERMISSIVE, "raw")
+    tolerance = Tolerance(CorruptionMode.PERMISSIVE, "raw")
     (copy,) = split.ranges[0].copies
     data, info = archive.store.get(copy.key)
     archive.store.put(copy.key, data[:70] + bytes([data[70] ^ 1]) + data[71:], metadata=info.metadata)

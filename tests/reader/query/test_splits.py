@@ -9,13 +9,13 @@ from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of
 from tests.made_views import ranges_of, view_of
 from ts_common.log_format.index_files import AbortedTransaction
-from ts_reader.query.query import Mode, SplitLimits, Tolerance, View
+from ts_reader.query.query import CorruptionMode, SplitLimits, Tolerance, View
 from ts_reader.query.read_split import read_split
 from ts_reader.query.splits import PartitionRanges, Split, bytes_of, make_splits, whole_partitions
 
 RECORDS = 1000
 VALUE = bytes(200)
-TOLERANT = Tolerance(Mode.DROPMALFORMED)
+TOLERANT = Tolerance(CorruptionMode.DROPMALFORMED)
 
 
 def put(archive: MadeArchive, records: int = RECORDS, *, partition: int = 0, index: bytes | None = None) -> bytes:

@@ -11,7 +11,7 @@ from ts_common.archive.plan import ReadRange
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
-from ts_reader.query.query import Mode, Tolerance
+from ts_reader.query.query import CorruptionMode, Tolerance
 from ts_reader.query.read_split import summarize_split
 from ts_reader.query.splits import Split
 from ts_reader.query.totals import Detail, Totals, known_totals
@@ -58,7 +58,10 @@ def test_what_metadata_does_not_prove_is_read(archive: MadeArchive, part: ReadRa
     for each in (*unproven, replace(part, copies=(copy, copy))):
         with pytest.raises(ObjectNotFound):
             total(archive, each, detail=Detail.ROWS)
-    for more in ({"aborted": (AbortedTransaction(1, 99, 120, 0),)}, {"tolerance": Tolerance(Mode.DROPMALFORMED)}):
+    for more in (
+        {"aborted": (AbortedTransaction(1, 99, 120, 0),)},
+        {"tolerance": Tolerance(CorruptionMode.DROPMALFORMED)},
+    ):
         with pytest.raises(ObjectNotFound):
             total(archive, part, detail=Detail.ROWS, **more)
     elsewhere = (AbortedTransaction(1, 100, 120, 0),)

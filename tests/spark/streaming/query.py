@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.spark.archives import Archive
 from ts_reader.query.read_split import read_split
-from ts_spark.options.parse import Kind, parse_options
+from ts_spark.options.parse import QueryKind, parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.streaming.driver import StreamDriver
 
@@ -43,7 +43,7 @@ class Query:
 
     def start(self, **options: str) -> None:
         """As a new process, with the checkpoint that there is; a batch that was not committed runs again."""
-        query = parse_options(self.archive.options(**options), Kind.STREAM)
+        query = parse_options(self.archive.options(**options), QueryKind.STREAM)
         column = query.query.tolerance.column
         self._names = full_schema(include_headers=query.include_headers, corrupt_column=column).fieldNames()
         self._driver = StreamDriver(query, lambda: self.now, self.pauses.append)

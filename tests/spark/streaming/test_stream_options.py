@@ -7,14 +7,14 @@ from tests.spark.archives import Archive
 from tests.spark.streaming.query import EARLIEST, Query
 from ts_common.errors import ConfigurationError
 from ts_reader.query.query import Edge, Offsets
-from ts_spark.options.parse import Kind, parse_options
+from ts_spark.options.parse import QueryKind, parse_options
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
 
 
 def stream_problems(**options: str) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as caught:
-        parse_options({"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t", **options}, Kind.STREAM)
+        parse_options({"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t", **options}, QueryKind.STREAM)
     return caught.value.problems
 
 
@@ -30,8 +30,8 @@ def test_options_of_a_stream() -> None:
         "minOffsetsPerTrigger=5: it is above maxOffsetsPerTrigger=4",
     )
     given = {"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t"}
-    assert parse_options(given, Kind.STREAM).query.start is Edge.LATEST
-    query = parse_options({**given, "startingOffsets": '{"t":{"0":-1,"1":-2,"2":5}}'}, Kind.STREAM).query
+    assert parse_options(given, QueryKind.STREAM).query.start is Edge.LATEST
+    query = parse_options({**given, "startingOffsets": '{"t":{"0":-1,"1":-2,"2":5}}'}, QueryKind.STREAM).query
     assert query.start == Offsets({"t": {0: Edge.LATEST, 1: Edge.EARLIEST, 2: 5}})
     assert stream_problems(view="latest") == ("view=latest: it needs an end, and a stream has none; use spark.read",)
     (told,) = stream_problems(startingOffsets="first")
