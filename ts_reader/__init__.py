@@ -44,7 +44,7 @@ _MODULES = {
     "FarTimes": "planned_query",
     "Observer": "dataset",
     "PartitionInfo": "partitions",
-    "PartitionStatistics": "statistics",
+    "PartitionStatistics": "scan",
     "Registry": "schemas.registry",
     "Scan": "scan",
     "ScanDataset": "dataset",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import ts_reader
 from tests.docs.commands import CHECKOUT, blocks, commands
 from tests.made_archive import MadeArchive, batches
 from tests.reader.schemas.sources import archived, framed, schema_record
@@ -70,3 +71,8 @@ def test_the_pages_commands_run(
         ended = runner(capfd)(*arguments)
         assert ended.code == 0, ended
         assert ended.out
+
+
+def test_each_name_of_the_interface_loads() -> None:
+    """The interface loads its names when they are used, so an import of the package proves nothing."""
+    assert [name for name in ts_reader.__all__ if getattr(ts_reader, name).__name__ != name] == []
