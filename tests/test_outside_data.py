@@ -34,7 +34,7 @@ RUNS_PROGRAMS = {
     "ts_tables/marks.py",  # the command of the operator, without a shell
 }
 # Between a process and the workers that it started, on a socket pair without a name; and a Spark driver and executors.
-PICKLES = {"ts_reader/execution/messages.py", "ts_tables/engines/spark/engine.py"}
+PICKLES = {"ts_reader/execution/worker_messages.py", "ts_tables/engines/spark/engine.py"}
 # The function around a kernel, from numbers and the types of its annotations.
 MAKES_FUNCTIONS = {"ts_reader/decode/compilation.py"}
 

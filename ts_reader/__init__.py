@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ts_reader.archive import Archive
     from ts_reader.dataset import Observer, ScanDataset
-    from ts_reader.partitions import PartitionInfo
+    from ts_reader.partition_info import PartitionInfo
     from ts_reader.planned_query import Estimate, FarTimes
     from ts_reader.scan import PartitionStatistics, Scan
     from ts_reader.schemas.registry import Registry
@@ -43,7 +43,7 @@ _MODULES = {
     "Estimate": "planned_query",
     "FarTimes": "planned_query",
     "Observer": "dataset",
-    "PartitionInfo": "partitions",
+    "PartitionInfo": "partition_info",
     "PartitionStatistics": "scan",
     "Registry": "schemas.registry",
     "Scan": "scan",

@@ -30,7 +30,7 @@ from ts_reader.arguments import (
 from ts_reader.decoding import CodecArgument, RegistryArgument, decoding_of, source_of
 from ts_reader.options.given import Given
 from ts_reader.options.scan_options import CORRUPT_COLUMN, WORKERS
-from ts_reader.partitions import PartitionInfo, partitions_of
+from ts_reader.partition_info import PartitionInfo, partitions_of
 from ts_reader.place import SOURCE as OF_ARCHIVE
 from ts_reader.place import place_of_arguments, place_of_file
 from ts_reader.planned_query import PlannedQuery, Warn

@@ -9,7 +9,7 @@ from typing import Final
 
 from ts_common.suggestions import nearest
 from ts_reader.decode.arrow_schema import COLUMNS, COLUMNS_WITH_HEADERS, HEADERS, MILLISECONDS
-from ts_reader.execution.columns import error_column
+from ts_reader.execution.decoded_columns import error_column
 from ts_reader.options.given import Given, Option, ValueType
 from ts_reader.options.scan_options import (
     INCLUDE_HEADERS,

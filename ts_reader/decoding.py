@@ -7,13 +7,13 @@ from typing import Any, Final
 from ts_common.errors import ConfigurationError
 from ts_common.installed import missing_package
 from ts_common.model import is_topic_name
-from ts_reader.execution.columns import Columns, error_column
+from ts_reader.execution.decoded_columns import Columns, error_column
 from ts_reader.options.given import Given, Option, ValueType
 from ts_reader.options.value_types import member_of
 from ts_reader.query.query import Query, Undecoded
 from ts_reader.schemas.choice import CodecChoice, parse_codec
 from ts_reader.schemas.contract import Codec, Part
-from ts_reader.schemas.source import SchemaSource
+from ts_reader.schemas.schema_source import SchemaSource
 
 TOPIC_PREFIX: Final = "topic:"
 _CODEC: Final = ValueType(parse_codec)

@@ -18,7 +18,7 @@ from ts_common.store.shared_stores import shared_store
 from ts_common.wording import counted
 from ts_reader.decode.arrow_schema import count_far, far_warning
 from ts_reader.decoding import NOTHING_DECODED, Decoding
-from ts_reader.execution.columns import Columns
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.execution.run import run
 from ts_reader.execution.scheduler import Progress
 from ts_reader.query.bounds import Loss

@@ -30,7 +30,7 @@ from tsctl.scan_options import WORDING
 if TYPE_CHECKING:
     from ts_reader import Archive as ReaderArchive
     from ts_reader.query.bounds import Loss
-    from ts_reader.schemas.source import SchemaSource
+    from ts_reader.schemas.schema_source import SchemaSource
 
 _PARTITIONS: Final = re.compile(r"\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*", re.ASCII)
 

@@ -18,7 +18,7 @@ from ts_reader.schemas.choice import parse_codec
 
 if TYPE_CHECKING:
     from ts_reader import Archive
-    from ts_reader.schemas.source import SchemaSource
+    from ts_reader.schemas.schema_source import SchemaSource
 
 WORDING: Final = Wording(
     names={

@@ -17,7 +17,7 @@ from ts_common.errors import CorruptData
 from ts_reader.schemas.bundle import load_bundle
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.schema_codec import SchemaCodec
-from ts_reader.schemas.source import SchemaType
+from ts_reader.schemas.schema_source import SchemaType
 
 _AVRO: Final[list[Any]] = [
     "string",

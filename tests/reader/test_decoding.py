@@ -72,7 +72,7 @@ def test_values_of_all_schemas_have_the_type_of_the_newest(
         workers = 2
         monkeypatch.setattr(run, "PROCESSES_FROM_BYTES", 0)
     if engine == "the bytes alone in workers":
-        monkeypatch.setattr("ts_reader.execution.columns._BUILT_IN", "nothing.")
+        monkeypatch.setattr("ts_reader.execution.decoded_columns._BUILT_IN", "nothing.")
     opened = Archive(archive.location, CLUSTER, registry="topic:_schemas", workers=workers)
     scan = pickle.loads(pickle.dumps(opened)).scan("orders", value="registry", key="utf8")
     assert scan.schema.field("value").type == ORDER_TYPE

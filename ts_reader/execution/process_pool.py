@@ -21,8 +21,9 @@ import structlog
 from ts_common.errors import StoreUnavailable
 from ts_common.logs import is_first
 from ts_common.store.shared_stores import store_environment
-from ts_reader.execution.columns import Columns
-from ts_reader.execution.messages import (
+from ts_reader.execution.decoded_columns import Columns
+from ts_reader.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
+from ts_reader.execution.worker_messages import (
     Blocks,
     Channel,
     Do,
@@ -35,7 +36,6 @@ from ts_reader.execution.messages import (
     Stop,
     error_of,
 )
-from ts_reader.execution.shared_memory import MappedBlocks, ReleasePipe, SharedBatch
 from ts_reader.query.splits import Split
 
 _ROOT: Final = str(Path(__file__).parents[2])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ts_common.model import TopicPartition
 from ts_common.store.shared_stores import shared_store
 from ts_reader.decode.memory import RecycledMemory
-from ts_reader.execution.columns import Columns
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.execution.process_pool import read_in_worker
 from ts_reader.execution.scheduler import Progress, run_splits
 from ts_reader.query.splits import Split, bytes_of
@@ -44,7 +44,7 @@ def run(
 
     Raises:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: as
-            `ts_reader.query.read_split.read_split` and `ts_reader.execution.columns.Columns.decode`.
+            `ts_reader.query.read_split.read_split` and `ts_reader.execution.decoded_columns.Columns.decode`.
     """
     if workers is None:
         workers = len(os.sched_getaffinity(0))

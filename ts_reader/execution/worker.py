@@ -26,9 +26,20 @@ from typing import Any, Final
 import structlog
 
 from ts_common.store.shared_stores import shared_store
-from ts_reader.execution.columns import Columns
-from ts_reader.execution.messages import Blocks, Channel, Do, Done, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.execution.shared_memory import SharedMemory
+from ts_reader.execution.worker_messages import (
+    Blocks,
+    Channel,
+    Do,
+    Done,
+    Logged,
+    More,
+    PeerGone,
+    ReadSplit,
+    SplitEnd,
+    Stop,
+)
 from ts_reader.query.read_split import read_split
 
 _AHEAD: Final = 2  # batches: one is on its way while the next one is decoded

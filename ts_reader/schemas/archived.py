@@ -40,7 +40,7 @@ from ts_reader.query.plan_query import plan_everywhere
 from ts_reader.query.query import Edge, Query, Subscription
 from ts_reader.query.read_split import read_split
 from ts_reader.schemas.limits import MAX_SCHEMA_BYTES
-from ts_reader.schemas.source import RegisteredSchema, SchemaSource, schema_of
+from ts_reader.schemas.schema_source import RegisteredSchema, SchemaSource, schema_of
 
 log = structlog.get_logger("schemas")
 

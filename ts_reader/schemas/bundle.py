@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.wording import counted
 from ts_reader.schemas.limits import MAX_BUNDLE_BYTES, MAX_DEPTH, MAX_REFERENCES, MAX_SCHEMA_BYTES
-from ts_reader.schemas.source import RegisteredSchema, SchemaSource
+from ts_reader.schemas.schema_source import RegisteredSchema, SchemaSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ts_common.suggestions import nearest
-from ts_reader.schemas.source import SchemaType
+from ts_reader.schemas.schema_source import SchemaType
 
 PLAIN: Final = ("utf8", "json", "int", "long")
 LANGUAGES: Final = {"avro": SchemaType.AVRO, "protobuf": SchemaType.PROTOBUF, "json-schema": SchemaType.JSON}

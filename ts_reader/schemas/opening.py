@@ -11,7 +11,7 @@ from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.plain import IntegerCodec, JsonCodec, LongCodec, Utf8Codec
 from ts_reader.schemas.reader_schema import find_reader, parse_options
 from ts_reader.schemas.schema_codec import SchemaCodec
-from ts_reader.schemas.source import SchemaSource
+from ts_reader.schemas.schema_source import SchemaSource
 
 _PLAIN: Final[Mapping[str, Callable[[str, Part, Mapping[str, str]], Codec]]] = {
     "utf8": Utf8Codec,

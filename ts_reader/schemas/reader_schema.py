@@ -12,7 +12,7 @@ from ts_reader.schemas.bundle import Bundle, load_bundle
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.formats import AvroFormat, Format
 from ts_reader.schemas.limits import MAX_SCHEMA_BYTES, MAX_VALUE_BYTES
-from ts_reader.schemas.source import RegisteredSchema, SchemaSource, SchemaType
+from ts_reader.schemas.schema_source import RegisteredSchema, SchemaSource, SchemaType
 
 _TYPES = {".avsc": SchemaType.AVRO, ".proto": SchemaType.PROTOBUF, ".json": SchemaType.JSON}
 

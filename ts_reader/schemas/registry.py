@@ -30,7 +30,7 @@ from ts_common.store.call import Call
 from ts_common.store.http.client import HttpClient, Request, Response
 from ts_common.store.response_body import MOST_BYTES
 from ts_common.store.retry import request_policy
-from ts_reader.schemas.source import RegisteredSchema, SchemaSource, schema_of
+from ts_reader.schemas.schema_source import RegisteredSchema, SchemaSource, schema_of
 
 _TIMEOUT_SECONDS: Final = 20.0
 _CONNECTIONS: Final = 4

@@ -16,7 +16,7 @@ from ts_reader.schemas.framing import frame_of, header_name, last_header
 from ts_reader.schemas.limits import MAX_UNKNOWN_IDS, MAX_VALUE_BYTES
 from ts_reader.schemas.reader_schema import open_format
 from ts_reader.schemas.rows import ColumnBuilder
-from ts_reader.schemas.source import RegisteredSchema, SchemaSource
+from ts_reader.schemas.schema_source import RegisteredSchema, SchemaSource
 
 _MAX_KNOWN: Final = 10_000  # writers' schemas of one topic
 

@@ -11,7 +11,7 @@ from ts_common.errors import OperatorError
 from ts_reader.schemas.choice import parse_codec
 from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.schema_codec import SchemaCodec
-from ts_reader.schemas.source import RegisteredSchema
+from ts_reader.schemas.schema_source import RegisteredSchema
 from ts_tables.claims.state import TableState
 from ts_tables.definition.parser_definition import OF_SCHEMA, THRIFT, ParserDefinition
 from ts_tables.definition.table_definitions import TableDefinition, TableMode

@@ -26,7 +26,7 @@ from tests.reader.shapes import SHAPES, fill, rows_of, scanned
 from ts_common.errors import CorruptData, StoreUnavailable
 from ts_reader import Archive, Scan
 from ts_reader.execution import run
-from ts_reader.execution.columns import Columns
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.execution.process_pool import POOL, ProcessPool, WorkerProcess, run_in_worker
 from ts_reader.options.given import Option
 from ts_reader.options.value_types import whole

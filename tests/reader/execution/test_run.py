@@ -10,7 +10,7 @@ import pytest
 from tests.reader.execution.splits import place_of, split_of
 from ts_reader.decode.arrow_schema import arrow_schema
 from ts_reader.execution import run as run_module
-from ts_reader.execution.columns import Columns
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.execution.run import run
 from ts_reader.query.query import CorruptionMode, Tolerance
 from ts_reader.query.splits import Split, bytes_of

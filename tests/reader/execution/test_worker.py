@@ -13,9 +13,9 @@ import structlog
 from tests.reader.execution.splits import place_of, split_of
 from ts_common.errors import CorruptData
 from ts_reader.execution import worker
-from ts_reader.execution.columns import Columns
-from ts_reader.execution.messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.execution.shared_memory import SharedBatch
+from ts_reader.execution.worker_messages import Blocks, Channel, Logged, More, PeerGone, ReadSplit, SplitEnd, Stop
 from ts_reader.query.splits import Split
 
 

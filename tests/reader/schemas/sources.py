@@ -14,7 +14,7 @@ from ts_reader.query.query import Query, Subscription
 from ts_reader.schemas.archived import ArchivedSchemas
 from ts_reader.schemas.bundle import Bundle
 from ts_reader.schemas.contract import Codec
-from ts_reader.schemas.source import Reference, RegisteredSchema, SchemaSource, SchemaType
+from ts_reader.schemas.schema_source import Reference, RegisteredSchema, SchemaSource, SchemaType
 
 Record = tuple[dict[str, Any] | bytes, dict[str, Any] | bytes | None]
 

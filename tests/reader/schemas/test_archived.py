@@ -16,7 +16,7 @@ from ts_reader.schemas import archived as module
 from ts_reader.schemas.archived import ArchivedSchemas
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.opening import open_codec
-from ts_reader.schemas.source import Reference, SchemaType
+from ts_reader.schemas.schema_source import Reference, SchemaType
 
 INT, LONG, TEXT = '"int"', '"long"', '"string"'
 

@@ -13,7 +13,7 @@ import pytest
 from tests.reader.schemas.sources import Schemas, decoded, framed
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.opening import open_codec
-from ts_reader.schemas.source import Reference
+from ts_reader.schemas.schema_source import Reference
 
 DURATION = {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}
 UTC_TIME = datetime(2026, 11, 1, 12, 30, 15, 123_000, UTC)

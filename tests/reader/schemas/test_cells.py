@@ -13,7 +13,7 @@ from ts_reader.schemas.contract import Part
 from ts_reader.schemas.limits import CELLS_AT_ONCE, MAX_CELLS
 from ts_reader.schemas.opening import open_codec
 from ts_reader.schemas.rows import ColumnBuilder
-from ts_reader.schemas.source import SchemaType
+from ts_reader.schemas.schema_source import SchemaType
 
 COLUMNS = 1_000
 MANY = MAX_CELLS // COLUMNS + 1

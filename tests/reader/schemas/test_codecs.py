@@ -17,7 +17,7 @@ from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.framing import message_indexes
 from ts_reader.schemas.limits import MAX_UNKNOWN_IDS
 from ts_reader.schemas.opening import open_codec
-from ts_reader.schemas.source import Reference, RegisteredSchema, SchemaType
+from ts_reader.schemas.schema_source import Reference, RegisteredSchema, SchemaType
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 VALUE = Part.VALUE

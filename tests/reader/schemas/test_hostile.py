@@ -17,7 +17,7 @@ from ts_reader.schemas.formats import AvroFormat
 from ts_reader.schemas.limits import MAX_VALUE_BYTES
 from ts_reader.schemas.opening import open_codec
 from ts_reader.schemas.schema_codec import SchemaCodec
-from ts_reader.schemas.source import SchemaType
+from ts_reader.schemas.schema_source import SchemaType
 
 SECONDS = 5.0
 

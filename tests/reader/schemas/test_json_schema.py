@@ -11,7 +11,7 @@ from ts_common.errors import CorruptData
 from ts_reader.schemas.contract import Part
 from ts_reader.schemas.json_schema.columns import JsonSchemaFormat
 from ts_reader.schemas.opening import open_codec
-from ts_reader.schemas.source import Reference, SchemaType
+from ts_reader.schemas.schema_source import Reference, SchemaType
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
 POINT_TYPE = pa.struct([("x", pa.float64())])

@@ -17,7 +17,7 @@ from ts_reader.schemas.contract import Part
 from ts_reader.schemas.opening import open_codec
 from ts_reader.schemas.protobuf.compiler import ROOT, compile_protobuf
 from ts_reader.schemas.protobuf.format import ProtobufFormat, _pool_of
-from ts_reader.schemas.source import Reference, SchemaType
+from ts_reader.schemas.schema_source import Reference, SchemaType
 
 EVERYTHING = """
 syntax = "proto3";

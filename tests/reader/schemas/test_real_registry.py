@@ -31,7 +31,7 @@ from ts_reader.schemas.opening import open_codec
 from ts_reader.schemas.protobuf.compiler import compile_protobuf
 from ts_reader.schemas.protobuf.format import _pool_of
 from ts_reader.schemas.registry import Registry
-from ts_reader.schemas.source import SchemaSource
+from ts_reader.schemas.schema_source import SchemaSource
 from ts_tables import Tables
 
 ORDER = {

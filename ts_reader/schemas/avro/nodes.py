@@ -12,7 +12,7 @@ from ts_common.errors import CorruptData
 from ts_common.json_objects import shown
 from ts_reader.schemas.bundle import Bundle
 from ts_reader.schemas.limits import MAX_BRANCHES
-from ts_reader.schemas.source import RegisteredSchema, parse_schema_text
+from ts_reader.schemas.schema_source import RegisteredSchema, parse_schema_text
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 LOGICAL_TYPES: Final[Mapping[str, frozenset[str]]] = {

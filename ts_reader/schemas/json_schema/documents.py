@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from ts_common.errors import CorruptData
 from ts_reader.schemas.bundle import Bundle
-from ts_reader.schemas.source import parse_schema_text
+from ts_reader.schemas.schema_source import parse_schema_text
 
 
 class Document:

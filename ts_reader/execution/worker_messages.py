@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ts_common import errors
-from ts_reader.execution.columns import Columns
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.query.splits import Split
 
 _HEADER: Final = struct.Struct("<IQ")

@@ -11,7 +11,7 @@ from tests.reader.schemas.sources import Schemas, framed
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_reader.decode.arrow_schema import COLUMNS_WITH_HEADERS, arrow_schema
-from ts_reader.execution.columns import Columns
+from ts_reader.execution.decoded_columns import Columns
 from ts_reader.query.query import Undecoded
 from ts_reader.schemas.contract import Codec, Part
 from ts_reader.schemas.opening import open_codec

@@ -11,7 +11,7 @@ import pytest
 from tests.reader.execution.splits import split_of
 from ts_common import errors
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError, TieredStorageError
-from ts_reader.execution.messages import (
+from ts_reader.execution.worker_messages import (
     Blocks,
     Channel,
     Logged,
