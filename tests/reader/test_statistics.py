@@ -250,19 +250,19 @@ def test_segments_whose_metadata_suffices_are_not_read(archive: ScannedArchive) 
 
 def test_batches_whose_header_suffices_are_not_decompressed(archive: ScannedArchive) -> None:
     """Their records can be garbage with a correct CRC; a scan of them, and the least timestamp, need the records."""
-    log = transaction(0, 5) + marker(5, 5, COMMIT)
-    log += batch(6, body=b"no gzip", count=4, attributes=GZIP, max_timestamp=3000)
-    log += batch(10, body=b"no gzip", count=2, attributes=GZIP | LOG_APPEND_TIME, max_timestamp=4000)
+    log = batch(0, body=b"no gzip", count=4, attributes=GZIP, max_timestamp=3000)
+    log += batch(4, body=b"no gzip", count=2, attributes=GZIP | LOG_APPEND_TIME, max_timestamp=4000)
+    log += transaction(6, 5) + marker(11, 5, COMMIT)
     archive.put_segment("t", 0, log)
     archive.commit("t", 12)
     scan = archive.scan()
     assert scan.count_rows() == 11
-    assert archive.scan(ending_offsets={0: 8}).count_rows() == 7
-    assert scan.statistics(least_timestamp=False) == [PartitionStatistics("t", 0, 11, 0, 11, None, 4000)]
-    late = archive.scan(starting_offsets={0: 10})
-    assert late.statistics() == [PartitionStatistics("t", 0, 2, 10, 11, 4000, 4000)]
+    assert archive.scan(starting_offsets={0: 2}).count_rows() == 9
+    assert scan.statistics(least_timestamp=False) == [PartitionStatistics("t", 0, 11, 0, 10, None, 4000)]
+    late = archive.scan(starting_offsets={0: 4}, ending_offsets={0: 6})
+    assert late.statistics() == [PartitionStatistics("t", 0, 2, 4, 5, 4000, 4000)]
     for read in (scan.to_table, scan.statistics):
-        with pytest.raises(CorruptData, match="batch of base offset 6"):
+        with pytest.raises(CorruptData, match="batch of base offset 0"):
             read()
 
 
