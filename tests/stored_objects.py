@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ts_common.archive.commit import decode_commit, decode_log_start
-from ts_common.archive.ends import Ends
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.group_offsets import StoredGroup
+from ts_common.archive.high_watermarks import Ends
 from ts_common.archive.holds import Hold, Removal
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.layout import Layout

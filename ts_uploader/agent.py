@@ -44,14 +44,14 @@ from ts_uploader.reporters.built_in import open_reporter
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.shipping.deleted_directory import DeletedShipper
-from ts_uploader.shipping.ends_writer import EndsWriter
+from ts_uploader.shipping.high_watermarks_writer import HighWatermarksWriter
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repair_watcher import RepairWatcher
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.status.snapshot import Status, StatusSources
+from ts_uploader.status.snapshot import AgentStatus, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
 from ts_uploader.tracking.backlog import Backlog, retention_left
@@ -119,7 +119,9 @@ class Agent:
         # Work.
         self._progress = Progress(config.upload_timeout_seconds)
         self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
-        self._ends = EndsWriter(self._keys, environment.broker_id, self._read_backlog, self._stores.of, self._metrics)
+        self._ends = HighWatermarksWriter(
+            self._keys, environment.broker_id, self._read_backlog, self._stores.of, self._metrics
+        )
         commits = CommitLog(
             self._keys,
             environment.broker_id,
@@ -148,7 +150,7 @@ class Agent:
         )
         self._threads = self._build_threads(config.upload_threads)
         # Pages.
-        self._status = Status(self._status_sources())
+        self._status = AgentStatus(self._status_sources())
         self._health = HealthServer(
             http_address, self._metrics.registry, self._status, lambda: self._config.current.http_allowed_hosts
         )

@@ -15,7 +15,7 @@ from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.process.progress import Progress
 from ts_uploader.process.reload import LiveConfig
-from ts_uploader.status.snapshot import Status
+from ts_uploader.status.snapshot import AgentStatus
 from ts_uploader.stores.topic_stores import Stores
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason, Waits
@@ -102,7 +102,7 @@ class Heartbeat:
         stores: Stores,
         progress: Progress,
         metrics: Metrics,
-        status: Status,
+        status: AgentStatus,
     ) -> None:
         self._config = config
         self._watcher = watcher

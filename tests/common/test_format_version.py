@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
-from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start, encode_log_start
+from ts_common.archive.commit import Commit, Lineage, LogStart, decode_commit, decode_log_start, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.incarnations import Incarnation, Incarnations
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.metadata_cache import CacheEntry, CacheObject, encode_cache_object
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata

@@ -12,9 +12,8 @@ from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import codes, verify
-from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start
+from ts_common.archive.commit import Commit, Lineage, LogStart, decode_commit, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "repair.md"

@@ -31,7 +31,7 @@ from tests.faults.leaders import (
     zookeeper_of,
 )
 from tests.uploader.beside import BUCKET, PREFIX, Archive
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT
 
 pytestmark = pytest.mark.usefixtures("mended")

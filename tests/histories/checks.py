@@ -15,11 +15,10 @@ from tests.histories.faults import Put
 from tests.histories.records import Batch, Held, Kind, transactions
 from tests.histories.replica import Replica
 from ts_common.archive.catalog import read_catalog
-from ts_common.archive.commit import Commit, decode_commit, decode_log_start
+from ts_common.archive.commit import Commit, Lineage, decode_commit, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.incarnations import read_incarnations
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.plan import Hole
 from ts_common.archive.segment_metadata import decode_metadata

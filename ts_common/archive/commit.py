@@ -9,7 +9,7 @@ The first line is the Java uploader's watermark, so that its consumer can read t
 line makes the ETag unique, so that conditional writes fence even if next offset and epoch stay the same.
 
 `log.start` contains the first offset that readers return, in 20 digits. After the commit went back, both objects have a
-lineage (`ts_common.archive.lineage`), `log.start` in a second line::
+lineage (`Lineage`), `log.start` in a second line::
 
     00000000000000000100
     {"version":2,"lineage":[5,100,250]}
@@ -17,13 +17,70 @@ lineage (`ts_common.archive.lineage`), `log.start` in a second line::
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from ts_common.archive.epoch_history import StoredEpochs
-from ts_common.archive.lineage import LINEAGE, LINEAGE_VERSION, Lineage, StoredLineage, epoch_of
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES
-from ts_common.archive.stored_object import BrokerId, Crc32c, Epoch, Presence, StoredObject, json_line, limited
-from ts_common.json_objects import decoding, whole_number
+from ts_common.archive.stored_object import (
+    BrokerId,
+    Crc32c,
+    Epoch,
+    FieldKind,
+    Presence,
+    StoredObject,
+    json_line,
+    limited,
+)
+from ts_common.json_objects import MAX_INT32, decoding, shown, whole_number
+
+# Format version of a commit and of a `log.start` with a lineage.
+LINEAGE_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The last time that a partition's commit went back (protocol rule 5).
+
+    An election can lose committed records. The commit then goes back, and offsets get other records. From then on the
+    commit and `log.start` both have a lineage, so that no reader combines objects from before and after the loss. If a
+    commit never went back, both objects have no lineage and the bytes of format version 1.
+
+    Attributes:
+        epoch: leader epoch of the agent whose commit went back.
+        begin: the next offset that the commit went back to; from this offset on, records belong to this lineage.
+        highest: no `log.start` of an earlier lineage is greater. Below it, a deletion of the earlier lineage can still
+            be in progress, so agents use no plain segment names there.
+    """
+
+    epoch: int
+    begin: int
+    highest: int
+
+    def encode(self) -> list[int]:
+        """Return the lineage as JSON has it: `[epoch, begin, highest]`."""
+        return [self.epoch, self.begin, self.highest]
+
+    @classmethod
+    def decode(cls, fields: object) -> "Lineage":
+        """Parse the JSON of a lineage.
+
+        Raises:
+            ValueError: it is not a list of three whole numbers of at least 0.
+        """
+        match fields:
+            case [epoch, begin, highest]:
+                return cls(whole_number(epoch, 0, MAX_INT32), whole_number(begin), whole_number(highest))
+        raise ValueError(f"lineage {shown(fields)} is not a list of three numbers")
+
+
+LINEAGE: Final = FieldKind(Lineage.decode, Lineage.encode)
+StoredLineage = Annotated[Lineage, LINEAGE]
+
+
+def epoch_of(lineage: Lineage | None) -> int:
+    """Return the leader epoch that orders lineages: a lineage of a lower epoch is older. -1 for no lineage."""
+    return -1 if lineage is None else lineage.epoch
+
 
 _FIRST_LINE = re.compile(rb"[0-9]{20}")
 

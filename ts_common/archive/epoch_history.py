@@ -13,7 +13,7 @@ from math import inf
 from operator import attrgetter, itemgetter
 from typing import Annotated, Final
 
-from ts_common.archive.stored_object import Kind
+from ts_common.archive.stored_object import FieldKind
 from ts_common.json_objects import epoch_pair, rows
 
 NO_EPOCH = -1
@@ -215,7 +215,7 @@ def _decoded(value: object) -> EpochHistory:
     return EpochHistory(tuple([epoch_pair(each) for each in rows(value)]))
 
 
-EPOCHS: Final = Kind(_decoded, attrgetter("pairs"))
+EPOCHS: Final = FieldKind(_decoded, attrgetter("pairs"))
 StoredEpochs = Annotated[EpochHistory, EPOCHS]
 
 

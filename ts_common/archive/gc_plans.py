@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ts_common.archive.commit import LogStart
+from ts_common.archive.commit import Lineage, LogStart
 from ts_common.archive.gc_runs import (
     MOVES,
     PART,
@@ -29,7 +29,6 @@ from ts_common.archive.gc_runs import (
     run_directory,
 )
 from ts_common.archive.incarnations import is_directory_of
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.archive.small_objects import get_small
 from ts_common.errors import CorruptData, ObjectNotFound

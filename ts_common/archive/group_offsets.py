@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import get_small
-from ts_common.archive.stored_object import Epoch, Kind, Presence, StoredObject, between, limited
+from ts_common.archive.stored_object import Epoch, FieldKind, Presence, StoredObject, between, limited
 from ts_common.errors import ObjectNotFound
 from ts_common.json_objects import MAX_INT32, MIN_INT64
 from ts_common.model import TopicPartition
@@ -74,7 +74,7 @@ class StoredGroup(
 
     group: Annotated[str, limited(LARGEST)]
     time: Annotated[int, Presence.MAY_LACK]
-    partitions: Mapping[Annotated[TopicPartition, Kind(_partition, str)], Committed]
+    partitions: Mapping[Annotated[TopicPartition, FieldKind(_partition, str)], Committed]
 
     def encode(self) -> bytes:
         """Return the content of the object: one line, in UTF-8 without escapes."""

@@ -6,8 +6,8 @@ of the commit. One epoch is not enough: after two elections the log can part fro
 
 from dataclasses import dataclass, replace
 
+from ts_common.archive.commit import Lineage, epoch_of
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
-from ts_common.archive.lineage import Lineage, epoch_of
 
 
 @dataclass(frozen=True, slots=True)

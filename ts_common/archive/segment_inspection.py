@@ -11,7 +11,7 @@ from ts_common.archive.epoch_history import NO_EPOCH
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import read_offset_index

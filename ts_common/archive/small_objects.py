@@ -1,12 +1,16 @@
 """Read small objects with a largest size; a larger object is rejected before its first byte.
 
 Any identity that can write to the bucket can store two gigabytes under any key. The sizes here are far above those of a
-healthy archive, and an agent writes no larger object.
+healthy archive, and an agent writes no larger object. Index files are hints: without a usable index a reader needs more
+time, never other rows.
 """
 
 from typing import Final
 
-from ts_common.errors import CorruptData
+import structlog
+
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.errors import CorruptData, ObjectFrozen, ObjectNotFound
 from ts_common.store.contract import ObjectInfo, ObjectStore
 
 # A pair of the commit's epochs has about twenty bytes: an hourly election with records in between, for forty years.
@@ -48,3 +52,21 @@ def checked(data: bytes, key: str, most: int) -> bytes:
     if len(data) > most:
         raise CorruptData(f"{key}: it would have {len(data)} bytes, and readers accept at most {most}")
     return data
+
+
+log = structlog.get_logger()
+
+
+def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffix: str) -> bytes | None:
+    """Return the bytes of one index of a segment; None if it is missing, frozen, or larger than a broker writes.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    try:
+        return get_small(store, keys.segment(name, suffix), INDEX_BYTES)[0]
+    except ObjectNotFound:
+        return None
+    except (CorruptData, ObjectFrozen) as error:
+        log.warning("index_unusable", reason=str(error))
+        return None

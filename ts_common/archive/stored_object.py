@@ -21,7 +21,7 @@ a `TopicPartition`              a text, `<topic>-<partition>`
 another dataclass               an array with one value for each attribute
 `Mapping[X, Y]`                 an object, sorted by X
 a `StoredObject`                an object
-`Annotated[X, Kind(...)]`       as the kind describes it; see `between` and `limited`
+`Annotated[X, FieldKind(...)]`       as the kind describes it; see `between` and `limited`
 ==============================  ====================================================================================
 
 Readers ignore unknown fields. A field is required unless `Annotated` has a `Presence`.
@@ -63,7 +63,7 @@ def _same(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldKind:
     """How the values of a field are stored.
 
     Attributes:
@@ -83,12 +83,12 @@ class Presence(Enum):
     GIVEN = auto()  # never: the reader has the value from the object's key
 
 
-def between(least: int = 0, most: int = MAX_INT64) -> Kind:
+def between(least: int = 0, most: int = MAX_INT64) -> FieldKind:
     """Return the kind of a whole number from `least` to `most`."""
-    return Kind(lambda value: whole_number(value, least, most))
+    return FieldKind(lambda value: whole_number(value, least, most))
 
 
-def limited(most: int, pattern: str = ".*") -> Kind:
+def limited(most: int, pattern: str = ".*") -> FieldKind:
     """Return the kind of a text of at most `most` characters that a regular expression matches."""
     form = re.compile(pattern, re.ASCII | re.DOTALL)
 
@@ -98,7 +98,7 @@ def limited(most: int, pattern: str = ".*") -> Kind:
             raise ValueError(f"{shown(found)} is not of the form {pattern}")
         return found
 
-    return Kind(decode)
+    return FieldKind(decode)
 
 
 def topic_name(name: object) -> str:
@@ -124,8 +124,8 @@ def partition_number(name: object) -> int:
     return whole_number(int(name), 0, MAX_INT32)
 
 
-TopicName = Annotated[str, Kind(topic_name)]
-PartitionKey = Annotated[int, Kind(partition_number, str)]
+TopicName = Annotated[str, FieldKind(topic_name)]
+PartitionKey = Annotated[int, FieldKind(partition_number, str)]
 BrokerId = Annotated[int, between(-1, MAX_INT32)]
 Epoch = Annotated[int, between(-1, MAX_INT32)]
 PartitionNumber = Annotated[int, between(0, MAX_INT32)]
@@ -147,7 +147,7 @@ class _Form:
 class _Member(NamedTuple):
     attribute: str
     name: str
-    kind: Kind
+    kind: FieldKind
     presence: Presence | None
     default: Any
 
@@ -279,7 +279,7 @@ def _described(cls: type[Any]) -> tuple[_Member, ...]:
         name = next((note for note in notes if isinstance(note, str)), None)
         name = name or _CAPITAL.sub(lambda match: match[1].upper(), each.name)
         presence = next((note for note in notes if isinstance(note, Presence)), None)
-        kind = Kind(_same) if presence is Presence.GIVEN else kind_of(hints[each.name])
+        kind = FieldKind(_same) if presence is Presence.GIVEN else kind_of(hints[each.name])
         default = None if each.default is MISSING else each.default
         found.append(_Member(each.name, name, kind, presence, default))
     return tuple(found)
@@ -288,19 +288,19 @@ def _described(cls: type[Any]) -> tuple[_Member, ...]:
 _members: Final[Callable[[Any], tuple[_Member, ...]]] = cache(_described)
 
 
-def kind_of(hint: Any) -> Kind:
+def kind_of(hint: Any) -> FieldKind:
     """Return the kind of a type; the module's docstring lists them."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _KINDS:
         return _KINDS[hint]
     if origin is Annotated:
-        own = (note for note in arguments[1:] if isinstance(note, Kind))
+        own = (note for note in arguments[1:] if isinstance(note, FieldKind))
         return next(own, None) or kind_of(arguments[0])
     if NoneType in arguments:
         return _optional(kind_of(next(each for each in arguments if each is not NoneType)))
     if origin is tuple and arguments[-1] is ...:
         each = kind_of(arguments[0])
-        return Kind(
+        return FieldKind(
             lambda value: tuple([each.decode(one) for one in rows(value)]),
             lambda value: [each.encode(one) for one in value],
         )
@@ -309,21 +309,21 @@ def kind_of(hint: Any) -> Kind:
     if origin is Mapping:
         return _mapping(*map(kind_of, arguments))
     if issubclass(hint, StrEnum):
-        return Kind(lambda value: hint(text(value)))
+        return FieldKind(lambda value: hint(text(value)))
     if issubclass(hint, StoredObject):
-        return Kind(hint.from_fields, methodcaller("fields"))
+        return FieldKind(hint.from_fields, methodcaller("fields"))
     hints = get_type_hints(hint, include_extras=True)
     return _row(hints.values(), hint, attrgetter(*hints))
 
 
-def _optional(kind: Kind) -> Kind:
-    return Kind(
+def _optional(kind: FieldKind) -> FieldKind:
+    return FieldKind(
         lambda value: None if value is None else kind.decode(value),
         lambda value: None if value is None else kind.encode(value),
     )
 
 
-def _row(hints: Iterable[Any], make: Callable[..., Any], values_of: Callable[[Any], Iterable[Any]]) -> Kind:
+def _row(hints: Iterable[Any], make: Callable[..., Any], values_of: Callable[[Any], Iterable[Any]]) -> FieldKind:
     """Return the kind of an array with one value for each part."""
     kinds = [kind_of(hint) for hint in hints]
 
@@ -333,11 +333,11 @@ def _row(hints: Iterable[Any], make: Callable[..., Any], values_of: Callable[[An
             raise ValueError(f"{shown(value)} is not a list of {len(kinds)}")
         return make(*[kind.decode(each) for kind, each in zip(kinds, found, strict=True)])
 
-    return Kind(decode, lambda value: [k.encode(each) for k, each in zip(kinds, values_of(value), strict=True)])
+    return FieldKind(decode, lambda value: [k.encode(each) for k, each in zip(kinds, values_of(value), strict=True)])
 
 
-def _mapping(key: Kind, value: Kind) -> Kind:
-    return Kind(
+def _mapping(key: FieldKind, value: FieldKind) -> FieldKind:
+    return FieldKind(
         lambda found: {key.decode(name): value.decode(each) for name, each in found.items()},
         lambda found: {key.encode(name): value.encode(each) for name, each in sorted(found.items())},
     )
@@ -350,9 +350,9 @@ def _partition(name: str) -> TopicPartition:
     return found
 
 
-_KINDS: Final[dict[Any, Kind]] = {
-    int: Kind(whole_number),
-    str: Kind(text),
-    bool: Kind(boolean),
-    TopicPartition: Kind(_partition, str),
+_KINDS: Final[dict[Any, FieldKind]] = {
+    int: FieldKind(whole_number),
+    str: FieldKind(text),
+    bool: FieldKind(boolean),
+    TopicPartition: FieldKind(_partition, str),
 }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from ts_common.archive.object_keys import ClusterKeys, partition_of
-from ts_common.archive.stored_object import Kind, StoredObject
+from ts_common.archive.stored_object import FieldKind, StoredObject
 from ts_common.store.contract import ObjectStore
 
 _DIRECTORY: Final = "claims/"
@@ -46,7 +46,7 @@ class TableClaims(StoredObject, expected="the claims of a table", most=16 << 20)
     table: str
     snapshot: str
     time: int
-    needed_from: Annotated[Mapping[Annotated[str, Kind(_directory)], int], "partitions"]
+    needed_from: Annotated[Mapping[Annotated[str, FieldKind(_directory)], int], "partitions"]
 
 
 def claims_key(keys: ClusterKeys, table: str) -> str:

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.archive.catalog import PartitionCatalog, StoredSegment
-from ts_common.archive.commit import Commit
+from ts_common.archive.commit import Commit, Lineage
 from ts_common.archive.commit_state import CommitState
 from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite, with_spares
 from ts_common.archive.read_log import ReadLog

@@ -1,4 +1,4 @@
-"""Check the values in a server's response, which may contain anything.
+"""Check the values in a server's response, which may contain anything, and the byte ranges of requests and responses.
 
 Depth, numbers and texts are checked here; `response_body` bounds the size. A value that no store returns raises
 `ValueError`, which `Call.understood` turns into the error that the caller expects.
@@ -13,8 +13,10 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from ts_common import json_objects
-from ts_common.errors import CorruptData
-from ts_common.store.contract import ObjectInfo
+from ts_common.errors import CorruptData, OperatorError
+from ts_common.store.call import Call
+from ts_common.store.contract import ByteRange, ObjectInfo
+from ts_common.wording import counted
 
 STANDARD: Final = "STANDARD"  # of S3 and Google: responses to HEAD and listings name it or omit it
 _CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}").fullmatch
@@ -114,3 +116,42 @@ def text_by_name(value: object) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise ValueError(f"{json_objects.shown(value)} is not a JSON object")  # noqa: TRY004 - of the data
     return {text_of(name): text_of(text) for name, text in value.items()}
+
+
+def range_within(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
+    """Return the range `[start, end)` in an object of `size` bytes; None means the whole object."""
+    if byte_range is None:
+        return 0, size
+    start = byte_range.start if byte_range.start >= 0 else max(0, size + byte_range.start)
+    return start, size if byte_range.end is None else min(byte_range.end, size)
+
+
+def range_header(byte_range: ByteRange) -> str:
+    """Return the value of the header `Range` (RFC 9110, section 14.2)."""
+    if byte_range.start < 0:
+        return f"bytes={byte_range.start}"
+    return f"bytes={byte_range.start}-{'' if byte_range.end is None else byte_range.end - 1}"
+
+
+def whole_size(byte_range: ByteRange | None, content_range: str | None, length: int, call: Call) -> int:
+    """Return the size of the whole object, from the headers of the response to a get.
+
+    Args:
+        byte_range: the range in the request; None means the whole object.
+        content_range: the header `Content-Range`; None means that the response has none.
+        length: the header `Content-Length`.
+        call: for messages.
+
+    Raises:
+        OperatorError: the store sends another range than the one in the request.
+        ValueError: `length` is not that of the range, or `content_range` has no size.
+    """
+    size = size_of(content_range.rpartition("/")[2]) if content_range else length
+    start, end = range_within(byte_range, size)
+    expected = f"bytes {start}-{end - 1}/{size}"
+    if (content_range and content_range != expected) or (not content_range and (start, end) != (0, size)):
+        found = content_range or f"all {counted(size, 'byte')}"
+        raise OperatorError(f"{call.operation} {call.target}: requested {expected}, but the store sends {found}")
+    if length != end - start:
+        raise ValueError(f"Content-Length is {length}; expected the length of {expected}")
+    return size

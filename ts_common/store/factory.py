@@ -125,7 +125,7 @@ def _open(
                 allowance=allowance,
             )
         case Scheme.GCS:
-            from ts_common.store.gcs.service import gcs_service  # noqa: PLC0415 - as the others
+            from ts_common.store.gcs.storage_service import gcs_service  # noqa: PLC0415 - as the others
             from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as the others
 
             google = gcs_service(location.bucket, os.environ)
@@ -134,7 +134,7 @@ def _open(
             )
         case Scheme.AZURE:
             from ts_common.store.azure.account import account_of  # noqa: PLC0415 - as the others
-            from ts_common.store.azure.service import AzureService  # noqa: PLC0415 - as the others
+            from ts_common.store.azure.blob_service import AzureService  # noqa: PLC0415 - as the others
             from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as the others
 
             azure = AzureService(location.bucket, account_of(os.environ))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE
 from ts_common.store.contract import ObjectStore
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
-from ts_common.http_server.answers import Answers
+from ts_common.http_server.answers import CONTENT_TYPE, Answers, metrics_page
 from ts_common.http_server.listening import HttpServer
-from ts_common.http_server.metrics_text import CONTENT_TYPE, metrics_page
 
 _KNOWN = b"/metrics, /healthz and /readyz are served here\n"
 

@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from ts_common.archive.commit import Lineage
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.stored_object import partition_number, topic_name
 from ts_common.json_objects import MAX_INT32, epoch_pair, rows, whole_number

@@ -40,7 +40,7 @@ import structlog
 
 from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.ends import Ends, brokers_with_ends, read_ends
+from ts_common.archive.high_watermarks import Ends, brokers_with_ends, read_ends
 from ts_common.archive.view import PartitionView
 from ts_common.errors import CorruptData, NewerFormat, QueryError
 from ts_common.log_format.index_files import AbortedTransaction

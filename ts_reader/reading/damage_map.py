@@ -19,7 +19,7 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, translate_not_found
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.errors import CorruptData
 from ts_common.log_format.index_files import read_offset_index
 from ts_common.store.contract import ObjectStore

@@ -20,7 +20,7 @@ from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, one_ahead, translate_not_found
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, follows, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index

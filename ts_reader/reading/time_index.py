@@ -7,7 +7,7 @@ index.
 from awscrt.checksums import crc32c
 
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.log_format.index_files import Claims, TimeIndex
 from ts_common.store.contract import ObjectStore
 

@@ -23,7 +23,7 @@ from awscrt.checksums import crc32c
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import TxnIndexState
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.store.contract import ObjectStore

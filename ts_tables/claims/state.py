@@ -37,11 +37,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Self
 
+from ts_common.archive.commit import LINEAGE
 from ts_common.archive.epoch_history import EPOCHS
-from ts_common.archive.lineage import LINEAGE
 from ts_common.archive.read_log import ReadLog
 from ts_common.archive.stored_object import (
-    Kind,
+    FieldKind,
     PartitionKey,
     Presence,
     StoredObject,
@@ -61,7 +61,7 @@ _Long = Annotated[str, limited(1 << 20)]  # the name or the type of a column
 _Digest = Annotated[str, limited(32, "[0-9a-f]{32}")]
 
 
-_ISOLATION: Final = Kind(lambda value: _ISOLATIONS.index(value) > 0, _ISOLATIONS.__getitem__)
+_ISOLATION: Final = FieldKind(lambda value: _ISOLATIONS.index(value) > 0, _ISOLATIONS.__getitem__)
 
 
 def _column(value: object) -> FoundColumn:
@@ -71,7 +71,7 @@ def _column(value: object) -> FoundColumn:
 
 
 _COLUMN: Final = kind_of(tuple[_Long, _Long, _Long])
-_Column = Annotated[FoundColumn, Kind(_column, list)]
+_Column = Annotated[FoundColumn, FieldKind(_column, list)]
 
 Forgotten = dict[tuple[TopicPartition, str | None], dict[int, set[bytes]]]  # digests by topic id and offset
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final
 
 from ts_common.archive.stored_object import (
     Crc32c,
-    Kind,
+    FieldKind,
     PartitionNumber,
     Presence,
     StoredObject,
@@ -96,7 +96,7 @@ def _encoded_covered(each: Covered) -> list[object]:
 
 
 _COVERED: Final = kind_of(tuple[str, str | None, PartitionNumber, int, int])
-_Shown = Annotated[str, Kind(_shown_path)]
+_Shown = Annotated[str, FieldKind(_shown_path)]
 _ValidThrough = Annotated[int, between(MIN_INT64)]
 
 
@@ -117,16 +117,16 @@ class PlainFile(StoredObject):
         runs: the offsets of its records in their order, where they are not in the file; else empty.
     """
 
-    path: Annotated[str, Kind(_path)]
+    path: Annotated[str, FieldKind(_path)]
     size: int
     crc32c: Crc32c
     rows: int
-    key: tuple[Annotated[Any, Kind(_key_value)], ...]
-    covers: tuple[Annotated[Covered, Kind(_covered, _encoded_covered)], ...]
+    key: tuple[Annotated[Any, FieldKind(_key_value)], ...]
+    covers: tuple[Annotated[Covered, FieldKind(_covered, _encoded_covered)], ...]
     since: Annotated[int, Presence.IF_SET] = 0
-    staged: Annotated[str, Kind(_staged_path), Presence.IF_SET] = ""
+    staged: Annotated[str, FieldKind(_staged_path), Presence.IF_SET] = ""
     first: Annotated[int, Presence.IF_SET] = 0
-    runs: Annotated[Runs, Kind(_runs, _deltas), Presence.IF_SET] = ()
+    runs: Annotated[Runs, FieldKind(_runs, _deltas), Presence.IF_SET] = ()
 
     def check(self) -> None:
         """Check that it has offsets."""
@@ -194,7 +194,7 @@ class Contents(StoredObject, expected="the list of a table's files", most=MOST_B
 
     generation: Annotated[str, limited(8, "[0-9a-f]{8}")]
     number: int
-    layout: Annotated[Mapping[str, Any], Kind(dict, dict)]
+    layout: Annotated[Mapping[str, Any], FieldKind(dict, dict)]
     valid_through: Annotated[_ValidThrough | None, "valid_through"] = None
     state: TableState
     files: tuple[PlainFile, ...] = ()

@@ -11,8 +11,7 @@ from dataclasses import replace
 import structlog
 
 from ts_common.archive.catalog import StoredLogStart
-from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.lineage import Lineage, epoch_of
+from ts_common.archive.commit import Commit, Lineage, LogStart, epoch_of
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.divergence import first_disagreement, log_epochs, past_end, rewound

@@ -3,10 +3,9 @@
 import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, read_snapshot
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, LogStart, epoch_of
 from ts_common.archive.copies import describe
 from ts_common.archive.gc_plans import PlannedLogStart, planned_log_starts
-from ts_common.archive.lineage import epoch_of
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.store.contract import IfAbsent, ObjectStore

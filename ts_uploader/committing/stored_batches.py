@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.log_format.framing import HEADER_SIZE
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.store.contract import ObjectStore

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart
-from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit import Commit, ForeignCommit, epoch_of
 from ts_common.archive.copies import describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.gap_records import merged
-from ts_common.archive.lineage import epoch_of
 from ts_common.archive.plan import Hole, unite
 from ts_common.archive.view import living_line
 from ts_common.store.contract import ObjectStore

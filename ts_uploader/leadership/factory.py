@@ -9,8 +9,8 @@ from ts_common.errors import ConfigurationError
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.listener import client_settings
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.security import security_of
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 
 
 def open_source(
@@ -24,7 +24,7 @@ def open_source(
     name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
     key = "ts.segment.uploader.leadership.watcher.class"
     if name == "kraft":
-        from ts_uploader.leadership.kraft.source import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
+        from ts_uploader.leadership.kraft.leadership import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
 
         client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
         return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)

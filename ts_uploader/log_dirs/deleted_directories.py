@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from ts_common.archive.ends import End
+from ts_common.archive.high_watermarks import End
 from ts_common.model import TopicPartition
 from ts_uploader.log_dirs.directory_scan import holds_partition, list_partition, read_high_watermarks
 from ts_uploader.log_dirs.leader_epoch import EpochReader

@@ -8,9 +8,8 @@ commit it.
 from dataclasses import dataclass, field
 from typing import Final
 
-from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.commit import Commit, ForeignCommit, Lineage
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.repair_requests import RepairRequest
 from ts_common.model import TopicPartition

@@ -26,7 +26,7 @@ from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentNam
 from ts_common.archive.plan import Hole, ReadRange, replaced_by, unite
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, answer_key
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import read_index
 from ts_common.errors import CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound, PreconditionFailed, SegmentChanged
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment

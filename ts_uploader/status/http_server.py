@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from ts_common.http_server.answers import Answers
+from ts_common.http_server.answers import CONTENT_TYPE, Answers, metrics_page
 from ts_common.http_server.listening import HttpServer, host_and_port
-from ts_common.http_server.metrics_text import CONTENT_TYPE, metrics_page
 from ts_uploader.status.allowed_hosts import AllowedHosts
 from ts_uploader.status.page import POLICY, status_page
-from ts_uploader.status.snapshot import Status
+from ts_uploader.status.snapshot import AgentStatus
 from ts_uploader.status.status_json import health_facts, state_fields, status_json
 
 _PUBLIC = frozenset({"/metrics", "/healthz", "/readyz"})  # probes and scrapers use any name for the host
@@ -43,7 +42,7 @@ class HealthServer(HttpServer):
         self,
         address: str,
         registry: CollectorRegistry,
-        status: Status,
+        status: AgentStatus,
         allowed_hosts: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         hosts = AllowedHosts(host_and_port(address)[0], allowed_hosts)

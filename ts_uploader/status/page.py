@@ -17,7 +17,7 @@ from ts_common.wording import counted
 from ts_uploader.health.conditions import Condition
 from ts_uploader.status.last_errors import LastError
 from ts_uploader.status.partition_status import PartitionStatus, Totals
-from ts_uploader.status.snapshot import Status, StatusSnapshot
+from ts_uploader.status.snapshot import AgentStatus, StatusSnapshot
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
@@ -32,7 +32,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 _WAITING = {"uploads": "upload", "commits": "commit", "lookups": "store request"}
 
 
-def status_page(status: Status) -> Iterator[bytes]:
+def status_page(status: AgentStatus) -> Iterator[bytes]:
     """Yield the page as HTML in UTF-8, in pieces."""
     backlog = status.backlog()
     totals, worst = status.worst(backlog, WORST)

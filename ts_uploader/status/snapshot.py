@@ -139,7 +139,7 @@ class StatusSources:
 
 
 @dataclass(slots=True)
-class Status:
+class AgentStatus:
     """The agent's status; the main thread writes it, all threads read it.
 
     The main thread sets `begun` and `store_answered`, and calls `note_round`.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from ts_common.printable import printable_json
 from ts_uploader.status.partition_status import Totals
-from ts_uploader.status.snapshot import Status, StatusSnapshot
+from ts_uploader.status.snapshot import AgentStatus, StatusSnapshot
 
 _TOGETHER = 100  # partitions in one piece of JSON
 
@@ -36,7 +36,7 @@ def state_fields(snapshot: StatusSnapshot) -> dict[str, object]:
     }
 
 
-def status_json(status: Status) -> Iterator[bytes]:
+def status_json(status: AgentStatus) -> Iterator[bytes]:
     """Yield the object of `/status.json` in pieces: the text of ten thousand partitions is never in memory at once."""
     backlog = status.backlog()
     status.count(backlog)

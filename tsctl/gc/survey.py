@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ts_common.archive.commit import Lineage
 from ts_common.archive.gc_plans import PlannedObject, PlannedPartition
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.parallel import stream_in_threads

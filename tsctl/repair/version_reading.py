@@ -13,8 +13,7 @@ from ts_common.archive.metadata_check import metadata_differences, named_indexes
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import all_epochs
 from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
-from ts_common.archive.small_objects import INDEX_BYTES
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import INDEX_BYTES, read_index
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectFrozen, ObjectNotFound, OperatorError
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment

@@ -9,9 +9,8 @@ Retention moves `log.start` only over segments that were shipped before. But ano
 
 from collections.abc import Iterable, Iterator
 
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart, epoch_of
 from ts_common.archive.copies import SegmentCopy
-from ts_common.archive.lineage import Lineage, epoch_of
 from ts_common.wording import counted
 from tsctl.verify.finding_kinds import HIDDEN_BELOW_LOG_START, LINEAGE_AHEAD, LINEAGE_BEHIND
 from tsctl.verify.findings import Finding

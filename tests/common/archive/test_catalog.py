@@ -12,10 +12,9 @@ from tenacity import wait_none
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from ts_common.archive import catalog as catalogs
 from ts_common.archive.catalog import read_catalog, read_commit, read_marks, read_snapshot
-from ts_common.archive.commit import Commit, ForeignCommit, LogStart, encode_log_start
+from ts_common.archive.commit import Commit, ForeignCommit, Lineage, LogStart, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import Gap
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.errors import LineageUnsettled

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,13 +7,14 @@ from hypothesis import strategies as st
 from ts_common.archive.commit import (
     Commit,
     ForeignCommit,
+    Lineage,
     LogStart,
     decode_commit,
     decode_log_start,
     encode_log_start,
+    epoch_of,
 )
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.errors import CorruptData
 
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -104,3 +107,22 @@ def test_a_log_start_with_a_lineage_reads_back() -> None:
     data = LogStart(80, OWN).encode()
     assert decode_log_start(data, "k") == LogStart(80, OWN)
     assert data.startswith(encode_log_start(80))
+
+
+def test_a_lineage_is_a_list_of_three_numbers() -> None:
+    """The JSON form is `[epoch, begin, highest]`."""
+    lineage = Lineage(5, 100, 250)
+    assert lineage.encode() == [5, 100, 250]
+    assert Lineage.decode([5, 100, 250]) == lineage
+
+
+@pytest.mark.parametrize("fields", [None, [], [5, 100], [5, 100, 250, 1], [-1, 100, 250], ["5", 100, 250], {"a": 1}])
+def test_any_other_value_is_rejected(fields: Any) -> None:
+    """A lineage with a missing, negative or textual part is no lineage."""
+    with pytest.raises(ValueError, match=r"list of three|whole number"):
+        Lineage.decode(fields)
+
+
+def test_no_lineage_is_older_than_each_lineage() -> None:
+    """Lineages are ordered by the epoch of the agent whose commit went back."""
+    assert epoch_of(None) < epoch_of(Lineage(0, 0, 0)) < epoch_of(Lineage(1, 0, 0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.made_archive import MadeArchive
-from ts_common.archive.commit import LogStart
+from ts_common.archive.commit import Lineage, LogStart
 from ts_common.archive.gc_plans import (
     Plan,
     PlannedObject,
@@ -29,7 +29,6 @@ from ts_common.archive.gc_runs import (
     numbered_key,
     run_directory,
 )
-from ts_common.archive.lineage import Lineage
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.model import TopicPartition
 

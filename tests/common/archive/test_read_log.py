@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from ts_common.archive.commit import Lineage
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog, kept_end
 
 Log = tuple[int, ...]  # the epoch of each record; two records are the same if epoch and offset are

@@ -6,8 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
-from ts_common.archive.small_objects import INDEX_BYTES
-from ts_common.archive.stored_indexes import read_index
+from ts_common.archive.small_objects import INDEX_BYTES, read_index
 from ts_common.model import TopicPartition
 from ts_common.store.directory.driver import FileStore
 

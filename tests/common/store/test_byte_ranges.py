@@ -3,7 +3,7 @@
 import pytest
 
 from ts_common.errors import OperatorError
-from ts_common.store.byte_ranges import range_header, range_within, whole_size
+from ts_common.store.answers import range_header, range_within, whole_size
 from ts_common.store.call import Call
 from ts_common.store.contract import ByteRange
 

@@ -15,7 +15,7 @@ from tests.fuzz.mutate import NUMERALS, TEXTS, json_text
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.leadership.zookeeper import check as zookeeper_check
+from ts_uploader.leadership.zookeeper import connection_check as zookeeper_check
 from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, settings_path, state_path, topic_path
 from ts_uploader.messages.observations import Led
 from ts_uploader.retention.topic_retention import (

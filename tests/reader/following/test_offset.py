@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from ts_common.archive.commit import Lineage
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
 from ts_common.model import TopicPartition
 from ts_reader.following.offset import StreamOffset, decode_offset

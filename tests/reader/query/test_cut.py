@@ -10,7 +10,7 @@ import pytest
 from tests.made_archive import CLUSTER, MadeArchive, batches
 from tests.made_views import view_of
 from tests.transactions import ABORT, data, ended
-from ts_common.archive.ends import End, Ends
+from ts_common.archive.high_watermarks import End, Ends
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError

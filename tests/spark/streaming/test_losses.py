@@ -6,9 +6,8 @@ from structlog.testing import capture_logs
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.spark.streaming.query import EARLIEST, LENIENT, Query, warnings_of
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.errors import DataLoss
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"

@@ -4,29 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from ts_common.archive.commit import Lineage
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.read_log import ReadLog
 from ts_common.errors import CorruptData
 from ts_reader.query.query import OnHole
-from ts_tables.claims.advance import (
-    OnLost,
-    OnTakenBack,
-    Policy,
-    Seen,
-    advance,
-    begin,
-    needs_view,
-    parting,
-)
-from ts_tables.claims.state import (
-    IncarnationState,
-    Kept,
-    PartitionClaims,
-    PassedHole,
-    TableState,
-    without,
-)
+from ts_tables.claims.advance import OnLost, OnTakenBack, Policy, Seen, advance, begin, needs_view, parting
+from ts_tables.claims.state import IncarnationState, Kept, PartitionClaims, PassedHole, TableState, without
 
 LINE = EpochHistory(((0, 0), (3, 120)))
 KNOWN = PartitionClaims(0, 200, ReadLog(LINE))

@@ -10,10 +10,9 @@ from typing import Any
 
 from tests.made_archive import MadeArchive, batches
 from ts_common.archive.catalog import read_catalog
-from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from ts_common.archive.commit import Commit, Lineage, LogStart, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view

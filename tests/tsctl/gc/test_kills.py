@@ -10,20 +10,9 @@ import pytest
 
 from tests.made_archive import MadeArchive, batches
 from tests.matrix import cases
-from tests.tsctl.gc.archives import (
-    GRACE,
-    SETTINGS,
-    FixedRetention,
-    bases,
-    keep_last,
-    later,
-    names,
-    ship,
-    start_of,
-)
-from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, bases, keep_last, later, names, ship, start_of
+from ts_common.archive.commit import Commit, Lineage, LogStart, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.store.contract import DeleteOutcome, ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.gc.run import run_once, store_time

@@ -13,10 +13,9 @@ import pytest
 from tests.made_archive import MadeArchive, batches
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship, start_of
 from ts_common.archive.catalog import read_snapshot
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import COMMIT_NAME, PartitionKeys, SegmentName
 from ts_common.errors import QueryError, StoreUnavailable
 from ts_common.model import TopicPartition

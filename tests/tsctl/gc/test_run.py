@@ -24,10 +24,9 @@ from tests.tsctl.gc.archives import (
     start_of,
 )
 from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.gc_plans import planned_log_starts, read_moves
 from ts_common.archive.gc_runs import list_runs
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import AccessDenied, CorruptData, ObjectFrozen, QueryError
 from ts_common.store.contract import ByteRange, DeleteOutcome, ObjectInfo, ObjectStore, ObjectStream

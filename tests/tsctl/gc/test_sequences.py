@@ -14,10 +14,9 @@ from tests.matrix import examples
 from tests.tsctl.gc.archives import GRACE, SETTINGS, FixedRetention, keep_last, later, ship
 from tests.tsctl.gc.test_kills import Killed, Killing
 from ts_common.archive.catalog import read_catalog, read_snapshot
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gc_runs import list_runs
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view
 from ts_common.errors import LineageUnsettled, TieredStorageError

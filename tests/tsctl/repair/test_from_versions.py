@@ -9,9 +9,8 @@ import pytest
 from tests.made_archive import batches, steps
 from tests.made_wrong_indexes import CASES, IndexCase
 from tests.tsctl.repair.versioned import EPOCH, Versioned
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.repair_requests import Damage
 from ts_common.errors import OperatorError

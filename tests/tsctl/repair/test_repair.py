@@ -9,18 +9,10 @@ from tests.made_archive import MadeArchive, batches
 from tests.tsctl.repair.versioned import EPOCH, SHIPPED, Versioned
 from tests.tsctl.running import runner
 from ts_common.archive.catalog import read_catalog
-from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
-from ts_common.archive.repair_requests import (
-    Damage,
-    Outcome,
-    RepairAnswer,
-    RepairRequest,
-    request_key,
-    unanswered,
-)
+from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, RepairRequest, request_key, unanswered
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import SegmentChanged
 from tsctl.exit_codes import ExitCode

@@ -10,8 +10,7 @@ from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import codes, only, verify
 from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.lineage import Lineage
+from ts_common.archive.commit import Commit, Lineage, LogStart
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from tsctl.verify.segment_check import Depth

@@ -6,9 +6,8 @@ from typing import Any
 
 from tests.uploader.local_directory import ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit, LogStart, decode_log_start
+from ts_common.archive.commit import Commit, Lineage, LogStart, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.errors import OutcomeUnknown, StoreUnavailable

@@ -20,9 +20,8 @@ from tests.uploader.committing.lineages import (
 )
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import StoredLogStart, read_catalog
-from ts_common.archive.commit import LogStart, decode_log_start, encode_log_start
+from ts_common.archive.commit import Lineage, LogStart, decode_log_start, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import LineageUnsettled, PreconditionFailed, StoreUnavailable

@@ -9,10 +9,9 @@ import pytest
 from tests.uploader.committing.lineages import ask, put_segment, stored, write_commit, write_log_start
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
-from ts_common.archive.commit import Commit
+from ts_common.archive.commit import Commit, Lineage
 from ts_common.archive.gc_plans import Plan, PlannedPartition
 from ts_common.archive.gc_runs import PART, PLAN_NAME, numbered_key, run_directory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view

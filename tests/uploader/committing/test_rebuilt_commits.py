@@ -6,9 +6,8 @@ from tests.common.log_format import build
 from tests.uploader.committing.lineages import ask, put_segment, rebuilt, stored, write_log_start
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
-from ts_common.archive.commit import Commit, LogStart, encode_log_start
+from ts_common.archive.commit import Commit, Lineage, LogStart, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog

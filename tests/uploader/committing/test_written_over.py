@@ -10,9 +10,8 @@ from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.committing.stored_segments import put_segment, shipped
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
-from ts_common.archive.commit import Commit, ForeignCommit, encode_log_start
+from ts_common.archive.commit import Commit, ForeignCommit, Lineage, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import StoreUnavailable
 from ts_common.store.contract import ObjectInfo, ObjectStore

@@ -16,9 +16,9 @@ from dev.local.process import Server
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
+from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.leadership.kraft.listener import client_settings
-from ts_uploader.leadership.kraft.source import KraftLeadership
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.state import settings_path, state_path
 
 OURS, OTHER = 2, 1  # brokers; the source is the first one's

@@ -23,7 +23,7 @@ from ts_uploader.findings import (
     hint,
     warning,
 )
-from ts_uploader.leadership.zookeeper import check as zookeeper_check
+from ts_uploader.leadership.zookeeper import connection_check as zookeeper_check
 from ts_uploader.leadership.zookeeper.connection import Connection
 from ts_uploader.leadership.zookeeper.security import Security
 

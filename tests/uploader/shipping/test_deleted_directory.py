@@ -13,9 +13,9 @@ from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.commit import Commit
-from ts_common.archive.ends import End
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import fetch
+from ts_common.archive.high_watermarks import End
 from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.config.cluster_config import OffsetReset

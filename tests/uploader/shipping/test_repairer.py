@@ -11,9 +11,8 @@ from tests.made_wrong_indexes import CASES, IndexCase
 from tests.tsctl.running import runner
 from tests.uploader.local_directory import CLUSTER, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog
-from ts_common.archive.commit import Commit, LogStart, encode_log_start
+from ts_common.archive.commit import Commit, Lineage, LogStart, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.repair_requests import Damage, Outcome, RepairAnswer, RepairRequest, answer_key

@@ -11,7 +11,7 @@ from ts_uploader.messages.observations import Listing
 from ts_uploader.process.progress import Progress
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.status.snapshot import Status, StatusSources
+from ts_uploader.status.snapshot import AgentStatus, StatusSources
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.stuck import StuckPartitions
@@ -55,7 +55,7 @@ def status_of(
     upload_timeout_seconds: float = 60.0,
     looked_at: float | None = 0.0,
     stuck: Callable[[], StuckPartitions] = StuckPartitions,
-) -> tuple[Status, Source, LastErrors]:
+) -> tuple[AgentStatus, Source, LastErrors]:
     """The status of an agent that runs, its leadership source, and its last errors."""
     environment = Environment("prod", 7, (Path("/log"),), "", kraft=False)
     source, errors = Source(environment), LastErrors()
@@ -73,7 +73,7 @@ def status_of(
         limits=lambda: (None, None),
         stuck=stuck,
     )
-    status = Status(sources)
+    status = AgentStatus(sources)
     status.begun = status.store_answered = True
     status.note_round(3)
     return status, source, errors

@@ -15,14 +15,14 @@ from prometheus_client.exposition import generate_latest
 
 from tests.hostile_text import ESCAPES, raw_in
 from tests.uploader.status.statuses import status_of, waiting
-from ts_common.http_server.metrics_text import metrics_page
+from ts_common.http_server.answers import metrics_page
 from ts_common.model import TopicPartition
 from ts_uploader.messages.observations import Listing
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.http_server import HealthServer
-from ts_uploader.status.snapshot import Status
+from ts_uploader.status.snapshot import AgentStatus
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 
@@ -44,7 +44,7 @@ def registry_of(backlog: Callable[[], Mapping[TopicPartition, Backlog]]) -> Coll
 
 
 @contextmanager
-def served(registry: CollectorRegistry, status: Status | None = None) -> Iterator[http.client.HTTPConnection]:
+def served(registry: CollectorRegistry, status: AgentStatus | None = None) -> Iterator[http.client.HTTPConnection]:
     """A connection to a server of this page."""
     server = HealthServer("127.0.0.1:0", registry, status or status_of(lambda: backlog(3))[0])
     server.start()

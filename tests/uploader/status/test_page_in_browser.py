@@ -15,7 +15,7 @@ from ts_uploader.messages.results import Failed
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.page import status_page
-from ts_uploader.status.snapshot import Status
+from ts_uploader.status.snapshot import AgentStatus
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.stuck import Stuck, StuckPartitions
 
@@ -24,7 +24,7 @@ PHONE, DESK = 390, 1280
 
 
 @pytest.fixture
-def troubled() -> Status:
+def troubled() -> AgentStatus:
     """A partition with a hole, one that waits with a long reason, many that are well, and an error."""
     known = dict(
         [
@@ -40,7 +40,7 @@ def troubled() -> Status:
 
 
 @contextmanager
-def served(status: Status) -> Iterator[str]:
+def served(status: AgentStatus) -> Iterator[str]:
     """Yield the URL of the page of a status."""
     server = HealthServer("127.0.0.1:0", Metrics().registry, status)
     server.start()
@@ -50,7 +50,7 @@ def served(status: Status) -> Iterator[str]:
         server.stop()
 
 
-def denied() -> Status:
+def denied() -> AgentStatus:
     """A store that denies access, and nothing else is wrong."""
     status, *_ = status_of(lambda: dict([waiting("clicks", 3)]))
     with suppress(AccessDenied), status.sources.health.request("s3://b/p", "put", "clicks-3/5.log"):
@@ -72,7 +72,9 @@ def denied() -> Status:
     ],
     ids=["well", "denied", "leads-nothing", "waits"],
 )
-def test_a_browser_gets_the_page_to_its_last_line(made: Callable[[], Status], headline: str, tmp_path: Path) -> None:
+def test_a_browser_gets_the_page_to_its_last_line(
+    made: Callable[[], AgentStatus], headline: str, tmp_path: Path
+) -> None:
     """An empty piece of the template must not end the body: the page was cut off at it."""
     with served(made()) as url:
         document = served_text(url, tmp_path)
@@ -81,7 +83,7 @@ def test_a_browser_gets_the_page_to_its_last_line(made: Callable[[], Status], he
 
 
 @pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (DESK, True)], ids=["phone", "desk-dark"])
-def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: int, *, dark: bool) -> None:
+def test_the_page_fits_and_can_be_read(troubled: AgentStatus, tmp_path: Path, width: int, *, dark: bool) -> None:
     """Nothing overflows to the side, no letter is tiny, and the colours are those that the reader prefers."""
     page = b"".join(status_page(troubled)).decode()
     seen = look(page, tmp_path, width=width, dark=dark)
@@ -144,7 +146,7 @@ def test_errors_of_partitions_that_no_longer_wait_appear_last(tmp_path: Path, wi
     assert page.index("Last errors") < page.index("error of clicks")
 
 
-def test_the_browser_has_nothing_to_complain_of(troubled: Status, tmp_path: Path) -> None:
+def test_the_browser_has_nothing_to_complain_of(troubled: AgentStatus, tmp_path: Path) -> None:
     """The page's own policy allows its style, and the browser fetches nothing else."""
     with served(troubled) as url:
         assert complaints(url, tmp_path) == []

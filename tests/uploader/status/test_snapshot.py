@@ -19,7 +19,7 @@ from ts_uploader.process import progress
 from ts_uploader.shipping.deleted_directory import again, to_ship
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
-from ts_uploader.status.snapshot import Status
+from ts_uploader.status.snapshot import AgentStatus
 from ts_uploader.status.status_json import status_json
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
@@ -29,11 +29,11 @@ EVIL = "<script>alert('&')</script>"
 FAILED = Failed(TopicPartition("t", 3), 0, Leadership(1, None, 0), 0, "Ship", "the store said <b>no</b>")
 
 
-def page(status: Status) -> str:
+def page(status: AgentStatus) -> str:
     return b"".join(status_page(status)).decode()
 
 
-def told(status: Status) -> dict[str, Any]:
+def told(status: AgentStatus) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(b"".join(status_json(status)))
     return found
 

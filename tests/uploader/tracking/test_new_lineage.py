@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.uploader.tracking.led_partition import LedPartition
 from tests.uploader.tracking.messages import TP, bases, failed, position, position_read, shipped, ships
-from ts_common.archive.lineage import Lineage
+from ts_common.archive.commit import Lineage
 from ts_uploader.messages.results import Committed
 from ts_uploader.messages.tasks import Ship, WriteCommit
 

@@ -38,7 +38,7 @@ from ts_common.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from ts_common.store.byte_ranges import range_within
+from ts_common.store.answers import range_within
 from ts_common.store.contract import (
     NO_METADATA,
     Body,

@@ -45,7 +45,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
-from ts_common.store.byte_ranges import range_within
+from ts_common.store.answers import range_within
 from ts_common.store.call import Call
 from ts_common.store.contract import (
     NO_METADATA,
@@ -61,7 +61,7 @@ from ts_common.store.contract import (
 )
 from ts_common.store.deletions import Deletions, delete_each
 from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
-from ts_common.store.hdfs.namenode import NameNode, Status
+from ts_common.store.hdfs.namenode import HdfsFileStatus, NameNode
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.validation import (
@@ -172,7 +172,7 @@ class WebHdfsStore(ObjectStore):
             raise
         return ObjectInfo(key, length, str(written.id), written.modified, dict(metadata))
 
-    def _publish(self, temporary: str, written: Status, path: str, condition: Condition, name: str) -> None:
+    def _publish(self, temporary: str, written: HdfsFileStatus, path: str, condition: Condition, name: str) -> None:
         match condition:
             case None:
                 self._namenode.rename(temporary, path, overwrite=True)
@@ -181,7 +181,7 @@ class WebHdfsStore(ObjectStore):
             case IfMatch(etag):
                 self._swap(temporary, written, path, etag, name)
 
-    def _swap(self, temporary: str, written: Status, path: str, etag: str, name: str) -> None:
+    def _swap(self, temporary: str, written: HdfsFileStatus, path: str, etag: str, name: str) -> None:
         """Overwrite the object with this ETag, in the steps of the module's docstring.
 
         Raises:
@@ -213,7 +213,7 @@ class WebHdfsStore(ObjectStore):
         except ObjectNotFound:
             return False
 
-    def _is_published(self, written: Status, path: str, name: str) -> bool:
+    def _is_published(self, written: HdfsFileStatus, path: str, name: str) -> bool:
         """Return whether this put's file is the object.
 
         Raises:
@@ -244,7 +244,7 @@ class WebHdfsStore(ObjectStore):
             return
         self._replace(begun, path)
 
-    def _replace(self, following: Status, path: str) -> bool:
+    def _replace(self, following: HdfsFileStatus, path: str) -> bool:
         """Rename a file over the object; return False if the file was overwritten since, or removed before."""
         try:
             self._namenode.rename(following.inode, path, overwrite=True)
@@ -287,7 +287,7 @@ class WebHdfsStore(ObjectStore):
             yield self._looked_up(key, lambda status, info: self._stream(opened, status, info, byte_range))
 
     def _stream(
-        self, opened: ExitStack, status: Status, info: ObjectInfo, byte_range: ByteRange | None
+        self, opened: ExitStack, status: HdfsFileStatus, info: ObjectInfo, byte_range: ByteRange | None
     ) -> ObjectStream:
         start, end = range_within(byte_range, info.size)
         if start >= end:
@@ -308,7 +308,7 @@ class WebHdfsStore(ObjectStore):
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         self.check()
         directory, slash, _ = prefix.rpartition("/")
-        pending: list[tuple[str, Status | None]] = [(directory + slash, None)]
+        pending: list[tuple[str, HdfsFileStatus | None]] = [(directory + slash, None)]
         while pending:
             key, status = pending.pop()
             if status is not None and not status.is_directory:
@@ -334,7 +334,7 @@ class WebHdfsStore(ObjectStore):
             if status.is_directory and next(self._listed(prefix + name, ""), None) is not None:
                 yield name
 
-    def _names(self, directory: str) -> Sequence[tuple[str, Status]]:
+    def _names(self, directory: str) -> Sequence[tuple[str, HdfsFileStatus]]:
         """Return the names in a directory, subdirectories with a slash; none if it does not exist."""
         try:
             entries = [(part_of(each.name), each) for each in self._namenode.listed(self._path(directory).rstrip("/"))]
@@ -375,7 +375,7 @@ class WebHdfsStore(ObjectStore):
         super().close()
         self._namenode.close()
 
-    def _looked_up(self, key: str, use: Callable[[Status, ObjectInfo], _Found]) -> _Found:
+    def _looked_up(self, key: str, use: Callable[[HdfsFileStatus, ObjectInfo], _Found]) -> _Found:
         """Return the result of `use` for an object; repeat if it is overwritten between two requests.
 
         Raises:
@@ -434,5 +434,5 @@ class WebHdfsStore(ObjectStore):
         return f"{self.location}/{key}"
 
 
-def _key(found: tuple[str, Status]) -> str:
+def _key(found: tuple[str, HdfsFileStatus]) -> str:
     return found[0]

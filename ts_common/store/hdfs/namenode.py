@@ -25,9 +25,9 @@ from ts_common.errors import (
 from ts_common.json_objects import whole_number
 from ts_common.store.answers import parse_json, text_by_name, text_of
 from ts_common.store.call import Call
+from ts_common.store.clock import skew_of, without_reason
 from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Request, Response
-from ts_common.store.refusals import skew_of, without_reason
 from ts_common.wording import counted
 
 _ATTRIBUTE = "user.ts-uploader"
@@ -60,7 +60,7 @@ _BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class HdfsFileStatus:
     """Properties of a file or a directory.
 
     Attributes:
@@ -102,7 +102,7 @@ class NameNode:
         self._client = HttpClient(url, lambda request: request, timeout_seconds, connections)
         self.clock = self._client.clock
 
-    def status(self, path: str) -> Status:
+    def status(self, path: str) -> HdfsFileStatus:
         """Send GETFILESTATUS.
 
         Raises:
@@ -111,7 +111,7 @@ class NameNode:
         with self._call("GETFILESTATUS", path).understood():
             return _status(self._json("GET", "GETFILESTATUS", path)["FileStatus"])
 
-    def listed(self, path: str) -> Iterator[Status]:
+    def listed(self, path: str) -> Iterator[HdfsFileStatus]:
         """Send LISTSTATUS_BATCH until no entry remains.
 
         Raises:
@@ -144,7 +144,7 @@ class NameNode:
             values = [each["value"] for each in attributes if each["name"] == _ATTRIBUTE]
             return dict(text_by_name(parse_json(bytes.fromhex(values[0].removeprefix("0x"))))) if values else {}
 
-    def create(self, path: str, body: RequestBody, metadata: Mapping[str, str]) -> Status:
+    def create(self, path: str, body: RequestBody, metadata: Mapping[str, str]) -> HdfsFileStatus:
         """Send CREATE and SETXATTR in an existing directory, and return the properties of the file.
 
         Raises:
@@ -278,8 +278,8 @@ def _how_to_allow(name: str, answer: Response) -> str:
     return without_reason("the user (HADOOP_USER_NAME)", _RIGHT, skew_of(answer.headers.get("date")))
 
 
-def _status(status: Mapping[str, Any]) -> Status:
-    return Status(
+def _status(status: Mapping[str, Any]) -> HdfsFileStatus:
+    return HdfsFileStatus(
         text_of(status["pathSuffix"]),
         whole_number(status["fileId"]),
         whole_number(status["length"]),

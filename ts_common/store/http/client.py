@@ -4,8 +4,8 @@ Retries are those of `ts_common.store.s3.client`, for the same reason. A put is 
 response meets its own object. Reads and deletes have three attempts, except after a timeout. A throttled request is not
 retried here: `ts_common.store.wrappers.request_rate` does that for the whole process.
 
-The translation of an error depends on whether the request can have had an effect, as in `ts_common.store.s3.errors`.
-Without a connection it had none.
+The translation of an error depends on whether the request can have had an effect, as in
+`ts_common.store.s3.error_translation`. Without a connection it had none.
 
 Proxies are read from the environment (`proxies`), authorities from the system or SSL_CERT_FILE.
 """

@@ -25,8 +25,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
-from ts_common.store.answers import checked, size_of
-from ts_common.store.byte_ranges import whole_size
+from ts_common.store.answers import checked, size_of, whole_size
 from ts_common.store.call import Call
 from ts_common.store.contract import (
     NO_METADATA,

@@ -23,10 +23,10 @@ from ts_common.errors import (
     WrongClock,
 )
 from ts_common.store.call import Call
+from ts_common.store.clock import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.contract import ByteRange, Condition, ObjectInfo
 from ts_common.store.http.client import Request, Response
 from ts_common.store.protection import Lock, Protection
-from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.thaw_state import WAY_OUT, ThawState, ThawTier
 from ts_common.wording import clause
 

@@ -36,7 +36,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.store.options import AddressingStyle, Connection, option_key
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_common.store.s3.bounded_session import bound
-from ts_common.store.s3.errors import SDK_UNFORESEEN
+from ts_common.store.s3.error_translation import SDK_UNFORESEEN
 from ts_common.store.s3.listing_parser import read_quickly
 from ts_common.store.s3.roles import assume_role
 from ts_common.store.wrappers.bandwidth import Allowance, RationedBody

@@ -2,7 +2,7 @@
 
 The SDK reads endpoint, region, credentials, proxies and certificates as every AWS tool does (environment, profiles,
 roles), unless `options` override them. The driver creates no bucket. `client` configures retries, signatures, checksums
-and timeouts of the SDK, `errors` translates its errors, and `writes` sets how objects are stored.
+and timeouts of the SDK, `error_translation` translates its errors, and `writes` sets how objects are stored.
 
 Some stores walk directories, so their listings have another order than S3's: see `ts_common.store.listing`.
 Listings omit objects whose keys the contract does not allow, such as the `dir/` markers of consoles.
@@ -26,8 +26,7 @@ from ts_common.errors import (
     TieredStorageError,
     WrongClock,
 )
-from ts_common.store.answers import checked, class_of
-from ts_common.store.byte_ranges import range_header, whole_size
+from ts_common.store.answers import checked, class_of, range_header, whole_size
 from ts_common.store.call import Call, strong
 from ts_common.store.checksums import checksum_argument
 from ts_common.store.contract import (
@@ -48,18 +47,15 @@ from ts_common.store.listing import below, directory_below, list_in_order
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.protection import Lock, Protection
 from ts_common.store.response_body import EmptyBody, ResponseBody
-from ts_common.store.s3.copies import copy_object
-from ts_common.store.s3.deletes import delete_keys
-from ts_common.store.s3.errors import is_without_reason, status_of, translated
+from ts_common.store.s3.bucket_settings import BucketProtection, read_rules
+from ts_common.store.s3.error_translation import is_without_reason, status_of, translated
 from ts_common.store.s3.identity import identity_of
-from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.s3.matching import MatchingDeletes
 from ts_common.store.s3.pages import Pages
-from ts_common.store.s3.protection import BucketProtection
 from ts_common.store.s3.shared_clients import SharedClients
 from ts_common.store.s3.thaw import may_be_frozen, restore_object, state_of
 from ts_common.store.s3.versions import list_versions
-from ts_common.store.s3.writes import check_encrypted, storing_arguments
+from ts_common.store.s3.writes import check_encrypted, copy_object, delete_keys, storing_arguments
 from ts_common.store.thaw_state import ThawState, ThawTier
 from ts_common.store.validation import (
     SizedBody,

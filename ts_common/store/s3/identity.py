@@ -24,7 +24,7 @@ from botocore.session import Session
 from ts_common.store.options import Connection
 from ts_common.store.s3.bounded_session import bound
 from ts_common.store.s3.client import acting_session
-from ts_common.store.s3.errors import SDK_UNFORESEEN
+from ts_common.store.s3.error_translation import SDK_UNFORESEEN
 
 _SECONDS: Final = 5  # for each connect and receive: a network without a route to STS shall not delay a command
 _AWS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")

@@ -21,7 +21,7 @@ from ts_common.errors import ObjectNotFound, OperatorError, PreconditionFailed, 
 from ts_common.store.call import Call
 from ts_common.store.contract import DeleteOutcome, ObjectInfo
 from ts_common.store.deletions import DELETED_AT_ONCE, delete_each, is_missing_after
-from ts_common.store.s3.errors import translated
+from ts_common.store.s3.error_translation import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

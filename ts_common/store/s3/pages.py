@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ts_common.errors import StoreUnavailable
 from ts_common.store.call import Call
 from ts_common.store.listing import Onward
-from ts_common.store.s3.errors import translated
+from ts_common.store.s3.error_translation import translated
 from ts_common.store.s3.thaw import LISTED_STATE, may_be_frozen
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ts_common.errors import ObjectFrozen, OperatorError, StoreUnavailable, Tier
 from ts_common.store.answers import class_of
 from ts_common.store.call import Call
 from ts_common.store.lifecycle import ARCHIVE_CLASSES
-from ts_common.store.s3.errors import translated
+from ts_common.store.s3.error_translation import translated
 from ts_common.store.thaw_state import ThawState, ThawTier
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ts_common.store.answers import checked
 from ts_common.store.call import Call, strong
 from ts_common.store.contract import NO_METADATA, ObjectInfo, ObjectVersion
 from ts_common.store.listing import Onward, below
-from ts_common.store.s3.errors import status_of, translated
+from ts_common.store.s3.error_translation import status_of, translated
 from ts_common.store.validation import is_key
 
 if TYPE_CHECKING:

@@ -1,16 +1,25 @@
-"""Turn the options of `Storing` into arguments of PutObject.
+"""Write on S3: the options of `Storing` as arguments of PutObject, copies, and deletes of many keys.
 
 Encryption, tags and ACL apply to every object. The storage class applies only to the four objects of a segment. All
 others are small, are overwritten often and are read by each query. The colder classes charge at least 128 KiB and
 thirty days for each object, and each read by its bytes.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ts_common.errors import OperatorError
+from ts_common.errors import AccessDenied, OperatorError, StoreUnavailable, TieredStorageError
+from ts_common.store.call import Call
 from ts_common.store.options import Storing, option_key
+from ts_common.store.s3.error_translation import BY_CODE, needed_permission, translated
+from ts_common.store.validation import check_key
+from ts_common.wording import clause
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ErrorTypeDef
 
 
 def storing_arguments(storing: Storing, *, archived: bool) -> dict[str, Any]:
@@ -44,3 +53,75 @@ def check_encrypted(storing: Storing, answer: Mapping[str, Any], target: str) ->
             f"{done or 'no encryption'}: the object was written without the requested encryption; use a store that "
             "supports it, or drop the option"
         )
+
+
+def copy_object(client: "S3Client", call: Call, bucket: str, source: str, target: str, storing: Storing) -> None:
+    """Send CopyObject once, with the condition that the target does not exist.
+
+    S3 answers 200 before a copy ends, and sends white space until then. If the copy fails after that, the body of the
+    response is an error. The SDK raises it as one with status 500. S3 copies up to 5 GiB in one request.
+
+    Args:
+        client: sends each request once.
+        call: the request, for messages.
+        bucket: of both objects.
+        source: whole key of the object.
+        target: whole key of the copy.
+        storing: how the copy is stored.
+
+    Raises:
+        TieredStorageError: as `ObjectStore.copy_if_absent`.
+    """
+    request: dict[str, Any] = {
+        "CopySource": {"Bucket": bucket, "Key": source},
+        "IfNoneMatch": "*",
+        # Tags are those of the options. To copy the source's would require another permission, to read them.
+        "TaggingDirective": "REPLACE",
+        **storing_arguments(storing, archived=False),
+    }
+    with translated(call):
+        answer = client.copy_object(Bucket=bucket, Key=target, **request)
+    with call.understood():  # a web page has no ETag
+        answer["CopyObjectResult"]["ETag"]
+    check_encrypted(storing, answer, call.target)
+
+
+_AT_ONCE = 1000
+
+
+def delete_keys(client: "S3Client", bucket: str, base: str, keys: Iterable[str]) -> None:
+    """Delete objects as the contract describes, by DeleteObjects: a thousand keys in one request.
+
+    Args:
+        client: of the SDK; it may repeat requests.
+        bucket: its name.
+        base: the prefix of all keys.
+        keys: read in pieces of a thousand.
+
+    Raises:
+        AccessDenied, StoreUnavailable: the first failure is that; the others were deleted.
+    """
+    failed: list[ErrorTypeDef] = []
+    count = 0
+    remaining = iter(keys)
+    while chunk := [check_key(key) for key in islice(remaining, _AT_ONCE)]:
+        with translated(Call("DeleteObjects", f"s3://{bucket}/{base}{chunk[0]}")):
+            answer = client.delete_objects(
+                Bucket=bucket, Delete={"Objects": [{"Key": base + key} for key in chunk], "Quiet": True}
+            )
+        count += len(chunk)
+        failed += [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
+    if failed:
+        raise _not_deleted(bucket, failed, count)
+
+
+def _not_deleted(bucket: str, failed: Sequence["ErrorTypeDef"], count: int) -> TieredStorageError:
+    first = failed[0]
+    call = Call("DeleteObjects", f"s3://{bucket}/{first.get('Key', '?')}")
+    message = (
+        f"{call.operation}: {len(failed)} of {count} not deleted, the first is {call.target}: "
+        f"{first.get('Code', '')}: {clause(first.get('Message', ''))}"
+    )
+    if BY_CODE.get(first.get("Code", "")) is AccessDenied:
+        return AccessDenied(f"{message}; allow this identity {needed_permission(call)}")
+    return StoreUnavailable(message)

@@ -9,7 +9,7 @@ from tests.common.store.servers import FakeServer, answer
 from tests.conftest import AZURE_CONTAINER
 from ts_common.errors import CorruptData, ObjectFrozen
 from ts_common.store.azure.account import Account, account_of
-from ts_common.store.azure.service import AzureService, given_name, stored_name
+from ts_common.store.azure.blob_service import AzureService, given_name, stored_name
 from ts_common.store.contract import Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.factory import open_store
 from ts_common.store.http import driver as http_store

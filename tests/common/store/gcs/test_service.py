@@ -8,16 +8,11 @@ import pytest
 from dev.local.loopback_http import request
 from dev.local.stores.fake_gcs import GcsServer
 from tests.conftest import GCS_BUCKET
-from ts_common.errors import (
-    ObjectNotFound,
-    OperatorError,
-    PreconditionFailed,
-    StoreUnavailable,
-)
+from ts_common.errors import ObjectNotFound, OperatorError, PreconditionFailed, StoreUnavailable
 from ts_common.store.call import Call
 from ts_common.store.contract import Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.factory import open_store
-from ts_common.store.gcs.service import GcsService, gcs_service
+from ts_common.store.gcs.storage_service import GcsService, gcs_service
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Copying, Page
 from ts_common.store.protection import Lock, Protection

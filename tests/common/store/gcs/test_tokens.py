@@ -12,13 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.common.store.servers import FakeServer, answer
-from ts_common.errors import (
-    AccessDenied,
-    ConfigurationError,
-    StoreUnavailable,
-    TieredStorageError,
-)
-from ts_common.store.gcs.service import GcsService, gcs_service
+from ts_common.errors import AccessDenied, ConfigurationError, StoreUnavailable, TieredStorageError
+from ts_common.store.gcs.storage_service import GcsService, gcs_service
 from ts_common.store.http.driver import HttpStore
 
 ROOT = Path(__file__).parents[4]
@@ -73,7 +68,7 @@ class Missing:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Missing())
-from ts_common.store.gcs.service import gcs_service
+from ts_common.store.gcs.storage_service import gcs_service
 print(gcs_service("bucket", {})._token())
 """
 

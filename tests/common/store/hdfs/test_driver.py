@@ -8,16 +8,11 @@ from contextlib import closing
 import pytest
 
 from dev.local.stores.hdfs import USER, HdfsServer
-from ts_common.errors import (
-    ObjectNotFound,
-    OutcomeUnknown,
-    PreconditionFailed,
-    StoreUnavailable,
-)
+from ts_common.errors import ObjectNotFound, OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.hdfs.driver import WebHdfsStore
-from ts_common.store.hdfs.namenode import NameNode, Status
+from ts_common.store.hdfs.namenode import HdfsFileStatus, NameNode
 
 OpenAgain = Callable[[], ObjectStore]
 
@@ -168,7 +163,7 @@ def test_u06_who_finishes_late_writes_over_nothing_newer(
         first = beginning.put("offset.wm", b"first").etag
         take_over, late = WebHdfsStore._replace, []
 
-        def begun(self: WebHdfsStore, following: Status, path: str) -> bool:
+        def begun(self: WebHdfsStore, following: HdfsFileStatus, path: str) -> bool:
             late.append((following, path))
             return take_over(self, following, path)
 

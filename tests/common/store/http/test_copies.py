@@ -7,10 +7,10 @@ import pytest
 
 from ts_common.errors import ObjectNotFound, OutcomeUnknown, StoreThrottled, StoreUnavailable, TieredStorageError
 from ts_common.store.azure.account import Account
-from ts_common.store.azure.service import AzureService
+from ts_common.store.azure.blob_service import AzureService
 from ts_common.store.call import Call
 from ts_common.store.contract import ObjectInfo
-from ts_common.store.gcs.service import GcsService
+from ts_common.store.gcs.storage_service import GcsService
 from ts_common.store.http import copies
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Service

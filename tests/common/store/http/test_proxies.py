@@ -16,7 +16,7 @@ from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.http.client import no_answer
 from ts_common.store.http.proxies import Pools, proxy_of
-from ts_common.store.s3.errors import translate
+from ts_common.store.s3.error_translation import translate
 
 PUT = Call("PUT", "s3://bucket/key", writes=True)
 Behind = Callable[[str], ObjectStore]

@@ -19,7 +19,7 @@ from ts_common.errors import (
     WrongClock,
 )
 from ts_common.store.azure.account import Account
-from ts_common.store.azure.service import AzureService
+from ts_common.store.azure.blob_service import AzureService
 from ts_common.store.call import Call
 from ts_common.store.http.client import Response
 

@@ -11,8 +11,8 @@ from tests.common.store.servers import FakeServer, error
 from ts_common.errors import AccessDenied, BucketMissing, StoreUnavailable, TieredStorageError
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.options import Connection
+from ts_common.store.s3.bucket_settings import read_rules
 from ts_common.store.s3.client import open_clients
-from ts_common.store.s3.lifecycle import read_rules
 from ts_common.store.wrappers.bandwidth import UNLIMITED
 
 

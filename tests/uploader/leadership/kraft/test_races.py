@@ -11,9 +11,9 @@ from dev.local.waiting import wait_for
 from tests.uploader.leadership.listening import Listener
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.leadership.kraft import source as kraft
+from ts_uploader.leadership.kraft import leadership as kraft
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
-from ts_uploader.leadership.kraft.source import KraftLeadership
+from ts_uploader.leadership.kraft.leadership import KraftLeadership
 from ts_uploader.messages.observations import Led, NotLed
 
 BROKER = 1

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from dev.local.kafka.zookeeper import ZooKeeper
 from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.zookeeper.sources import NEVER, Listen, listener_of
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 
 
 @pytest.fixture(scope="package")

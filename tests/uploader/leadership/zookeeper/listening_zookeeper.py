@@ -16,8 +16,8 @@ from ts_uploader.environment import Environment
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.leadership.factory import open_source
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.security import security_of
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.state import state_path, topic_path
 
 BROKER = 1

@@ -6,7 +6,7 @@ from tests.uploader.leadership.listening import Listener
 from tests.uploader.leadership.zookeeper.kafka_nodes import BROKER
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.leadership import ZookeeperLeadership
 from ts_uploader.messages.observations import Led
 
 NEVER = 3600.0  # a poll that no test reaches

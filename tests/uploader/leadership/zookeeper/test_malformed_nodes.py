@@ -24,8 +24,8 @@ from tests.uploader.leadership.zookeeper.sources import Listen
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Severity
-from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection
+from ts_uploader.leadership.zookeeper.connection_check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.security import Security
 
 NO_OBJECTS = [b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000]

@@ -10,7 +10,7 @@ import pytest
 from dev.local.waiting import wait_for
 from tests.uploader.local_directory import LocalDirectory
 from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, watermarks
-from ts_common.archive.ends import End, read_ends
+from ts_common.archive.high_watermarks import End, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import ConfigurationError
@@ -19,7 +19,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_uploader.messages.observations import HighWatermarks, Led, NotLed
 from ts_uploader.metrics.counters import Metrics
-from ts_uploader.shipping.ends_writer import EndsWriter, ends_in
+from ts_uploader.shipping.high_watermarks_writer import HighWatermarksWriter, ends_in
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.tracker import Tracker
 
@@ -42,13 +42,13 @@ def waiting(local: LocalDirectory, high_watermark: int | None, counted_at: int |
 
 def writer(
     backlog: Mapping[TopicPartition, Backlog], places: Mapping[str, ObjectStore], metrics: Metrics, every: float = 300
-) -> EndsWriter:
+) -> HighWatermarksWriter:
     def store_of(topic: str) -> ObjectStore:
         if topic not in places:
             raise ConfigurationError("places", [f"{topic} has none"])
         return places[topic]
 
-    return EndsWriter(KEYS, 7, lambda: backlog, store_of, metrics, every)
+    return HighWatermarksWriter(KEYS, 7, lambda: backlog, store_of, metrics, every)
 
 
 def test_each_place_gets_the_ends_of_its_topics(places: dict[str, ObjectStore], local: LocalDirectory) -> None:

@@ -38,8 +38,7 @@ from ts_common.errors import (
     StoreThrottled,
     TieredStorageError,
 )
-from ts_common.store.answers import class_of, parse_json, size_of, text_of
-from ts_common.store.byte_ranges import range_header
+from ts_common.store.answers import class_of, parse_json, range_header, size_of, text_of
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.gcs.tokens import GIVE, default_tokens
 from ts_common.store.http.client import Request, Response

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.archive.ends import End, Ends, brokers_with_ends, read_ends
+from ts_common.archive.high_watermarks import End, Ends, brokers_with_ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition

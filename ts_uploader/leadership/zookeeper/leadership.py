@@ -34,8 +34,8 @@ from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipEvent, LeadershipSource
 from ts_uploader.leadership.kraft.deleted_topics import DeletedTopics
-from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection, Trouble
+from ts_uploader.leadership.zookeeper.connection_check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.migration import Registration
 from ts_uploader.leadership.zookeeper.security import Security
 from ts_uploader.leadership.zookeeper.state import TOPICS, Node, ZookeeperState, topic_id_in, topic_path

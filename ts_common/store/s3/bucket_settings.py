@@ -1,4 +1,4 @@
-"""Read what protects the objects of a bucket: versions, the default retention, and the lock of each object.
+"""Read a bucket's lifecycle rules, and what protects its objects: versions, default retention, the lock of each object.
 
 S3 returns the lock of an object with HEAD, in headers. Without `s3:GetObjectRetention` or `s3:GetObjectLegalHold` it
 leaves the header out and answers 200 all the same, as for an object without a lock:
@@ -16,8 +16,9 @@ from botocore import exceptions as sdk
 from ts_common.errors import TieredStorageError
 from ts_common.store.call import Call
 from ts_common.store.contract import ObjectInfo
+from ts_common.store.lifecycle import LifecycleRule, parse_rules
 from ts_common.store.protection import Lock, Protection
-from ts_common.store.s3.errors import status_of, translated
+from ts_common.store.s3.error_translation import status_of, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -147,3 +148,34 @@ def _default(rule: Mapping[str, Any]) -> str | None:
         if count := rule.get(unit):
             return f"{count} {unit.lower().removesuffix('s') if count == 1 else unit.lower()} ({rule.get('Mode')})"
     return None
+
+
+_NO_RULES = "NoSuchLifecycleConfiguration"
+_UNKNOWN = {"NotImplemented", "MethodNotAllowed", "InvalidRequest", "XNotImplemented"}
+
+
+def read_rules(client: "S3Client", bucket: str, base: str) -> tuple[LifecycleRule, ...] | None:
+    """Return a bucket's rules; None if the server does not support them.
+
+    Args:
+        client: for reads.
+        bucket: its name.
+        base: the prefix of the store's keys in the bucket, empty or ending in `/`.
+
+    Raises:
+        AccessDenied: this identity may not read the rules.
+        BucketMissing, StoreUnavailable, OperatorError: as for any request.
+    """
+    call = Call("GetBucketLifecycleConfiguration", f"s3://{bucket}")
+    with translated(call):
+        try:
+            answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
+        except sdk.ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code == _NO_RULES:
+                return ()
+            if code in _UNKNOWN or status_of(error) in {405, 501}:
+                return None
+            raise
+    with call.understood():
+        return parse_rules(answer, base)

@@ -5,13 +5,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import (
-    ClientError,
-    EndpointConnectionError,
-    ParamValidationError,
-    ReadTimeoutError,
-    SSLError,
-)
+from botocore.exceptions import ClientError, EndpointConnectionError, ParamValidationError, ReadTimeoutError, SSLError
 from botocore.parsers import ResponseParserError
 
 from dev.local.ports import free_port
@@ -33,7 +27,7 @@ from ts_common.errors import (
 from ts_common.store.call import Call
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.store.s3.errors import (
+from ts_common.store.s3.error_translation import (
     NEEDED_PERMISSION,
     is_without_reason,
     needed_permission,
@@ -179,7 +173,7 @@ def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", fake.endpoint)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", disabled)
     (tmp_path / "vendor").write_text(f"{vendor}\n")
-    monkeypatch.setattr("ts_common.store.s3.errors._VENDOR", tmp_path / "vendor")
+    monkeypatch.setattr("ts_common.store.s3.error_translation._VENDOR", tmp_path / "vendor")
     with open_store("s3://archive") as store, pytest.raises(kind, match="set AWS_ACCESS_KEY_ID"):
         store.check()
 

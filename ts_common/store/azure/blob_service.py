@@ -34,9 +34,8 @@ from ts_common.errors import (
     StoreThrottled,
     TieredStorageError,
 )
-from ts_common.store.answers import class_of, parse_xml, size_of
+from ts_common.store.answers import class_of, parse_xml, range_header, size_of
 from ts_common.store.azure.account import API_VERSION, Account
-from ts_common.store.byte_ranges import range_header
 from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.http.client import Request, Response

@@ -1,4 +1,4 @@
-"""Writes the ends of the partitions that this broker leads to each store; see `ts_common.archive.ends`.
+"""Writes the high watermarks of the partitions that this broker leads; see `ts_common.archive.high_watermarks`.
 
 One attempt every five minutes, on its own thread. A failure is logged and counted, and the next attempt replaces it. If
 the broker leads nothing in a store, nothing is written there. What the agent reads again is a proof for deleted topics
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from ts_common.archive.ends import End, Ends, read_ends
+from ts_common.archive.high_watermarks import End, Ends, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, TieredStorageError
 from ts_common.model import TopicPartition
@@ -28,7 +28,7 @@ _NANOSECONDS_EACH = 1_000_000
 _MILLISECONDS = 1000
 
 
-class EndsWriter:
+class HighWatermarksWriter:
     """Writes the ends until `close`.
 
     Args:

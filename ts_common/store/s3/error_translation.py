@@ -29,8 +29,8 @@ from ts_common.errors import (
     WrongClock,
 )
 from ts_common.store.call import UNFORESEEN, Call
+from ts_common.store.clock import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.http.client import never_connected
-from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 from ts_common.store.thaw_state import WAY_OUT as WAY_OUT_OF_ICE
 from ts_common.wording import clause
 
