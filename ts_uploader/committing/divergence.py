@@ -5,8 +5,8 @@ wins after it returned empty or behind. Then the commit and this broker's log di
 follower with the commit's epochs would truncate to that offset (KIP-279). Readers must not read beyond it
 before the new leader epoch's records are there.
 
-Logs of magic 0 and 1 have no epochs. There the bytes decide: the last committed batch is either in the local log, or
-it is not.
+Logs of magic 0 and 1 have no epochs. There the bytes decide (`batch_comparison`): the last committed batch is either in
+the local log, or it is not.
 """
 
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ from math import inf
 
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, read_snapshot
+from ts_common.archive.catalog import read_snapshot
 from ts_common.archive.commit import Commit
 from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
-from ts_common.errors import CorruptData, DataLoss, SegmentChanged
+from ts_common.errors import SegmentChanged
 from ts_common.store.contract import ObjectStore
+from ts_uploader.committing.batch_comparison import shared_end_by_bytes
 from ts_uploader.committing.gap_recording import describe_readable
-from ts_uploader.committing.stored_batches import last_batch
 from ts_uploader.log_dirs.hanging import hanging_epochs
-from ts_uploader.log_dirs.local_batches import batch_ending_at, find_batch, first_batch, open_at
+from ts_uploader.log_dirs.local_batches import first_batch
 from ts_uploader.log_dirs.local_log import local_epochs, log_end
 from ts_uploader.messages.observations import Leadership, Listing
 from ts_uploader.messages.tasks import Position
@@ -271,75 +271,6 @@ def _differ(epoch: int | None, other: int | None) -> bool:
     return None not in (epoch, other) and NO_EPOCH not in (epoch, other) and epoch != other
 
 
-def check_tail(commit: Commit, listing: Listing) -> None:
-    """Check that the last committed batch is in this log, unless it was removed.
-
-    Epochs cannot show a loss within one epoch: a lone broker, or all at once, returned with a shorter log, and no
-    controller began another leader epoch. Nor can they show a topic that was created again without topic ids. If the
-    log is damaged before that batch, nothing can be compared: its segments are shipped as they are, and marked.
-
-    Raises:
-        DataLoss: another batch has that offset.
-        SegmentChanged: its segment no longer exists: list again.
-    """
-    if commit.tail is not None and holds_tail(commit, listing) is False:
-        raise DataLoss(
-            f"{listing.directory}: the batch with offset {commit.tail[0]} differs from the one that was committed in "
-            f"the same leader epoch: {WHAT_TO_DO}"
-        )
-
-
-def holds_tail(commit: Commit, listing: Listing) -> bool | None:
-    """Return whether the last committed batch is in this log; None if it cannot be compared.
-
-    Raises:
-        SegmentChanged: its segment no longer exists: list again.
-    """
-    if commit.tail is None or commit.tail[0] < listing.bases[0]:
-        return None
-    last_offset, crc = commit.tail
-    try:
-        with open_at(listing, last_offset) as (log, position):
-            found = find_batch(log, position, last_offset)
-    except CorruptData as damage:
-        _log.warning("last_batch_not_compared", reason=str(damage))
-        return None
-    if found is None or found[0].base_offset > last_offset:
-        return None  # compaction removed it
-    header, _ = found
-    # Neither replication nor the cleaner changes the bounds of a batch.
-    if header.last_offset != last_offset:
-        return False
-    return header.crc == crc if header.is_as_written else None
-
-
-def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:
-    """Return the end as `shared_end`, by comparing the last batches of the run's segments with the log, newest first.
-
-    Batches that this broker removed or compacted away cannot be compared, and contradict nothing.
-
-    Raises:
-        SegmentChanged: a local segment no longer exists.
-        CorruptData: a stored segment has no batch at a position of its index.
-        StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
-    """
-    end = next_offset
-    run = [segment for segment in catalog.segments if segment.name.base < next_offset]
-    for segment in sorted(run, key=lambda segment: segment.name.base, reverse=True):
-        batch = last_batch(store, catalog.keys, segment, next_offset)
-        if batch is None:
-            continue
-        if batch.last_offset < listing.bases[0]:
-            break
-        first = first_batch(listing, batch.last_offset)
-        if first is not None and first.base_offset > batch.last_offset:
-            continue  # compaction removed it here, which contradicts nothing
-        if batch_ending_at(listing, batch.last_offset) == batch.data:
-            break
-        end = segment.name.base  # the log has another batch; where it parted from the segment is unknown
-    return end
-
-
 def is_legacy(position: Position, end: int) -> bool:
     """Return whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
 
@@ -351,9 +282,3 @@ def is_legacy(position: Position, end: int) -> bool:
 def rewound(epochs: EpochHistory, end: int, local: EpochHistory | None) -> EpochHistory:
     """Return a run's epochs up to `end`, continued by the local checkpoint."""
     return epochs.continued(local or EpochHistory(), end)
-
-
-WHAT_TO_DO = (
-    "the broker lost records that it had acknowledged, and may have written others in their place in the same epoch. "
-    "The archive is kept as it is and nothing more is shipped; copy the records of the log into a new topic"
-)

@@ -27,8 +27,9 @@ from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
 from ts_common.errors import CorruptData, DataLoss
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_uploader.committing.batch_comparison import WHAT_TO_DO, check_tail
 from ts_uploader.committing.commit_writer import CommitWriter
-from ts_uploader.committing.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
+from ts_uploader.committing.divergence import is_legacy, living_epochs, past_end
 from ts_uploader.committing.empty_archives import EmptyArchives
 from ts_uploader.committing.gap_recording import GONE_AGAIN, fillable, record_gaps, still_missing
 from ts_uploader.committing.going_back import (

@@ -20,7 +20,7 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
 from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore
-from ts_uploader.committing.divergence import holds_tail
+from ts_uploader.committing.batch_comparison import holds_tail
 from ts_uploader.log_dirs.local_log import local_epochs
 from ts_uploader.messages.observations import Listing
 

@@ -13,7 +13,6 @@ moved is not shipped: the cluster still has its topic id.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -42,6 +41,7 @@ from ts_uploader.messages.tasks import (
     Shipped,
     WriteCommit,
 )
+from ts_uploader.shipping.deleted_task import bases_of, begin_of, done, is_there, lost, pending, why_not_shipped
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.partition_state import overlapping
 
@@ -50,16 +50,7 @@ log = structlog.get_logger()
 # The leader's agent commits within a second or two. `file.delete.delay.ms` is a minute.
 _PATIENCE_SECONDS: Final = 15.0
 _GONE = "the topic was deleted, and the broker removed the files before they were shipped"
-_ABOVE_HIGH_WATERMARK = (
-    "the topic was deleted; the last high watermark that its broker wrote is {}, so these records may never have been "
-    "committed"
-)
-_NO_HIGH_WATERMARK = (
-    "the topic was deleted, and no file of the broker has its high watermark, so these records may never have been "
-    "committed"
-)
 _LOOK_SECONDS: Final = 2.0  # between two questions whether the topic was deleted
-_MOST_ATTEMPTS: Final = 100  # the longest wait between two is half a minute
 
 
 class NotAnswered(TransientError):
@@ -115,7 +106,7 @@ class DeletedShipper:
             return self._without_epoch(task)
         keys = self._commits.keys_of(task.partition, task.leadership.topic_id or "")
         try:
-            if _is_there(task.listing):
+            if is_there(task.listing):
                 return self._ship_files(task, keys, committed)
             return self._record_rest(task, keys, committed)
         except FencedLeaderEpoch as later:
@@ -131,21 +122,21 @@ class DeletedShipper:
         if commit is not None and task.log is not None:
             epochs = commit.epochs.pairs
             if commit.next_offset >= task.log[0] or (epochs and epochs[-1][0] > task.leadership.epoch):
-                return _done(task, later, commit.next_offset)
-        if _is_there(task.listing):
-            return _pending(task, later, _PATIENCE_SECONDS)
-        return _lost(task, f"{later}; that commit ends below the log, and has no record of that leader epoch")
+                return done(task, later, commit.next_offset)
+        if is_there(task.listing):
+            return pending(task, later, _PATIENCE_SECONDS)
+        return lost(task, f"{later}; that commit ends below the log, and has no record of that leader epoch")
 
     def _without_epoch(self, task: ShipDeleted) -> DeletedShipped | DeletedPending:
         """Return whether the archive has all of a log whose last leader epoch no file has, once others can be done."""
         if task.log is not None and task.log[0] <= task.listing.bases[0]:
-            return _done(task, "it has no record")
-        if _is_there(task.listing):
-            return _pending(task, "the agent of the last leader ships it", _PATIENCE_SECONDS)
+            return done(task, "it has no record")
+        if is_there(task.listing):
+            return pending(task, "the agent of the last leader ships it", _PATIENCE_SECONDS)
         commit = self._commit(task)
         if commit is not None and task.log is not None and commit.next_offset >= task.log[0]:
-            return _done(task, "all offsets are in the archive, or recorded as a gap", commit.next_offset)
-        return _lost(task, "no file has its last leader epoch (magic 0 or 1), and its broker did not lead")
+            return done(task, "all offsets are in the archive, or recorded as a gap", commit.next_offset)
+        return lost(task, "no file has its last leader epoch (magic 0 or 1), and its broker did not lead")
 
     def _commit(self, task: ShipDeleted) -> Commit | None:
         """Return the agent's commit of a directory's incarnation; None without one."""
@@ -175,8 +166,9 @@ class DeletedShipper:
             high_watermark = self._reported(task.listing) if known is None else known
             return replace(task, confirmed=True, attempt=0, after_seconds=0.0, high_watermark=high_watermark)
         # A replica moved, or the broker's metadata is late.
-        is_there = _is_there(task.listing)
-        return _pending(task, "the topic exists", _LOOK_SECONDS) if is_there else _done(task, "the topic exists")
+        if is_there(task.listing):
+            return pending(task, "the topic exists", _LOOK_SECONDS)
+        return done(task, "the topic exists")
 
     def note_log(self, task: ShipDeleted) -> ShipDeleted:
         """Return the task with the end and the epochs of its log, which are needed when the directory no longer exists.
@@ -184,9 +176,9 @@ class DeletedShipper:
         Raises:
             SegmentChanged, OSError, CorruptData: a file vanished or is damaged.
         """
-        if task.log is not None or not _is_there(task.listing):
+        if task.log is not None or not is_there(task.listing):
             return task
-        end = log_end(task.listing.directory, _bases(task.listing)[-1])
+        end = log_end(task.listing.directory, bases_of(task.listing)[-1])
         return replace(task, log=(end, local_epochs(task.listing.directory) or EpochHistory()))
 
     def _ship_files(
@@ -195,43 +187,62 @@ class DeletedShipper:
         if task.log is None:
             raise SegmentChanged(f"{task.listing.directory}: the end of its log is not read yet")
         listing, (end, _) = whole_listing(task.listing), task.log
-        bases, known = _bases(listing), min(task.high_watermark or 0, end)
+        bases, known = bases_of(listing), min(task.high_watermark or 0, end)
         waiting = None if task.led else self._waiting(task, keys, known, end)
         if waiting is not None:
             return waiting
-        lowest, leadership = bases[-1] if task.latest else _begin(task), task.leadership
+        position = self._continue(task, listing, known, committed)
+        position = self._ship_segments(task, listing, position, (*bases, end), known, committed)
+        if not task.led and position.next_offset < end:
+            return pending(task, "the agent of the last leader may have the rest", _PATIENCE_SECONDS)
+        return self._end(task, position, committed, why_not_shipped(task))
+
+    def _continue(
+        self, task: ShipDeleted, listing: Listing, known: int, committed: Callable[[Committed], object]
+    ) -> Position:
+        """Return where the archive ends; a gap below the directory's first segment is recorded."""
+        bases = listing.bases
+        lowest = bases[-1] if task.latest else begin_of(task)
         read = ReadPosition(
-            task.partition, -1, leadership, listing, lowest, None, task.attempt, latest=task.latest, over=True
+            task.partition, -1, task.leadership, listing, lowest, None, task.attempt, latest=task.latest, over=True
         )
         position = self._commits.read(read).position
         if position.next_offset < bases[0] <= known:
             passed = self._commits.pass_gap(PassGap(task.partition, -1, task.leadership, position, listing, bases[0]))
             committed(passed)
             position = passed.position
+        return position
+
+    def _ship_segments(
+        self,
+        task: ShipDeleted,
+        listing: Listing,
+        position: Position,
+        bounds: Sequence[int],
+        known: int,
+        committed: Callable[[Committed], object],
+    ) -> Position:
+        """Ship the segments between the bounds that have offsets below the high watermark `known`; return the end."""
         filling: list[Shipped] = []
-        for base, following in pairwise((*bases, end)):
+        for base, following in pairwise(bounds):
             gaps = tuple(gap for gap in position.gaps if overlapping((gap,), base, following))
             ahead = following > position.next_offset
             if not ahead and not gaps:
                 continue
-            wanted = max(base, min((*(low for low, _ in gaps), *((position.next_offset,) if ahead else ()))))
             cut = None
-            if following > known or base == bases[-1]:
-                first = first_batch(listing, wanted, known) if base < known else None
-                if first is None or first.last_offset >= known:
+            if following > known or base == listing.bases[-1]:
+                lacking = [low for low, _ in gaps] + ([position.next_offset] if ahead else [])
+                if not _ends_below(listing, base, max(base, min(lacking)), known):
                     break
                 cut = known
             shipped = self._ship_segment(task, listing, position, (base, following), cut, () if ahead else gaps)
             if gaps:
                 filling.append(shipped)
             if shipped.end > position.next_offset:
-                done = self._commits.write(WriteCommit(task.partition, -1, task.leadership, position, (shipped,)))
-                committed(done)
-                position = done.position
-        position = self._fill(task, listing, position, filling, committed)
-        if not task.led and position.next_offset < end:
-            return _pending(task, "the agent of the last leader may have the rest", _PATIENCE_SECONDS)
-        return self._end(task, position, committed, _why(task))
+                written = self._commits.write(WriteCommit(task.partition, -1, task.leadership, position, (shipped,)))
+                committed(written)
+                position = written.position
+        return self._fill(task, listing, position, filling, committed)
 
     def _waiting(
         self, task: ShipDeleted, keys: PartitionKeys | None, known: int, end: int
@@ -244,12 +255,12 @@ class DeletedShipper:
         if keys is not None and commit is not None and commit.epoch == task.leadership.epoch:
             gaps = read_catalog(self._store_of(task.partition.topic), keys).gaps if commit.next_offset >= end else ()
             if commit.next_offset >= end and not overlapping(gaps, task.listing.bases[0], known):
-                return _done(task, "another agent shipped it", commit.next_offset)
+                return done(task, "another agent shipped it", commit.next_offset)
             if commit.broker == self._broker:
                 return None
         if task.patient:
             return None
-        return _pending(replace(task, patient=True), "the agent of the last leader is first", _PATIENCE_SECONDS)
+        return pending(replace(task, patient=True), "the agent of the last leader is first", _PATIENCE_SECONDS)
 
     def _fill(
         self,
@@ -264,9 +275,9 @@ class DeletedShipper:
             run = tuple(each for each in filling if overlapping((gap,), each.base, each.end))
             if run:
                 fill = FillGap(task.partition, -1, task.leadership, position, listing, gap, run)
-                done = self._commits.fill_gap(fill)
-                committed(done)
-                position = done.position
+                filled = self._commits.fill_gap(fill)
+                committed(filled)
+                position = filled.position
         return position
 
     def _ship_segment(
@@ -292,86 +303,31 @@ class DeletedShipper:
     ) -> DeletedShipped:
         """Record what is missing of a directory that no longer exists."""
         if task.log is None or keys is None:
-            return _lost(task, "its files vanished before the agent read them, and no agent opened its incarnation")
+            return lost(task, "its files vanished before the agent read them, and no agent opened its incarnation")
         end, local = task.log
-        position = _last_position(self._store_of(task.partition.topic), keys, _begin(task))
+        position = _last_position(self._store_of(task.partition.topic), keys, begin_of(task))
         commit = position.commit
         if isinstance(commit, Commit) and commit.epoch > task.leadership.epoch:
             raise FencedLeaderEpoch(f"{keys.commit} is of leader epoch {commit.epoch}")
         if position.next_offset < end and _parts(position, local, end):
-            return _lost(task, "its files vanished, and an election lost records that were committed before")
-        reason = _GONE if position.next_offset < (task.high_watermark or 0) else _why(task)
+            return lost(task, "its files vanished, and an election lost records that were committed before")
+        reason = _GONE if position.next_offset < (task.high_watermark or 0) else why_not_shipped(task)
         return self._end(task, position, committed, reason)
 
     def _end(
         self, task: ShipDeleted, position: Position, committed: Callable[[Committed], object], reason: str
     ) -> DeletedShipped:
         if task.log is not None and position.next_offset < task.log[0]:
-            done = self._commits.end_deleted(task, position, task.log, reason)
-            committed(done)
-            position = done.position
-        return _done(task, "all offsets are in the archive, or recorded as a gap", position.next_offset)
+            written = self._commits.end_deleted(task, position, task.log, reason)
+            committed(written)
+            position = written.position
+        return done(task, "all offsets are in the archive, or recorded as a gap", position.next_offset)
 
 
-def _why(task: ShipDeleted) -> str:
-    """Return why the end of a log was not shipped although its files are there."""
-    known = task.high_watermark
-    return _NO_HIGH_WATERMARK if known is None else _ABOVE_HIGH_WATERMARK.format(known)
-
-
-def to_ship(task: ShipDeleted) -> DeletedPending:
-    """Return a task whose topic was deleted, to be run where segments are uploaded."""
-    return _pending(task, "the topic was deleted", 0.0)
-
-
-def again(task: ShipDeleted, reason: str) -> DeletedShipped | DeletedPending:
-    """Return a task that failed, to be repeated after its backoff; given up after very many attempts."""
-    if task.attempt >= _MOST_ATTEMPTS and not _is_there(task.listing):
-        return _lost(task, reason)
-    later = replace(task, attempt=task.attempt + 1, after_seconds=0.0)
-    return DeletedPending(task.partition, task.generation, task.leadership, later, reason)
-
-
-def _pending(task: ShipDeleted, reason: str, seconds: float) -> DeletedPending:
-    later = replace(task, attempt=0, after_seconds=seconds)
-    return DeletedPending(task.partition, task.generation, task.leadership, later, reason)
-
-
-def _done(task: ShipDeleted, reason: str, next_offset: int | None = None) -> DeletedShipped:
-    return DeletedShipped(task.partition, task.generation, task.leadership, reason, next_offset)
-
-
-def _lost(task: ShipDeleted, reason: str) -> DeletedShipped:
-    return replace(_done(task, reason), lost=True)
-
-
-def _bases(listing: Listing) -> tuple[int, ...]:
-    """Return the base offsets of a directory's segments, at least one.
-
-    Raises:
-        SegmentChanged: there is no segment: the broker is removing the files.
-    """
-    if not listing.bases:
-        raise SegmentChanged(f"{listing.directory} has no segment any more: the broker is removing its files")
-    return listing.bases
-
-
-def _is_there(listing: Listing) -> bool:
-    """Return whether the directory of a listing still exists."""
-    try:
-        status = Path(listing.directory).stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return (status.st_dev, status.st_ino) == listing.identity
-
-
-def _begin(task: ShipDeleted) -> int:
-    """Return where an archive begins that does not exist yet.
-
-    The leader's log decides. Another replica's retention can have removed what the leader still has. So an agent that
-    did not lead begins at 0, and what is below its log is a gap, which the agent of the last leader fills.
-    """
-    return task.listing.bases[0] if task.led else 0
+def _ends_below(listing: Listing, base: int, offset: int, known: int) -> bool:
+    """Return whether the first batch from an offset of a segment on ends below the high watermark `known`."""
+    first = first_batch(listing, offset, known) if base < known else None
+    return first is not None and first.last_offset < known
 
 
 def _last_position(store: ObjectStore, keys: PartitionKeys, begin: int) -> Position:

@@ -43,7 +43,8 @@ from ts_uploader.messages.tasks import (
 )
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, GAP_TOPIC_DELETED, GAP_UNRECORDED, Metrics
 from ts_uploader.process.progress import Shipping
-from ts_uploader.shipping.deleted_directory import DeletedShipper, NotAnswered, again, to_ship
+from ts_uploader.shipping.deleted_directory import DeletedShipper, NotAnswered
+from ts_uploader.shipping.deleted_task import again, to_ship
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.repairer import Repairer
 from ts_uploader.shipping.uploader import Uploader

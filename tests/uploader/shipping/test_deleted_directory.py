@@ -29,7 +29,8 @@ from ts_uploader.messages.observations import DirectoryDeleted, Leadership, List
 from ts_uploader.messages.results import Committed, DeletedPending, DeletedShipped
 from ts_uploader.messages.tasks import UNKNOWN_EPOCH, ReadPosition, Ship, ShipDeleted, WriteCommit
 from ts_uploader.retention.topic_retention import TopicRetention
-from ts_uploader.shipping.deleted_directory import DeletedShipper, again
+from ts_uploader.shipping.deleted_directory import DeletedShipper
+from ts_uploader.shipping.deleted_task import again
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers.task_queues import TaskQueues

@@ -24,7 +24,7 @@ from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.messages.observations import Leadership
 from ts_uploader.messages.results import DeletedShipped
 from ts_uploader.messages.tasks import ReadPosition, ShipDeleted
-from ts_uploader.shipping.deleted_directory import again
+from ts_uploader.shipping.deleted_task import again
 
 BATCH = 5
 END = 40

@@ -16,7 +16,7 @@ from ts_uploader.messages.observations import Leadership
 from ts_uploader.messages.results import DeletedPending, DeletedShipped, Failed, Fenced
 from ts_uploader.messages.tasks import ShipDeleted
 from ts_uploader.process import progress
-from ts_uploader.shipping.deleted_directory import again, to_ship
+from ts_uploader.shipping.deleted_task import again, to_ship
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import AgentStatus
