@@ -252,7 +252,7 @@ def test_batches_whose_header_suffices_are_not_decompressed(archive: ScannedArch
     """Their records can be garbage with a correct CRC; a scan of them, and the least timestamp, need the records."""
     log = batch(0, body=b"no gzip", count=4, attributes=GZIP, max_timestamp=3000)
     log += batch(4, body=b"no gzip", count=2, attributes=GZIP | LOG_APPEND_TIME, max_timestamp=4000)
-    log += transaction(6, 5) + marker(11, 5, COMMIT)
+    log += transaction(6, 11) + marker(11, 5, COMMIT)
     archive.put_segment("t", 0, log)
     archive.commit("t", 12)
     scan = archive.scan()
