@@ -207,8 +207,12 @@ class SegmentDecoder:
         if self._passing is not None:  # the segment ends inside it
             self.trailing, self._finished = Trailing.TORN, True
         if not self._finished:
-            self._end_of_stream = self.valid_bytes + len(carry)
-            rest = yield from self._batches(memoryview(carry))
+            yield from self._decode_end(carry)
+
+    def _decode_end(self, carry: bytearray) -> Iterator[RecordColumns]:
+        """Decode the bytes behind the last whole batch of the chunks."""
+        self._end_of_stream = self.valid_bytes + len(carry)
+        rest = yield from self._batches(memoryview(carry))
         if not self._finished:
             self._look(rest)
 

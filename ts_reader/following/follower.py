@@ -107,13 +107,7 @@ class Follower:
             # With the logs, an election that replaces records below the end is noticed, also after a restart.
             ends = StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)
             return replace(ends, logs=logs_of(StreamOffset(), ends, look))
-        topics = find_topics(self._store, self.query) if look.topics else ()
-        check_named_partitions(self.query, topics)
-        opened = in_threads(self._observer.open, [catalog for topic in topics for catalog in topic.partitions])
-        self._report([loss for view in opened if (loss := loss_of(view)) is not None])
-        views = [view for view in opened if view.state is CommitState.COMMITTED]
-        if self.query.read_committed:
-            views = [replace(view, end=stable_end(self._store, view)) for view in views]
+        views = self._views(look)
         bounds = in_threads(lambda view: find_bounds(self._store, view, self.query), views)
         self._report(
             [
@@ -125,6 +119,17 @@ class Follower:
         positions = {view.partition: bound.start for view, bound in zip(views, bounds, strict=True)}
         logs = {view.partition: view.log.below(at) for view in views if (at := positions[view.partition])}
         return StreamOffset(positions, look.topic_ids, logs)
+
+    def _views(self, look: CommitSnapshot) -> list[PartitionView]:
+        """Return what the query shows now of its partitions with a commit."""
+        topics = find_topics(self._store, self.query) if look.topics else ()
+        check_named_partitions(self.query, topics)
+        opened = in_threads(self._observer.open, [catalog for topic in topics for catalog in topic.partitions])
+        self._report([loss for view in opened if (loss := loss_of(view)) is not None])
+        views = [view for view in opened if view.state is CommitState.COMMITTED]
+        if self.query.read_committed:
+            return [replace(view, end=stable_end(self._store, view)) for view in views]
+        return views
 
     def furthest(self, position: StreamOffset, look: CommitSnapshot) -> StreamOffset:
         """Return the furthest offset that the stream can reach; it goes back only if an election lost records.

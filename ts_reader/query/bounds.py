@@ -95,26 +95,32 @@ def check_named_partitions(query: Query, topics: Iterable[Topic]) -> None:
     """
     by_name = {topic.name: topic for topic in topics}
     expected = {catalog.keys.partition for topic in by_name.values() for catalog in topic.partitions}
+    empty = {name for name, topic in by_name.items() if not topic.partitions}
     wording = query.wording
-    names = {
-        True: ("starting_offsets", "starting_timestamps", f"{wording.earliest} is earliest"),
-        False: ("ending_offsets", "ending_timestamps", f"{wording.latest} is latest"),
-    }
-    for is_start, bound in ((True, query.start), (False, query.end)):
+    for bound, side, edge in (
+        (query.start, "starting", f"{wording.earliest} is earliest"),
+        (query.end, "ending", f"{wording.latest} is latest"),
+    ):
         if not isinstance(bound, Offsets | Timestamps):
             continue
-        offsets, timestamps, edge = names[is_start]
-        named = {TopicPartition(topic, number) for topic, partitions in bound.by_topic.items() for number in partitions}
         problems = []
+        named = _named_by(bound)
+        has_offsets = isinstance(bound, Offsets)
         if missing := sorted(expected - named):
-            hint = f" ({edge})" if isinstance(bound, Offsets) else ""
-            problems.append(f"nothing for {', '.join(map(str, missing))}{hint}")
-        empty = {name for name, topic in by_name.items() if not topic.partitions}
+            problems.append(f"nothing for {_list(missing)}{f' ({edge})' if has_offsets else ''}")
         if foreign := sorted(other for other in named - expected if other.topic not in empty):
-            problems.append(f"{', '.join(map(str, foreign))}, which this query does not read")
+            problems.append(f"{_list(foreign)}, which this query does not read")
         if problems:
-            name = wording.name(offsets if isinstance(bound, Offsets) else timestamps)
+            name = wording.name(f"{side}_offsets" if has_offsets else f"{side}_timestamps")
             raise QueryError(f"{name}: {'; '.join(problems)}; it must name every partition of the query, and no other")
+
+
+def _named_by(bound: Offsets | Timestamps) -> set[TopicPartition]:
+    return {TopicPartition(topic, number) for topic, partitions in bound.by_topic.items() for number in partitions}
+
+
+def _list(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))
 
 
 def find_bounds(store: ObjectStore, view: PartitionView, query: Query) -> Bounds:

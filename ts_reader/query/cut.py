@@ -314,13 +314,11 @@ def make_whole(late: Mapping[TopicPartition, Sequence[Transaction]], committed: 
         for each in transactions:
             partitions_of.setdefault(each.producer_id, set()).add(partition)
             by_epoch.setdefault(_named(each), []).append((partition, each))
-    longest = moment - _LONGEST_MS
-    begins = (_not_before(each, longest) for transactions in late.values() for each in transactions)
-    since = max(min(begins, default=moment) - CLOCK_MARGIN_MS, longest)
+    since = _since(late, moment)
     hidden: dict[TopicPartition, tuple[AbortedTransaction, ...]] = {}
     in_part: dict[int, tuple[set[TopicPartition], set[TopicPartition]]] = {}
     for partition in late:
-        elsewhere = frozenset(producer_id for producer_id, found in partitions_of.items() if found - {partition})
+        elsewhere = _elsewhere(partitions_of, partition)
         split = []
         for transaction in committed(partition, elsewhere, since) if elsewhere else ():
             others = [pair for pair in by_epoch.get(_named(transaction), ()) if pair[0] != partition]
@@ -332,6 +330,18 @@ def make_whole(late: Mapping[TopicPartition, Sequence[Transaction]], committed: 
                 unshown |= later
         hidden[partition] = spans_of(split)
     return Whole(hidden, {name: (tuple(sorted(a)), tuple(sorted(b))) for name, (a, b) in in_part.items()})
+
+
+def _elsewhere(partitions_of: Mapping[int, Set[TopicPartition]], partition: TopicPartition) -> frozenset[int]:
+    """Return the producers with late transactions in other partitions."""
+    return frozenset(producer_id for producer_id, found in partitions_of.items() if found - {partition})
+
+
+def _since(late: Mapping[TopicPartition, Sequence[Transaction]], moment: int) -> int:
+    """Return the least time, in ms, of a commit marker that can be of a late transaction."""
+    longest = moment - _LONGEST_MS
+    begins = (_not_before(each, longest) for transactions in late.values() for each in transactions)
+    return max(min(begins, default=moment) - CLOCK_MARGIN_MS, longest)
 
 
 def _not_before(late: Transaction, longest: int) -> int:

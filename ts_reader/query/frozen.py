@@ -145,14 +145,18 @@ def explain(
     named = ", ".join(f"{count:,} in {name}" for name, count in classes.most_common(3))
     partitions = len({copy.keys.prefix for copy in cold})
     where = f"{cold[0].keys.partition}" if partitions == 1 else counted(partitions, "partition")
-    commands = commands_of(store, frozen, incarnation)
-    shown = "; ".join(f"`{command}`" for command in commands[:_COMMANDS])
-    more = f"; and for {counted(len(commands) - _COMMANDS, 'partition')} more" if len(commands) > _COMMANDS else ""
     return (
         f"{where}: {len(cold):,} of {counted(total, 'segment')} to read, {size}, are frozen ({named}; the first is "
-        f"{cold[0].key} in {store.location}), and cannot be read until they are thawed. Thaw them: {shown}{more}; "
+        f"{cold[0].key} in {store.location}), and cannot be read until they are thawed. Thaw them: "
+        f"{_listed(commands_of(store, frozen, incarnation))}; "
         "then repeat the query"
     )
+
+
+def _listed(commands: Sequence[str]) -> str:
+    shown = "; ".join(f"`{command}`" for command in commands[:_COMMANDS])
+    more = len(commands) - _COMMANDS
+    return f"{shown}; and for {counted(more, 'partition')} more" if more > 0 else shown
 
 
 def commands_of(store: ObjectStore, ranges: Iterable[ReadRange], incarnation: str = NEWEST) -> list[str]:

@@ -115,35 +115,41 @@ def _plan_partition(
         none = Bounds(view.start, view.start)
         asked = reads_anything(view, query) and filters.windows(view.start, BEYOND)
         return PartitionPlan(view, none, PartitionRanges((), ()), (loss,) if asked else ())
-    shown: PartitionView = view
-    hidden = Hidden()
-    if query.read_committed and query.cut is None:  # markers may follow the visible end
-        shown = replace(view, end=stable_end(store, view))
-    bounds = find_bounds(store, shown, query)
+    bounds = find_bounds(store, _shown(store, view, query), query)
     windows = filters.windows(bounds.start, bounds.end)
+    hidden = Hidden()
     if query.read_committed and windows:
         hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
-    losses = [
-        Loss(view.partition, low, high, what)
-        for start, end, what in bounds.lost
-        for low, high in filters.windows(start, end)
-    ]
     parts = [part for low, high in windows for part in view.plan(low, high)]
-    losses += [_lost(view, part) for part in parts if isinstance(part, Hole)]
-    losses += [Loss(view.partition, one.first, one.hole.start, f"are {one.reason}") for one in hidden.cut_off]
-    milliseconds = filters.milliseconds
+    losses = tuple(_losses(view, bounds, filters, (part for part in parts if isinstance(part, Hole)), hidden))
+    times = filters.milliseconds
     if query.cut is not None:
-        milliseconds = intersection(milliseconds, ((LOWEST, query.cut.milliseconds + 1),))
-    ranges = tuple(prune_by_time(store, (part for part in parts if not isinstance(part, Hole)), milliseconds))
+        times = intersection(times, ((LOWEST, query.cut.milliseconds + 1),))
+    ranges = tuple(prune_by_time(store, (part for part in parts if not isinstance(part, Hole)), times))
     if not query.tolerance.fails:
         ranges = tuple(view.with_spares(ranges))
     aborted = apart((*hidden.transactions, *hidden_by_cut)) if hidden_by_cut else hidden.transactions
-    return PartitionPlan(view, bounds, PartitionRanges(ranges, aborted), tuple(losses))
+    return PartitionPlan(view, bounds, PartitionRanges(ranges, aborted), losses)
 
 
-def _lost(view: PartitionView, hole: Hole) -> Loss:
-    why = _RECORDED if hole.recorded else "no object in the store contains them; tsctl repair can put them back"
-    return Loss(view.partition, hole.start, hole.end, f"are lost: {why}")
+def _shown(store: ObjectStore, view: PartitionView, query: Query) -> PartitionView:
+    """Return a view without what is not decided yet; markers may follow the visible end."""
+    if not query.read_committed or query.cut is not None:
+        return view
+    return replace(view, end=stable_end(store, view))
+
+
+def _losses(
+    view: PartitionView, bounds: Bounds, filters: QueryFilters, holes: Iterable[Hole], hidden: Hidden
+) -> Iterator[Loss]:
+    """Yield the losses of a query: outside of the view, in holes, and of transactions that a hole cuts off."""
+    for start, end, what in bounds.lost:
+        yield from (Loss(view.partition, low, high, what) for low, high in filters.windows(start, end))
+    for hole in holes:
+        why = _RECORDED if hole.recorded else "no object in the store contains them; tsctl repair can put them back"
+        yield Loss(view.partition, hole.start, hole.end, f"are lost: {why}")
+    for one in hidden.cut_off:
+        yield Loss(view.partition, one.first, one.hole.start, f"are {one.reason}")
 
 
 def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges) -> Iterator[ReadRange]:

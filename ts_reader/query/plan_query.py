@@ -8,6 +8,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from secrets import token_hex
 from typing import Final
 
@@ -136,7 +137,7 @@ def _plan(store: ObjectStore, query: Query, filters: QueryFilters) -> QueryPlan:
         step="offsets",
     )
     # Without the commit of another partition, the transactions of the cut are unknown.
-    losses = [loss for plan in plans for loss in plan.losses] + [loss for loss in map(loss_of, beside) if loss]
+    losses = [*chain.from_iterable(plan.losses for plan in plans), *filter(None, map(loss_of, beside))]
     check_losses(losses, query)
     splits = splits_of(store, [plan.read for plan in plans], query)
     warnings = (*_warnings(query, topics, views), *sorted(damaged or ()), *cut.warnings)

@@ -9,6 +9,7 @@ cut is an offset, and both sides respect it.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, starmap
 from typing import Final
 
 from ts_common.archive.plan import ReadRange
@@ -97,19 +98,17 @@ def make_splits(
     packed_limit = limit if limits.packed_bytes is None else min(limit, limits.packed_bytes)
     large = [part for parts in weighed for part, size in parts if size > cut_at]
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
-    splits: list[Split] = []
-    for partition, parts in zip(partitions, weighed, strict=True):
-        pieces = (
-            (piece, size if piece is part else bytes_of(piece))
-            for part, size in parts
-            for by_bytes in (_cut(part, limit, places[part]) if size > cut_at else (part,))
-            for piece in _cut_evenly(by_bytes, limits.most_offsets)
-        )
-        splits += [
-            Split(store.location, packed, _reaching(packed, partition.aborted), tolerance)
-            for packed in _pack(pieces, packed_limit, limits.most_offsets)
-        ]
-    return tuple(splits)
+
+    def pieces(part: ReadRange, size: int) -> Iterator[tuple[ReadRange, int]]:
+        for by_bytes in _cut(part, limit, places[part]) if size > cut_at else (part,):
+            for piece in _cut_evenly(by_bytes, limits.most_offsets):
+                yield piece, size if piece is part else bytes_of(piece)
+
+    return tuple(
+        Split(store.location, packed, reaching(packed, partition.aborted), tolerance)
+        for partition, parts in zip(partitions, weighed, strict=True)
+        for packed in _pack(chain.from_iterable(starmap(pieces, parts)), packed_limit, limits.most_offsets)
+    )
 
 
 def whole_partitions(
@@ -186,7 +185,7 @@ def _pack(
         yield tuple(packed)
 
 
-def _reaching(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions that overlap a split."""
+def reaching(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions that overlap adjacent ranges."""
     start, end = ranges[0].start, ranges[-1].end
     return tuple(entry for entry in aborted if entry.first_offset < end and entry.last_offset >= start)

@@ -18,7 +18,7 @@ from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.model import TopicPartition
 from ts_reader.query.query import View
-from ts_reader.query.splits import Split
+from ts_reader.query.splits import Split, reaching
 
 _BEYOND: Final = 1 << 63
 
@@ -108,9 +108,7 @@ def _by_metadata(part: ReadRange, aborted: Iterable[AbortedTransaction], detail:
     if len(part.copies) > 1 or part.before is not None:
         return None
     (copy,) = part.copies
-    if not _has_all_records(copy.metadata):
-        return None
-    if any(entry.first_offset < part.end and entry.last_offset >= part.start for entry in aborted):
+    if not _has_all_records(copy.metadata) or reaching([part], aborted):
         return None
     is_whole = part.start <= copy.base and copy.end <= part.end
     if detail is Detail.ROWS and is_whole:

@@ -79,14 +79,8 @@ class DamageMap:
             yield part
             return
         copies = [*(ReadRange(part.start, part.end, (copy,)) for copy in part.copies), *part.spares]
-        cuts = {part.start, part.end}
-        for one in copies:
-            cuts |= {one.start, one.end}
-            for damage in self._damages(one.copies[0], part.start, part.end):
-                cuts |= {damage.start, damage.end}
-        inside = sorted(cut for cut in cuts if part.start <= cut <= part.end)
         steps: list[ReadRange | Corruption] = []
-        for start, end in pairwise(inside):
+        for start, end in pairwise(self._cuts(part, copies)):
             step = self._step(part, copies, start, end)
             last = steps[-1] if steps else None
             if last is not None and replace(last, start=start, end=end) == step:
@@ -101,6 +95,15 @@ class DamageMap:
                 stand_in = ", ".join(copy.key for copy in each.copies)
                 self._warn(missing, "corrupt_batches_replaced", key=missing.copy.key, read_instead=stand_in)
             yield each
+
+    def _cuts(self, part: ReadRange, copies: Sequence[ReadRange]) -> list[int]:
+        """Return the offsets of a range where copies or damage begin or end, ascending."""
+        cuts = {part.start, part.end}
+        for one in copies:
+            cuts |= {one.start, one.end}
+            for damage in self._damages(one.copies[0], part.start, part.end):
+                cuts |= {damage.start, damage.end}
+        return sorted(cut for cut in cuts if part.start <= cut <= part.end)
 
     def stretches(self, copy: SegmentCopy, start: int, end: int) -> Iterator[Stretch]:
         """Yield the intact stretches of a copy that may hold offsets in `[start, end)`.

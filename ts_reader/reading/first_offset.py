@@ -115,34 +115,44 @@ def search_for(
     markers = MarkerTimes(milliseconds) if counts_markers else None
     reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit, summary=markers)
 
-    def search(part: ReadRange, first_too: bool) -> tuple[int | None, int | None]:
-        found: int | None = None
+    def search_copy(
+        part: ReadRange, copy: SegmentCopy, first_too: bool, known: int | None
+    ) -> tuple[int | None, int | None]:
+        """Return the first record that was read of a copy, and the first match of all copies so far."""
         first: int | None = None
+        reaches = part.before is not None or _may_reach(copy, milliseconds)
+        if not reaches and not first_too:
+            return first, known
+        is_near = first_too or part.before is not None
+        start = part.start if is_near else max(part.start, first_that_may_reach(store, copy, milliseconds))
+        if start >= part.end:
+            return first, known
+        chunk_bytes = _NEAR_BYTES if start > part.start else None
+        for columns in reader.read(copy, start, part.end, chunk_bytes=chunk_bytes, before=part.before):
+            begin = int(columns.offsets[0])
+            first = _least(first, begin)
+            if not reaches or (known is not None and begin >= known):
+                break
+            matches = np.flatnonzero(columns.timestamps >= milliseconds)
+            if len(matches):
+                return first, _least(known, int(columns.offsets[matches[0]]))
+            if markers is not None and markers.first is not None:
+                break
+        return first, known
+
+    def search(part: ReadRange, first_too: bool) -> tuple[int | None, int | None]:
+        first: int | None = None
+        found: int | None = None
         for copy in part.copies:
-            reaches = part.before is not None or _may_reach(copy, milliseconds)
-            if not reaches and not first_too:
-                continue
-            is_near = first_too or part.before is not None
-            start = part.start if is_near else max(part.start, first_that_may_reach(store, copy, milliseconds))
-            chunk_bytes = _NEAR_BYTES if start > part.start else None
-            if start >= part.end:
-                continue
-            for columns in reader.read(copy, start, part.end, chunk_bytes=chunk_bytes, before=part.before):
-                begin = int(columns.offsets[0])
-                first = begin if first is None else min(first, begin)
-                if not reaches or (found is not None and begin >= found):
-                    break
-                matches = np.flatnonzero(columns.timestamps >= milliseconds)
-                if len(matches):
-                    offset = int(columns.offsets[matches[0]])
-                    found = offset if found is None else min(found, offset)
-                    break
-                if markers is not None and markers.first is not None:
-                    break
-        marker = None if markers is None else markers.first
-        return first, marker if found is None else min(found, found if marker is None else marker)
+            begin, found = search_copy(part, copy, first_too, found)
+            first = _least(first, begin)
+        return first, _least(found, None if markers is None else markers.first)
 
     return search
+
+
+def _least(*values: int | None) -> int | None:
+    return min((value for value in values if value is not None), default=None)
 
 
 def tolerant_search(

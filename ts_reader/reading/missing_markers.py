@@ -15,7 +15,7 @@ them.
 Source of what the cleaner keeps: Kafka's `LogCleaner.CleanedTransactionMetadata` and KIP-534.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -74,8 +74,24 @@ def hidden_batches(
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
+    living = _living(view)
+    in_time = sorted((entry.start, entry.end) for entry in living if not _is_late(entry.copy))
+    found = set()
+    for number, step in enumerate(steps):
+        for low, high, furthest in _pieces(living, max(step.start, start), min(step.end, stop)):
+            others = [copy for copy in step.copies if copy not in furthest]
+            if not others:
+                continue
+            for batch in _held(store, others, low, high) - _held(store, furthest, low, high):
+                marker = next_marker(number, batch.producer_id, batch.last)
+                if not _covered(in_time, batch.last, view.end if marker is None else marker + 1):
+                    found.add(batch)
+    return found
+
+
+def _living(view: PartitionView) -> list[_Living]:
     replaced = view.replaced
-    living = [
+    return [
         _Living(
             copy,
             copy.base,
@@ -84,19 +100,6 @@ def hidden_batches(
         )
         for copy in view.copies
     ]
-    in_time = sorted((entry.start, entry.end) for entry in living if not _is_late(entry.copy))
-    found = set()
-    for number, step in enumerate(steps):
-        for low, high, furthest in _pieces(living, max(step.start, start), min(step.end, stop)):
-            others = [copy for copy in step.copies if copy not in furthest]
-            if not others:
-                continue
-            held = {batch for copy in furthest for batch in _batches(store, copy, low, high)}
-            for batch in {batch for copy in others for batch in _batches(store, copy, low, high)} - held:
-                marker = next_marker(number, batch.producer_id, batch.last)
-                if not _covered(in_time, batch.last, view.end if marker is None else marker + 1):
-                    found.add(batch)
-    return found
 
 
 def _is_late(copy: SegmentCopy) -> bool:
@@ -116,10 +119,14 @@ def _pieces(living: Sequence[_Living], start: int, end: int) -> Iterator[tuple[i
         yield low, high, [entry.copy for entry in over if entry.end == reached]
 
 
-def _batches(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[Batch]:
-    for header, _ in read_transactional(store, copy, start, end):
-        if not header.is_control and header.record_count != 0:
-            yield Batch(header.producer_id, header.base_offset, header.last_offset)
+def _held(store: ObjectStore, copies: Iterable[SegmentCopy], start: int, end: int) -> set[Batch]:
+    """Return the transactional batches with records that some copies have in a range."""
+    return {
+        Batch(header.producer_id, header.base_offset, header.last_offset)
+        for copy in copies
+        for header, _ in read_transactional(store, copy, start, end)
+        if not header.is_control and header.record_count != 0
+    }
 
 
 def _covered(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:

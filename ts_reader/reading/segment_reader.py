@@ -192,28 +192,31 @@ class SegmentReader:
         with closing(chunks_of) as chunks:
             yield from decoder.decode(chunks)
             self._report(copy, decoder)
+            lacks = decoder.position < min(end, copy.end)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
-                is_dense = copy.dense and not decoder.contradicted
-                if is_dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
-                    raise CorruptData(
-                        f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing after position "
-                        f"{decoder.valid_bytes}, although every offset has its record"
-                    )
-                if decoder.position < min(end, copy.end):
-                    self._confirm_end(copy, decoder.valid_bytes)
+                if lacks:
+                    self._check_early_end(copy, decoder, min(end, copy.end))
                 return decoder.next_offset  # the end was reached, and the rest of the object is not wanted
             for _ in chunks:  # the object's CRC covers the bytes after the last batch too
                 pass
         if body.position != size:
             raise CorruptData(f"the object ends at byte {body.position}; its listed size is {size}")
-        if decoder.trailing is Trailing.TORN and decoder.position < min(end, copy.end):
+        if decoder.trailing is Trailing.TORN and lacks:
             raise CorruptData(f"torn batch at position {decoder.valid_bytes}, offset {decoder.position}")
-        expected = known_crc32c(copy.metadata)
-        if expected is not None and position == 0 and body.crc32c != expected:
-            raise CorruptData(f"CRC-32C {body.crc32c:08x}; its metadata has {expected:08x}")
-        if decoder.position < min(end, copy.end):
+        if position == 0:
+            _check_crc(copy, body.crc32c)
+        if lacks:
             self._explain_shortfall(copy, decoder, position)
         return decoder.next_offset
+
+    def _check_early_end(self, copy: SegmentCopy, decoder: SegmentDecoder, end: int) -> None:
+        """Check a range whose batches end before it does."""
+        if copy.dense and not decoder.contradicted:  # a changed base offset looks like the end
+            raise CorruptData(
+                f"offsets {decoder.position} to {end - 1} are missing after position {decoder.valid_bytes}, although "
+                "every offset has its record"
+            )
+        self._confirm_end(copy, decoder.valid_bytes)
 
     def _confirm_end(self, copy: SegmentCopy, position: int) -> None:
         """Check the base offset of the batch that ended a range.
@@ -288,6 +291,12 @@ class SegmentReader:
                 key=copy.key,
                 location=self._store.location,
             )
+
+
+def _check_crc(copy: SegmentCopy, crc32c: int) -> None:
+    expected = known_crc32c(copy.metadata)
+    if expected is not None and crc32c != expected:
+        raise CorruptData(f"CRC-32C {crc32c:08x}; its metadata has {expected:08x}")
 
 
 def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:

@@ -28,7 +28,7 @@ from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.store.contract import ObjectStore
 from ts_reader.reading.missing_markers import Batch, hidden_batches, may_be_lost
-from ts_reader.reading.transaction_events import Events, Walk
+from ts_reader.reading.transaction_events import Abort, Events, Walk
 
 log = structlog.get_logger()
 
@@ -132,15 +132,19 @@ def _find_aborted(
         found += living
         if None in indexed:
             for abort in walk.add(events.of(number)):
-                first = abort.offset if abort.begun is None else abort.begun
-                if not abort.is_certain and (begun := events.open_at(number, abort.producer_id)) is not None:
-                    first = begun.offset
-                found.append(AbortedTransaction(abort.producer_id, first, abort.offset, -1))
+                found.append(AbortedTransaction(abort.producer_id, _beginning(abort, events, number), abort.offset, -1))
         else:
             walk = Walk()  # an index lists no commits, so open transactions may have ended here
             if any(entry.last_stable_offset >= stop for entry in living):
                 break
     return found
+
+
+def _beginning(abort: Abort, events: Events, number: int) -> int:
+    """Return the first offset of an aborted transaction that ends in a range."""
+    if not abort.is_certain and (begun := events.open_at(number, abort.producer_id)) is not None:
+        return begun.offset
+    return abort.offset if abort.begun is None else abort.begun
 
 
 def _find_cut_off(

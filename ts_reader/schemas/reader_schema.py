@@ -52,20 +52,32 @@ def parse_options(options: Mapping[str, str], where: str) -> ReaderOptions:
     for name, value in options.items():
         if name not in known:
             problems.append(f"{name}: unknown option{nearest(name, known)}")
-        elif name in {"version", "schema.id", "max.value.bytes"}:
-            if not value.isascii() or not value.isdigit() or len(value) > 10 or int(value) > MAX_INT32:
-                problems.append(f"{name}={value}: a number from 0 to {MAX_INT32} is expected")
-            given[known[name]] = int(value) if not problems else 0
-        elif name == "nanoseconds" and value != "cut":
-            problems.append(f"nanoseconds={value}: cut is expected; without the option, such values are refused")
-        else:
-            given[known[name]] = Path(value) if name == "schema.file" else value
+            continue
+        try:
+            given[known[name]] = _value(name, value)
+        except ValueError as error:
+            problems.append(f"{name}={value}: {error}")
     several = [name for name in ("subject", "schema.id", "schema.file") if name in options]
     if len(several) > 1 or ("version" in options and several and several != ["subject"]):
         problems.append("give one of subject, schema.id and schema.file; version needs a subject or the default one")
     if problems:
         raise ConfigurationError(where, problems)
     return ReaderOptions(**given)
+
+
+def _value(name: str, text: str) -> Any:
+    """Return the value of an option.
+
+    Raises:
+        ValueError: the text is no such value; with what is expected.
+    """
+    if name in {"version", "schema.id", "max.value.bytes"}:
+        if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > MAX_INT32:
+            raise ValueError(f"a number from 0 to {MAX_INT32} is expected")
+        return int(text)
+    if name == "nanoseconds" and text != "cut":
+        raise ValueError("cut is expected; without the option, such values are refused")
+    return Path(text) if name == "schema.file" else text
 
 
 def find_reader(

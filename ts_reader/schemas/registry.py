@@ -174,12 +174,7 @@ def _problems(
     url: str, user: str | None, password: str | None, token: str | None, ca_file: str | Path | None
 ) -> list[str]:
     problems = []
-    try:
-        parts = urlsplit(url)
-        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        fine = False
-    if not fine or any(sign in url for sign in "?#") or not url.isprintable():
+    if not _is_url(url):
         problems.append(f"url={url!r}: a URL as in https://registry.example.com:8081 is expected")
     elif "@" in urlsplit(url).netloc:
         problems.append("url: it has a user; give user and password on their own")
@@ -192,6 +187,16 @@ def _problems(
     if ca_file is not None and not Path(ca_file).is_file():
         problems.append(f"ca_file={str(ca_file)!r}: there is no such file")
     return problems
+
+
+def _is_url(text: str) -> bool:
+    """Return whether a text is a URL of HTTP with a host, and without a query or a fragment."""
+    try:
+        parts = urlsplit(text)
+        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+    return fine and not any(sign in text for sign in "?#") and text.isprintable()
 
 
 def _headers(user: str | None, password: str | None, token: str | None) -> dict[str, str]:

@@ -82,11 +82,13 @@ def _type(node: Node, path: tuple[Node, ...], columns: list[int]) -> pa.DataType
         raise ValueError(f"types are nested more than {MAX_DEPTH} levels deep")
     if node in path:
         return pa.string()
-    inside = (*path, node)
     if node.logical == "decimal":
         return decimal_type(node)
-    if node.logical:
-        return _LOGICAL[node.logical]
+    return _LOGICAL[node.logical] if node.logical else _plain_type(node, (*path, node), columns)
+
+
+def _plain_type(node: Node, inside: tuple[Node, ...], columns: list[int]) -> pa.DataType:
+    """Return the type of a schema without a logical type."""
     match node.kind:
         case "fixed":
             return pa.binary(node.size) if node.size else pa.binary()

@@ -27,20 +27,6 @@ def _raw(node: Node, default: Any, depth: int, count: list[int]) -> Any:
     if depth > MAX_DEPTH or count[0] > MAX_COLUMNS:
         raise ValueError("a default has too many values, or is nested too deeply")
     match node.kind, default:
-        case "null", None:
-            return None
-        case "boolean", bool():
-            return default
-        case (("int" | "long"), int()) if not isinstance(default, bool):
-            return default
-        case (("float" | "double"), int() | float()) if not isinstance(default, bool):
-            return float(default)
-        case "string", str():
-            return default
-        case (("bytes" | "fixed"), str()):
-            return default.encode("latin-1")
-        case "enum", str() if default in node.symbols:
-            return default
         case "array", list():
             return [_raw(node.inner, each, depth + 1, count) for each in default]
         case "map", dict():
@@ -49,6 +35,22 @@ def _raw(node: Node, default: Any, depth: int, count: list[int]) -> Any:
             return _record(node, default, depth, count)
         case "union", _:
             return _union(node, default, depth, count)
+        case _:
+            return _scalar(node, default)
+
+
+def _scalar(node: Node, default: Any) -> Any:
+    match node.kind, default:
+        case ("null", None) | ("boolean", bool()) | ("string", str()):
+            return default
+        case (("int" | "long"), int()) if not isinstance(default, bool):
+            return default
+        case (("float" | "double"), int() | float()) if not isinstance(default, bool):
+            return float(default)
+        case (("bytes" | "fixed"), str()):
+            return default.encode("latin-1")
+        case "enum", str() if default in node.symbols:
+            return default
     raise ValueError(f"the default {shown(default)} is not a value of {node.short_name}")
 
 

@@ -153,7 +153,12 @@ class _Parser:
         aliases = tuple(_full_name(alias, inside) for alias in declared.get("aliases") or ())
         kind = declared["type"]
         node = self._named[name] = Node("record" if kind == "error" else kind, name, aliases)
-        match kind:
+        self._complete(node, declared, inside)
+        return node
+
+    def _complete(self, node: Node, declared: dict[str, Any], inside: str) -> None:
+        """Add what a declaration has to a type that may be inside of itself."""
+        match node.kind:
             case "enum":
                 node.symbols = tuple(_text(symbol) for symbol in declared["symbols"])
                 default = declared.get("default")
@@ -161,13 +166,12 @@ class _Parser:
             case "fixed":
                 node.size = declared["size"]
                 if type(node.size) is not int or not 0 <= node.size <= 1 << 20:
-                    raise ValueError(f"{name}: a size of {shown(node.size)}")
+                    raise ValueError(f"{node.name}: a size of {shown(node.size)}")
                 _logical(node, declared)
             case _:
                 node.fields += [self._field(each, inside) for each in declared["fields"]]
                 if len({each.name for each in node.fields}) < len(node.fields):
-                    raise ValueError(f"{name}: two fields have one name")
-        return node
+                    raise ValueError(f"{node.name}: two fields have one name")
 
     def _field(self, declared: dict[str, Any], namespace: str) -> Field:
         # A logical type next to the type of a field belongs to no type, so it is ignored, as by libraries.

@@ -81,6 +81,10 @@ class Resolver:
             return self._to_union(writer, reader, path)
         if writer.kind != reader.kind and not promotable(writer, reader):
             raise ValueError(f"the writer's {writer.short_name} is not the reader's {reader.short_name}")
+        return self._same_kind(writer, reader, path)
+
+    def _same_kind(self, writer: Node, reader: Node, path: tuple[Node, ...]) -> Resolution:
+        """Return the resolution of two types that are no unions, and of one kind or promotable."""
         match reader.kind:
             case "record":
                 return self._record(writer, reader, path)
@@ -177,25 +181,42 @@ class Resolver:
     def _record(self, writer: Node, reader: Node, path: tuple[Node, ...]) -> Resolution:
         if not reader.fields:
             return lambda _: True
-        written = {field.name: field for field in writer.fields}
+        names = [field.name for field in reader.fields]
+        changed, constants = self._changes(writer, reader, path)
+        has_more = False
+        if self._keeps_absent():
+            constants = [each for each in constants if each[1] is not None]
+        else:
+            has_more = len(writer.fields) > len(reader.fields)
+        if constants or has_more or any(name != source for name, source, _ in changed):
+            return self._rebuilt(names, changed, constants)
+        return None if not changed else _fields([(name, inner) for name, _, inner in changed if inner is not None])
+
+    def _changes(
+        self, writer: Node, reader: Node, path: tuple[Node, ...]
+    ) -> tuple[list[tuple[str, str, Resolution]], list[tuple[str, Any, int]]]:
+        """Return the fields that are not as they were, and those that the writer lacks; see `_rebuilt`."""
         changed: list[tuple[str, str, Resolution]] = []
         constants: list[tuple[str, Any, int]] = []
-        for field in reader.fields:
-            source = next((written[name] for name in (field.name, *field.aliases) if name in written), None)
+        for field, source in zip(reader.fields, _sources(writer, reader), strict=True):
             if source is None:
                 constants.append((field.name, *self._default(reader, field, path)))
                 continue
             inner = self.resolve(source.node, field.node, path)
             if inner is not None or source.name != field.name:
                 changed.append((field.name, source.name, inner))
-        absent = self._keeps_absent()
-        constants = [each for each in constants if each[1] is not None or not absent]
-        extra = not absent and len(writer.fields) > len(reader.fields)
-        if not changed and not constants and not extra:
-            return None
-        if not constants and not extra and all(name == source for name, source, _ in changed):
-            return _fields([(name, inner) for name, _, inner in changed if inner is not None])
-        names = [field.name for field in reader.fields]
+        return changed, constants
+
+    def _rebuilt(
+        self, names: list[str], changed: list[tuple[str, str, Resolution]], constants: list[tuple[str, Any, int]]
+    ) -> Resolution:
+        """Return the resolution of a record to a new one with these fields.
+
+        Args:
+            names: of the reader's fields.
+            changed: name, the writer's name and resolution of each field that is not as it was.
+            constants: name, value and bytes of each field that the writer lacks.
+        """
         fixed = {name: constant for name, constant, _ in constants}
         cost = sum(size for _, _, size in constants)
 
@@ -242,6 +263,15 @@ class _Whole(Resolver):
 
     def _keeps_absent(self) -> bool:
         return False
+
+
+def _sources(writer: Node, reader: Node) -> list[Field | None]:
+    """Return the writer's field of each of the reader's fields; None where the writer has none."""
+    written = {field.name: field for field in writer.fields}
+    return [
+        next((written[name] for name in (field.name, *field.aliases) if name in written), None)
+        for field in reader.fields
+    ]
 
 
 def _refusal(reason: str) -> Callable[[Any], Any]:

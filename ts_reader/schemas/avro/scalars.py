@@ -102,13 +102,13 @@ def _number(writer: Node, reader: Node) -> Resolution:
     multiplied, divided = unit_factor(writer, reader)
     if multiplied * divided != 1:
         return _in_units(multiplied, divided)
-    if writer.kind == reader.kind:
-        return None
-    match reader.kind:
-        case "double" if writer.kind == "float":
-            return None
-        case "float" | "double":
-            return _floating(reader.kind)
+    return None if writer.kind == reader.kind else _promotion(writer.kind, reader.kind)
+
+
+def _promotion(writer: str, reader: str) -> Resolution:
+    match reader:
+        case "float" | "double" if writer != "float":
+            return _floating(reader)
         case "string":
             return lambda value: value.decode("utf-8")
         case "bytes":

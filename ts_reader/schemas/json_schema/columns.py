@@ -82,18 +82,8 @@ class Columns:
                 return self._object(document, schema, inside)
             case "array":
                 return self._array(document, schema, inside)
-            case "string":
-                return pa.string(), _string
-            case "integer":
-                return pa.int64(), _integer
-            case "number":
-                return pa.float64(), _number
-            case "boolean":
-                return pa.bool_(), _boolean
-            case "null":
-                return pa.null(), _null
-            case _:
-                return pa.string(), _json
+            case kind:
+                return _SCALARS.get(kind, (pa.string(), _json))
 
     def _union(self, document: Document, branches: Any, path: tuple[int, ...]) -> Column:
         others = [each for each in branches if _type(each) != "null"] if isinstance(branches, list) else []
@@ -185,12 +175,14 @@ def _type(schema: Any) -> str | None:
         declared = others[0] if len(others) == 1 else "null" if declared and not others else None
     if isinstance(declared, str):
         return declared
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list) and values and all(isinstance(value, str) for value in values):
+    if _has_texts_only(schema):
         return "string"
-    if isinstance(schema.get("properties"), dict) and "type" not in schema:
-        return "object"
-    return None
+    return "object" if isinstance(schema.get("properties"), dict) and "type" not in schema else None
+
+
+def _has_texts_only(schema: dict[str, Any]) -> bool:
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return isinstance(values, list) and bool(values) and all(isinstance(value, str) for value in values)
 
 
 def _json(value: Any) -> str | None:
@@ -248,6 +240,15 @@ def _boolean(value: Any) -> bool | None:
 def _null(value: Any) -> None:
     if value is not None:
         raise ValueError(f"{_shown(value)} is not null")
+
+
+_SCALARS: Final[Mapping[str | None, Column]] = {
+    "string": (pa.string(), _string),
+    "integer": (pa.int64(), _integer),
+    "number": (pa.float64(), _number),
+    "boolean": (pa.bool_(), _boolean),
+    "null": (pa.null(), _null),
+}
 
 
 class JsonSchemaFormat(Format):
