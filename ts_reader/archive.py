@@ -160,7 +160,6 @@ class Archive:
         """Return the partitions of a topic, by number; empty for a topic without data.
 
         Args:
-            topic: its name.
             incarnation: as of `scan`.
 
         Raises:
@@ -285,8 +284,6 @@ class Archive:
         """Return a codec of a topic's keys or values, as `scan` uses it.
 
         Args:
-            topic: its name.
-            part: of its records.
             name: as `key` and `value` of `scan`.
 
         Raises:

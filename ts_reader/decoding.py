@@ -92,7 +92,6 @@ def decoding_of(
 
     Args:
         key: as of `ts_reader.Archive.scan`.
-        value: of values.
         topics: of the scan; empty for a pattern.
         source: of schemas; None if the archive names none.
         given: has the other arguments, and receives problems.

@@ -14,8 +14,6 @@ class PartitionInfo:
     """What an archive holds of a partition.
 
     Attributes:
-        topic: its name.
-        partition: its number.
         start: the first offset that readers see.
         end: the offset after the last one.
         segments: the number of committed `.log` objects.

@@ -62,7 +62,6 @@ class Place:
         """Return a query with the endpoints of its topics.
 
         Args:
-            query: of this place.
             topics: returns the topics of all endpoints, for a pattern.
 
         Raises:
@@ -93,7 +92,6 @@ def place_of_file(path: str | PathLike[str], given: Given | None = None) -> Plac
     """Return the place that an agent's `<clusterId>.properties` describes.
 
     Args:
-        path: of the file.
         given: the arguments, with their problems; None for no others.
 
     Raises:

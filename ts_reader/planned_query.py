@@ -40,7 +40,6 @@ class FarTimes:
     """A warning of a read: some rows have a time that does not fit its column.
 
     Attributes:
-        rows: their number.
         remedy: how the reader gets the time as stored.
     """
 
@@ -102,12 +101,9 @@ class PlannedQuery:
 
     Attributes:
         query: what it reads.
-        names: of its columns.
         warn: is called with each warning and each loss of a plan, and once in a read with times that do not fit.
 
     Args:
-        query: what to read.
-        names: of the columns.
         memory_limit: see `ts_reader.Archive.scan`.
         workers: see `ts_reader.Archive`.
         locate: returns the query with the locations of its topics, when it is planned; None if it has them.

@@ -49,11 +49,6 @@ def binds(expression: pc.Expression, schema: pa.Schema) -> bool:
 def matching_splits(splits: Sequence[Split], filter: pc.Expression, schema: pa.Schema) -> tuple[Split, ...]:
     """Return the parts of splits that may have rows which match a filter.
 
-    Args:
-        splits: of a plan.
-        filter: of the rows.
-        schema: of the rows.
-
     Raises:
         StoreUnavailable, AccessDenied: from reading a `.timeindex`.
     """

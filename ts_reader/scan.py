@@ -21,9 +21,6 @@ class PartitionStatistics:
     """The rows that a scan returns of a partition; there is at least one.
 
     Attributes:
-        topic: its name.
-        partition: its number.
-        rows: their number.
         first_offset: the least offset.
         last_offset: the greatest offset.
         least_timestamp: ms since 1970, as stored; None if it is not wanted, or if no row has a timestamp.
@@ -43,7 +40,6 @@ def statistics_of(planned: PlannedQuery, *, least_timestamp: bool) -> list[Parti
     """Return the statistics of each partition with rows, by topic and number; raise as `PlannedQuery.run`.
 
     Args:
-        planned: the query.
         least_timestamp: whether it is wanted.
     """
     totals = planned.totals(Detail.ALL if least_timestamp else Detail.HEADERS)
@@ -74,9 +70,6 @@ class Scan(ArrowRows):
     A scan speaks Arrow's C stream protocol: `pyarrow.table(scan)`, `polars.DataFrame(scan)`,
     `pandas.DataFrame.from_arrow(scan)` and `duckdb.sql("... from scan")` read it as it is. They read all its columns
     and rows. `dataset()` accepts columns and filters of the engine.
-
-    Args:
-        planned: the query.
     """
 
     def __init__(self, planned: PlannedQuery) -> None:

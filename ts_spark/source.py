@@ -166,7 +166,6 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
     Args:
         options: as Spark passes them. The first use checks them, because Spark 4.1 hides the message of an error that a
             constructor raises.
-        schema: the columns to read.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

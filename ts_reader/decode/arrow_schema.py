@@ -51,13 +51,7 @@ def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """Return a batch that has its number of rows without columns too: `RecordBatch.from_arrays` would have none.
-
-    Args:
-        arrays: the columns.
-        schema: of them.
-        rows: their number.
-    """
+    """Return a batch that has its number of rows without columns too: `RecordBatch.from_arrays` would have none."""
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -64,7 +64,6 @@ class Boundaries:
 
     Args:
         window: on its bytes.
-        claim: about it.
     """
 
     def __init__(self, window: Window, claim: Claim) -> None:

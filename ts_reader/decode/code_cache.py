@@ -45,7 +45,6 @@ class _Place(NamedTuple):
     """A directory that may have code.
 
     Attributes:
-        path: of the directory.
         is_shared: whether code of the directory's owner serves other users too.
     """
 

@@ -76,7 +76,6 @@ class OutputFull(Exception):  # how a decompressor requests more room; not an er
     """The output needs at least `needed` bytes after the start of the batch.
 
     Args:
-        needed: the bytes.
         resume: a decompressor that continues in a larger output with the same content; None to repeat all of it.
     """
 
@@ -111,7 +110,6 @@ class Scratch:
 
         Args:
             codec: Kafka's id.
-            data: of the batch.
             magic: of the batch; with 0 the header checksum of an LZ4 frame is ignored, which Kafka wrote wrongly.
 
         Raises:

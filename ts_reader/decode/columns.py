@@ -42,7 +42,6 @@ class BinaryColumn:
         offsets: int32[n + 1]; string i is `data[offsets[i]:offsets[i + 1]]`.
         data: uint8.
         validity: uint8, a bit for each string, least significant first; 0 is null.
-        null_count: the number of nulls.
     """
 
     offsets: Int32s
@@ -71,7 +70,6 @@ class RecordColumns:
     """Some records of one partition, offsets ascending.
 
     Attributes:
-        row_count: the number of records.
         offsets: int64[rows].
         timestamps: int64[rows], ms; -1 for none.
         timestamp_types: int32[rows]; 0 CreateTime, 1 LogAppendTime, -1 none (magic 0), as in Kafka's `TimestampType`.

@@ -31,7 +31,6 @@ class _Given:
     """Arrays as the code of kernels gets them.
 
     Attributes:
-        types: of the arrays.
         values: of each its address and its shape.
         arrays: keep the memory.
 

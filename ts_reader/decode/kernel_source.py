@@ -34,7 +34,6 @@ class ArrayType:
 
     Attributes:
         typestr: numpy's code of its dtype, with the byte order.
-        dimensions: their number.
     """
 
     typestr: str
@@ -175,8 +174,6 @@ def sha256(_functions: Int64s, source: Bytes, start: Any, count: Any, target: By
     Args:
         _functions: as `sha256_functions` returns them; Python does not use them.
         source: has the bytes.
-        start: of them.
-        count: of them.
         target: gets the digest, `DIGEST_BYTES`.
         at: its position there.
     """

@@ -196,13 +196,6 @@ def wrapped(message: memoryview) -> memoryview:
 def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int) -> tuple[int, int, int]:
     """Find the messages of the decompressed set `data[start:end]`; `records` checks each that it shows.
 
-    Args:
-        data: the bytes.
-        start: of the set.
-        end: of the set.
-        magic: of the wrapper.
-        wrapper_offset: of the wrapper.
-
     Returns:
         (the base of the offsets inside, the number of messages, the end of the last one).
 

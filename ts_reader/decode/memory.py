@@ -49,7 +49,6 @@ class Block(mmap.mmap):
     """A block of memory.
 
     Attributes:
-        number: of the block.
         address: of its first byte.
     """
 

@@ -107,7 +107,6 @@ class SegmentDecoder:
         """Create a decoder for a range of offsets.
 
         Args:
-            projection: the fields to decode.
             start_offset: first offset.
             end_offset: the offset after the last. No byte after the batch that reaches it is read.
             max_rows: of one `RecordColumns`.

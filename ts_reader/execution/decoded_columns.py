@@ -96,7 +96,6 @@ class Columns:
 
         Args:
             rows: with the columns of `read`, of one partition.
-            partition: of the rows.
 
         Raises:
             CorruptData: a key or a value was refused, and that is an error.
@@ -121,7 +120,6 @@ class Columns:
 
         Args:
             sent: with the columns of `sent`.
-            partition: of the rows.
         """
         found = dict(zip(sent.schema.names, sent.columns, strict=True))
         arrays = [

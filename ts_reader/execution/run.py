@@ -36,8 +36,6 @@ def run(
     """Yield the batches of a plan: of each partition in the order of offsets.
 
     Args:
-        splits: of the plan.
-        columns: to return.
         memory_limit: bytes, see `ts_reader.Archive.scan`.
         workers: the number of worker processes; None for the number of processors.
         done: called with the number of splits that were read to their end.

@@ -67,7 +67,6 @@ def run_splits(
 
     Args:
         splits: of each partition in the order of offsets.
-        read: reads a split.
         workers: the number of splits that are read at once.
         memory: bytes of batches that may wait.
         done: called with the number of splits that were yielded to their end since the last call.

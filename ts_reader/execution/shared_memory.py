@@ -39,7 +39,6 @@ class SharedBatch:
 
     Attributes:
         lease: its number; the worker keeps the memory until this lease is released.
-        rows: the number of rows.
         columns: of each column the null count and its buffers, in the order of `pyarrow.Array.buffers`.
         stream: of a batch without that form, its bytes in Arrow's IPC format; else None.
         size: bytes of the buffers.
@@ -233,7 +232,6 @@ class MappedBlocks:
 
         Args:
             shared: the worker's description.
-            schema: of its columns.
         """
         self._releases.flush()
         numbers = {place[0] for _, _, places in shared.columns for place in places if place}

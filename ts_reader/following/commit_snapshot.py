@@ -39,7 +39,6 @@ class PartitionEnd:
     """The end of one partition.
 
     Attributes:
-        keys: of its objects.
         next_offset: the end of what is shipped.
         shown: the end of what the query may read; `read_committed` may put it below `next_offset`.
         log: by the commit.
@@ -59,7 +58,6 @@ class TopicSnapshot:
         topic_id: None if no id was ever seen.
         is_first: whether this incarnation is the topic's first, or the only one.
         ends: by partition, of those that have a commit.
-        incarnations: all of the topic.
         numbers: of partitions of any incarnation, as far as the query reads them.
         losses: by partition, what readers lose because its commit is missing or damaged.
     """
@@ -107,7 +105,6 @@ class Observer:
     """Makes snapshots of one query's topics, and caches what need not be read twice; not thread-safe.
 
     Args:
-        store: of the topics.
         query: settled.
     """
 

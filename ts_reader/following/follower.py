@@ -134,10 +134,6 @@ class Follower:
     def furthest(self, position: StreamOffset, look: CommitSnapshot) -> StreamOffset:
         """Return the furthest offset that the stream can reach; it goes back only if an election lost records.
 
-        Args:
-            position: of the stream.
-            look: the commits.
-
         Raises:
             DataLoss: partitions, topics or offsets are lost, and the query fails on data loss.
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from the view of a new partition.
@@ -161,7 +157,6 @@ class Follower:
         Args:
             position: where it starts.
             furthest: as `furthest` returns it for `look`.
-            look: the commits.
             most_offsets: of all partitions together; None for no limit.
         """
         if most_offsets is not None:

@@ -19,8 +19,6 @@ def advance(
     """Return the furthest offset of the stream, and one sentence for each loss that only a snapshot shows.
 
     Args:
-        position: of the stream.
-        look: the snapshot.
         earliest: returns the first offset of a new partition.
     """
     losses: list[str] = []

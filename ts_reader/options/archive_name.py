@@ -37,7 +37,6 @@ class ArchiveName:
     """An archive as the command line names it.
 
     Attributes:
-        keys: builds its object keys.
         endpoints: its locations, each with the store's options.
         file: the cluster's file, if `--config` names one.
         bits_are_set: whether a file or an option sets the number of entropy bits; otherwise
@@ -105,10 +104,6 @@ def name_archive(
 
 def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:
     """Return the archive with the number of entropy bits from its layout, unless an option or file sets it.
-
-    Args:
-        name: the archive.
-        stores: the stores of its endpoints.
 
     Raises:
         QueryError: the layout contradicts the number that was set.

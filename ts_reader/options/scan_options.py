@@ -77,9 +77,7 @@ def scan_query(
     """Return the query of the options; their problems are in `given`.
 
     Args:
-        given: the options.
         place: a query with the location, the cluster, the connection and the cut. A cut reads committed transactions.
-        subscription: the topics and partitions.
         start: of each partition.
         end: the same.
         columns: names of columns that the column of corrupt batches may not have.
@@ -123,9 +121,7 @@ def stream_problems(given: Given, view: View, incarnation: str, elsewhere: Locat
     """Return why a query cannot be followed as a stream; empty if it can.
 
     Args:
-        given: its options.
         view: of the query, like the next two.
-        incarnation: of its topics.
         elsewhere: topics in further locations.
     """
     wording, problems = given.wording, []
@@ -148,7 +144,6 @@ def subscription_of(given: Given, topic: Any, partitions: Any, named_by: str = "
     """Return the topics and partitions of a scan; their problems are in `given`.
 
     Args:
-        given: the options.
         topic: a name, several names, or a compiled pattern.
         partitions: numbers, of each topic or by topic; None for all.
         named_by: the option that names the topics.
@@ -213,7 +208,6 @@ def bound_of(given: Given, side: str, topics: Sequence[str], accepted: Collectio
     Args:
         given: the options; receives problems.
         side: "starting" or "ending".
-        topics: of the scan.
         accepted: the edges that it may have.
     """
     times = [name for name in (f"{side}_timestamp", f"{side}_timestamps") if name in given]

@@ -137,11 +137,7 @@ def plan_cut(
     """Return what a cut hides in each partition; check that it is complete.
 
     Args:
-        store: of the topics.
-        query: what to read.
-        cut: of the query.
         topics: of the query and of the cut.
-        views: of their partitions.
         ends: of all brokers, read before the partitions.
 
     Raises:
@@ -211,7 +207,6 @@ class Shipped:
     """What the store has of a partition, for the proof.
 
     Attributes:
-        partition: topic and number.
         end: the offset after the last.
         has_later: whether a shipped record or marker is later than the moment, by `CLOCK_MARGIN_MS` at least.
         is_newest: whether it is of the topic's newest incarnation.
@@ -227,8 +222,6 @@ def unproven(shipped: Iterable[Shipped], ends: Sequence[Ends], moment: int) -> t
     """Return the partitions for which nothing proves that all records up to a moment are shipped, sorted.
 
     Args:
-        shipped: the partitions of the cut.
-        ends: of all brokers.
         moment: ms since the epoch.
     """
     words: dict[TopicPartition, int] = {}
@@ -248,7 +241,6 @@ def has_later(view: PartitionView, moment: int) -> bool:
     """Return whether the metadata of segments proves a record or a marker `CLOCK_MARGIN_MS` later than a moment.
 
     Args:
-        view: of the partition.
         moment: ms since the epoch.
     """
     proof = moment + CLOCK_MARGIN_MS

@@ -28,7 +28,6 @@ class TopicFilter:
     """A comparison of a topic's name.
 
     Attributes:
-        operator: of the comparison.
         values: of `IN` any number, else one.
     """
 

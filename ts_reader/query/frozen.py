@@ -48,12 +48,7 @@ class Span:
 
 
 def ranges_of(view: PartitionView, span: Span) -> tuple[ReadRange, ...]:
-    """Return what a reader of a span needs, in whole segments: the metadata suffices, and no segment is read.
-
-    Args:
-        view: of the partition.
-        span: of it.
-    """
+    """Return what a reader of a span needs, in whole segments: the metadata suffices, and no segment is read."""
     start = view.start if span.start is None else max(view.start, span.start)
     end = view.end if span.end is None else min(view.end, span.end)
     ranges = [part for part in view.plan(start, end) if not isinstance(part, Hole)]
@@ -88,7 +83,6 @@ def check_thawed(store: ObjectStore, ranges: Sequence[ReadRange], incarnation: s
     """Check that the store returns every segment of a plan.
 
     Args:
-        store: of the segments.
         ranges: of the plan, of any partitions of one cluster.
         incarnation: of the topics, as the query names it.
 
@@ -132,9 +126,7 @@ def explain(
     """Return a message about frozen segments: count, bytes, class and command; no request is sent.
 
     Args:
-        store: of the segments.
         frozen: the ranges that cannot be read; not empty.
-        ranges: all ranges of the plan.
         incarnation: of the topics, as the query names it.
     """
     copies = {copy.key: copy for part in frozen for copy in part.copies}

@@ -37,9 +37,7 @@ class PartitionPlan:
     """What a query reads of one partition.
 
     Attributes:
-        view: of the partition.
         bounds: of the query in it.
-        read: ranges of it.
         losses: offsets of the query that are lost.
     """
 
@@ -59,10 +57,6 @@ def plan_partition(
     """Return what a query reads of a partition.
 
     Args:
-        store: of the segments.
-        view: of the partition.
-        query: what to read.
-        filters: of its records.
         hidden_by_cut: the transactions that the query's cut does not show, without the aborted ones.
 
     Raises:
@@ -158,7 +152,6 @@ def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: 
     Records of these times can begin in a range after one that holds none: there a request for the `.timeindex` pays.
 
     Args:
-        store: of the segments.
         parts: of one partition, in order.
         milliseconds: since 1970.
 

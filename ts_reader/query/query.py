@@ -91,7 +91,6 @@ class Tolerance:
     """What a query does with corrupt batches.
 
     Attributes:
-        mode: one of the three.
         column: with PERMISSIVE, the name of the column with the raw bytes; else None.
     """
 
@@ -219,16 +218,13 @@ class Query:
 
     Attributes:
         location: of the store, a URL.
-        cluster: the cluster of the topics.
         entropy_bits: of the store's keys; 0 for none; None: as the store's layout has it, see `settled`.
-        subscription: topics and partitions.
         start: the first offset of each partition.
         end: the offset after the last one of each partition.
         start_without_match: where a partition starts that has no record at or after the starting timestamp; None makes
             that an error.
         fail_on_data_loss: whether lost offsets end the query.
         read_committed: whether records of aborted and open transactions are left out.
-        limits: the size of splits.
         incarnation: of each topic, as `ts_reader.reading.incarnation_option.parse_incarnation` returns it.
         topics_elsewhere: other endpoints and their topics; see `by_location`.
         connection: of `location`.
@@ -269,7 +265,6 @@ def settled(store: ObjectStore, query: Query) -> Query:
 
     Args:
         store: of the query's topics.
-        query: any.
 
     Raises:
         CorruptData, NewerFormat: of the store's layout.

@@ -44,9 +44,6 @@ def read_split(
     """Return the rows of a split with the named columns, in the order of offsets.
 
     Args:
-        store: of the split.
-        split: what to read.
-        names: of the columns.
         memory: of columns that need no further work after they are decoded; other columns are on the heap.
 
     Raises:
@@ -154,8 +151,6 @@ def rows_until(
 
     Args:
         milliseconds: since 1970; None for all rows.
-        names: of the columns.
-        read: reads columns.
 
     Raises:
         what `read` raises.
@@ -179,7 +174,6 @@ def summarize_split(store: ObjectStore, split: Split, detail: Detail, corrupt_co
 
     Args:
         store: of the split's location.
-        split: what to read.
         detail: what is wanted; other attributes of the totals are undefined.
         corrupt_column: the column with a row for each corrupt place; None if such places have no row.
 

@@ -36,7 +36,6 @@ class Split:
         aborted: transactions whose records are left out.
         tolerance: what corrupt batches do.
         view: which records are rows; with `LATEST` a split is a whole partition.
-        connection: of the location.
         limit: of the memory that one record batch may use.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         until: milliseconds since 1970: records with a later timestamp are left out; None for all.
@@ -81,9 +80,6 @@ def make_splits(
     """Return splits, each of one partition, in the order of offsets.
 
     Args:
-        store: of the segments.
-        partitions: what to read.
-        limits: of the splits.
         tolerance: what corrupt batches do. A tolerant query cuts segments only if `limits` require it, because each of
             its tasks checks the whole object.
 

@@ -36,7 +36,6 @@ class Totals:
     """What is known of some rows of one partition.
 
     Attributes:
-        rows: their number.
         first: the first offset.
         last: the last offset; below `first` if there is no row.
         least: the least timestamp, ms.

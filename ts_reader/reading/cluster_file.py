@@ -27,8 +27,6 @@ class ClusterFile:
     """A cluster's properties file, for readers.
 
     Attributes:
-        path: of the file.
-        keys: of the cluster.
         provider: returns the endpoint of each topic.
         stuck_after_seconds: a partition that waits longer is stuck.
     """

@@ -56,7 +56,6 @@ class DamageMap:
     """The damage of the copies that one reader reads; not thread-safe.
 
     Args:
-        store: of the segments.
         silent: whether another read of the same ranges has logged the damage already.
     """
 

@@ -39,7 +39,6 @@ def first_offset_at(view: PartitionView, search: Search, *, after_hole: bool = T
     """Return the offset of the first record of a view at or after a timestamp; None if no record is.
 
     Args:
-        view: of a partition.
         search: for that timestamp; `search_for` makes one.
         after_hole: whether to return the start of a hole if no record is between the hole and the match, or the view's
             end. The wanted record may be in that hole, and a query that starts there reports the loss.
@@ -105,7 +104,6 @@ def search_for(
     """Return a search that fails at a corrupt batch.
 
     Args:
-        store: of the segments.
         milliseconds: since 1970.
         counts_markers: whether a match can be a transaction marker too, as for a broker.
         way_out: as of `SegmentReader`.

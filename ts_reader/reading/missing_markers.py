@@ -35,7 +35,6 @@ class Batch:
     """A transactional batch with records.
 
     Attributes:
-        producer_id: of its producer.
         first: its base offset.
         last: its last offset.
     """
@@ -64,9 +63,6 @@ def hidden_batches(
     """Return the batches in `[start, stop)` that do not count: the furthest copies lack them, and maybe their marker.
 
     Args:
-        store: of the segments.
-        view: of the partition.
-        steps: all ranges of the view.
         start: first offset.
         stop: the offset after the last.
         next_marker: finds markers in `steps`.

@@ -32,11 +32,6 @@ Read = Callable[[Sequence[ReadRange], Sequence[str], bool], Iterator[pa.RecordBa
 def read_newest(ranges: Sequence[ReadRange], names: Sequence[str], read: Read) -> Iterator[pa.RecordBatch]:
     """Yield the newest row of each key in a partition's ranges, in the order of offsets.
 
-    Args:
-        ranges: all of a partition.
-        names: of the columns.
-        read: reads ranges.
-
     Raises:
         what `read` raises.
     """

@@ -78,7 +78,6 @@ class Progress:
 
     Args:
         step: the name of the work in the log.
-        total: the number of calls.
         clock: returns seconds.
     """
 

@@ -43,7 +43,6 @@ def read_ranges(
     """Yield the rows of ranges of one partition in the order of offsets; damage ends the read.
 
     Args:
-        store: of the segments.
         ranges: in order.
         names: of columns, as in `ts_reader.decode.arrow`.
         aborted: transactions whose records are left out.
@@ -80,7 +79,6 @@ def read_intact_rows(
     """Yield the intact rows of ranges of one partition, and what is missing, in the order of offsets.
 
     Args:
-        store: of the segments.
         ranges: in order, each with its spare copies (`ts_common.archive.plan.with_spares`).
         names: of columns, as in `ts_reader.decode.arrow`.
         aborted: transactions whose records are left out.
@@ -134,7 +132,6 @@ def union(copies: Sequence[Iterator[pa.RecordBatch]], names: Sequence[str]) -> I
 
     Args:
         copies: the rows of each, with the column `offset`.
-        names: the columns of the union.
     """
     sources = [_Source(batches) for batches in copies]
     while sources := [source for source in sources if source.fill()]:

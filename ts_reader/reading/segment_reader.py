@@ -49,14 +49,11 @@ class SegmentReader:
     """Reads copies of segments of one store with one projection; not thread-safe.
 
     Args:
-        store: of the segments.
-        projection: the fields to decode.
         aborted: transactions whose records are left out.
         max_rows: of one result; fewer than a scan wants, if the caller may stop early.
         way_out: a sentence for the error of a corrupt object: how to read the rest.
         limit: of the memory that one record batch may use.
         damage_map: of the copies; None if damage ends the read.
-        memory: of the columns.
         scan: identifies the scan, which logs a producer's mistake once for each topic.
         summary: receives the batches that headers describe; their records are not yielded.
     """
@@ -99,7 +96,6 @@ class SegmentReader:
         """Yield the records of a copy in `[start, end)`; with a damage map, those of its intact stretches.
 
         Args:
-            copy: of a segment.
             start: first offset.
             end: the offset after the last.
             chunk_bytes: of one fetch, for a caller that may stop early; None for the size that suits a scan.

@@ -25,9 +25,7 @@ class Topic:
     """One incarnation of a topic.
 
     Attributes:
-        name: of the topic.
         partitions: a snapshot of each; empty for a topic without data.
-        incarnations: all of the topic.
         directory: of the incarnation of these partitions, as `Incarnation.directory`.
     """
 
@@ -59,8 +57,6 @@ def read_topics(
     """Return topics by name with all partitions that the store has; a topic that never existed is left out.
 
     Args:
-        store: of the topics.
-        keys: of the cluster.
         listed: the topics, as `list_topics` returns them.
         incarnation: of each topic, as `parse_incarnation` returns it.
 
@@ -130,7 +126,6 @@ def other_width(store: ObjectStore, keys: ClusterKeys, option: str) -> str | Non
     """Return the message for a user whose cluster has another entropy width only; None if it has objects of no other.
 
     Args:
-        store: of the query.
         keys: as of `nothing_under`.
         option: as of `nothing_under`.
 

@@ -23,7 +23,6 @@ class Event:
 
     Attributes:
         offset: of the batch, or of the marker.
-        producer_id: of the producer.
         kind: of the marker; None for a batch.
         time: ms since the epoch: the greatest timestamp of the batch; of a marker, when its leader wrote it.
         epoch: the producer's.
@@ -44,7 +43,6 @@ class Abort:
     """An abort marker with the beginning of its transaction.
 
     Attributes:
-        producer_id: of the transaction.
         offset: of the marker.
         begun: the first batch of the transaction that the walk has read; None if it has read none.
         is_certain: whether that is the transaction's first batch, because the walk has read the marker before it.

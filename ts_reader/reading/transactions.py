@@ -57,7 +57,6 @@ class CutOff:
     """A transaction that is open where a hole begins: its end marker may be in the hole.
 
     Attributes:
-        producer_id: of its producer.
         first: its first offset that was read.
         hole: the lost offsets `[start, end)`.
     """
@@ -95,7 +94,6 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
     (`ts_reader.reading.missing_markers`) is a transaction of its own.
 
     Args:
-        store: of the segments.
         view: of the partition, with its own end, because a marker can be far after its records.
         start: first offset.
         stop: the offset after the last, at most the last stable one.

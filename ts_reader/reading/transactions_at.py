@@ -32,7 +32,6 @@ class Transaction:
     """A transaction in one partition that was committed, or is open at the end of the view.
 
     Attributes:
-        producer_id: of its producer.
         epoch: the producer's, in its first batch.
         first: its first offset.
         last: offset of its marker, or the view's last offset.
@@ -73,8 +72,6 @@ class TransactionsAt:
             `CLOCK_MARGIN_MS` later. Unless the transaction is certain, neither is the first batch's timestamp.
 
     Args:
-        store: of the segments.
-        view: of the partition.
         moment: ms since the epoch.
 
     Raises:

@@ -13,7 +13,6 @@ class Bundle:
     """A schema and what it refers to. It can be pickled, and needs no source any more.
 
     Attributes:
-        schema: the schema.
         references: name and schema of each reference, those of references too; each after what it refers to itself.
     """
 
@@ -25,7 +24,6 @@ def load_bundle(schema: RegisteredSchema, source: SchemaSource | None) -> Bundle
     """Return a schema with its references.
 
     Args:
-        schema: the schema.
         source: of the references; None for a schema without any.
 
     Raises:

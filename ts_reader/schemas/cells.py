@@ -21,9 +21,6 @@ class Cells:
     Attributes:
         row: of a value without the items of its lists and maps; also of a null, which is as wide in Arrow.
 
-    Args:
-        arrow_type: of the values.
-
     Raises:
         ValueError: one row without any item has more than `MAX_CELLS` cells.
     """

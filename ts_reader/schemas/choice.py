@@ -32,7 +32,6 @@ class CodecChoice:
 
     Attributes:
         name: as of `open_codec`.
-        options: of the codec.
     """
 
     name: str

@@ -18,11 +18,7 @@ Read = Callable[[bytes, bytes | None], object]
 
 
 class Format(ABC):
-    """The reader's schema.
-
-    Attributes:
-        arrow_type: of its values.
-    """
+    """The reader's schema."""
 
     arrow_type: pa.DataType
 

@@ -46,7 +46,6 @@ def frame_of(data: bytes, header: bytes | None) -> Frame:
     """Return the frame of a value.
 
     Args:
-        data: the value.
         header: the header of the schema id; None without one.
 
     Raises:

@@ -28,11 +28,8 @@ def open_codec(
 
     Args:
         name: of a built-in codec, or `module:Class`.
-        topic: its name.
-        part: of its records.
         source: of schemas; None if the codec needs none, or its schema is a file. With a file and no source, framed
             values are read with the file's schema, whatever id they have.
-        options: of the codec.
 
     Raises:
         ConfigurationError: the name or an option is wrong, or no schema is found; with all problems.

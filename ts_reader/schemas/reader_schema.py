@@ -86,8 +86,6 @@ def find_reader(
     """Return the reader's schema of a topic.
 
     Args:
-        topic: its name.
-        part: of its records.
         source: of schemas; None if the schema is a file.
         options: which schema.
         kind: its language; None for any.
@@ -116,7 +114,6 @@ def open_format(bundle: Bundle, message: str | None, *, cuts: bool) -> Format:
     """Return the format of a reader's schema.
 
     Args:
-        bundle: the schema.
         message: of Protobuf, by its name; None for the first one of the schema.
         cuts: whether nanoseconds of Protobuf are cut.
 

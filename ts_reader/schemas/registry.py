@@ -46,7 +46,6 @@ class Registry(SchemaSource):
     Args:
         url: of the API, `http://` or `https://`.
         user: for basic authentication; for Confluent Cloud, the API key.
-        password: of the user.
         token: for bearer authentication, instead of user and password.
         ca_file: authorities that sign the registry's certificate, in PEM; None for those of the system.
         timeout_seconds: for each connect, send and receive.

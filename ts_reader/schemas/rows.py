@@ -27,7 +27,6 @@ class ColumnBuilder:
     """Collects values and refusals of one column, in the order of its rows.
 
     Args:
-        arrow_type: of the column.
         cells: of this type, if the caller has them.
     """
 

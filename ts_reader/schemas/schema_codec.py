@@ -31,8 +31,6 @@ class SchemaCodec(Codec):
     A pickled codec has the reader's schema, so each copy has the same Arrow type, whatever was registered since.
 
     Args:
-        topic: its name.
-        part: of its records.
         reader: the reader's schema.
         source: of the writers' schemas; None: the reader's schema is that of all values, whatever id they have.
         framed: whether values have a registry's frame.

@@ -29,8 +29,6 @@ class Reference:
 
     Attributes:
         name: in the text: an import of Protobuf, a `$ref` of JSON Schema, a full name of Avro.
-        subject: of the schema.
-        version: of the subject.
     """
 
     name: str
@@ -43,8 +41,6 @@ class RegisteredSchema:
     """A schema of a registry, or of a file.
 
     Attributes:
-        kind: its language.
-        text: the schema.
         references: to other schemas.
         id: in the registry; None for a schema of a file, and where the registry does not return it.
         subject: that it was found by; None if it was found by id.
@@ -112,7 +108,6 @@ def schema_of(fields: dict[str, object], where: str, schema_id: int | None = Non
     """Return the schema that a JSON object of a registry has: a response, or a value of `_schemas`.
 
     Args:
-        fields: of the object.
         where: its place, for messages.
         schema_id: of the schema, if the object does not have it.
 

@@ -19,8 +19,6 @@ def completed(place: Query, path: Path, subscription: Subscription, problems: li
 
     Args:
         place: from the options `path`, `cluster` and `prefixEntropyBits`; empty where they specify nothing.
-        path: of the file.
-        subscription: of the query.
         problems: receives the problems of the file, and each contradiction.
     """
 

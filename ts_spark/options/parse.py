@@ -112,7 +112,6 @@ class SparkQuery:
     """The validated options of `kafka_segments`.
 
     Attributes:
-        query: what to read.
         include_headers: whether the table has a column `headers`.
         include_timestamp_ms: whether it has a column `timestampMs`.
         push_down_predicate: whether filters may leave out records; see `ts_spark.options.filters`.

@@ -40,7 +40,6 @@ class StreamDriver:
     """Offsets and plans of one stream; its methods are Spark's. Not thread-safe.
 
     Args:
-        query: of the stream.
         clock: monotonic seconds.
         sleep: for a number of seconds.
     """

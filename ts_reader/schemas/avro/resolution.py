@@ -45,7 +45,6 @@ class Resolver:
         """Return the resolution of two types.
 
         Args:
-            writer: the type of raw values.
             reader: the type that is expected.
             path: the reader's types around it; a type inside of itself becomes JSON.
 

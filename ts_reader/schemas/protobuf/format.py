@@ -21,7 +21,6 @@ class ProtobufFormat(Format):
     """One message of a reader's schema.
 
     Args:
-        reader: the schema.
         message: name of the message, full or without the package; None for the first one of the file.
         cuts: whether nanoseconds are cut.
 

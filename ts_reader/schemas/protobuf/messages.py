@@ -70,7 +70,6 @@ class Messages:
     """Compiles descriptors to Arrow types and functions.
 
     Args:
-        pool: of the descriptors.
         cuts: whether nanoseconds are cut.
     """
 

@@ -34,7 +34,6 @@ class WireCheck:
 
     Args:
         pool: of the descriptor; it has its extensions.
-        descriptor: of the type.
     """
 
     def __init__(self, pool: DescriptorPool, descriptor: Descriptor) -> None:
