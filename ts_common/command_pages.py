@@ -48,8 +48,6 @@ def man_page(app: Typer, name: str, summary: str, exit_codes: Mapping[int, str],
     """Return a man page of section 1 as roff.
 
     Args:
-        app: the command.
-        name: of the program.
         summary: one line without a period.
         exit_codes: meanings by code.
         see_also: a sentence about further pages.

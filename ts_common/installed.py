@@ -38,7 +38,6 @@ def missing_package(error: ModuleNotFoundError, extra: str) -> str | None:
     """Return a message with the way out; None if the missing module is one of the project itself.
 
     Args:
-        error: of an import.
         extra: name of the extra with the command's packages.
     """
     missing = (error.name or "").partition(".")[0]

@@ -34,7 +34,6 @@ def parse_json(data: bytes, what: str, most: int, depth: int = MAX_DEPTH) -> obj
     """Parse one JSON text in UTF-8.
 
     Args:
-        data: the text.
         what: its name for messages: a key, or a request.
         most: largest size in bytes.
         depth: largest number of levels.
@@ -52,7 +51,6 @@ def parse_fields(
     """Parse a JSON object of a version that this release reads.
 
     Args:
-        data: the text.
         what: its name for messages.
         expected: the expected kind of object, with an article.
         most: largest size in bytes.

@@ -92,7 +92,6 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
     """Configure structlog, and log the libraries' warnings in the same form.
 
     Args:
-        log_format: form of a line.
         level: lowest level that is logged, as in `logging`.
     """
     shared, renderers = configure_structlog(log_format, level)
@@ -115,7 +114,6 @@ def configure_structlog(log_format: LogFormat, level: int) -> tuple[_Processors,
     """Configure structlog alone, for a library in a program that configures `logging` itself.
 
     Args:
-        log_format: form of a line.
         level: lowest level that is logged, as in `logging`.
 
     Returns:

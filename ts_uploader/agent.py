@@ -73,7 +73,6 @@ class Agent:
 
     Args:
         environment: the broker's id, log dirs and defaults.
-        config: the cluster's settings.
         endpoints: where each topic's objects are stored.
         http_address: where `ts_uploader.status.http_server` serves its pages, `host:port`.
         reread: reads `config` and `endpoints` again.

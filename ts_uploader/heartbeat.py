@@ -57,7 +57,6 @@ class BlockedPartitions:
         """Read the tracker, and log each partition that begins or ends to wait or to be stuck.
 
         Args:
-            tracker: of the thread that calls.
             connected: whether the leadership source is connected; without it no leader is reported.
             poll_seconds: how often the source reads all partitions again.
             stuck_after_seconds: how long a partition waits before it is stuck.
@@ -83,14 +82,10 @@ class Heartbeat:
     """One tick at a time, on the main loop's thread.
 
     Args:
-        config: the running configuration.
-        watcher: of the log dirs.
-        tracker: the main loop's.
         blocked: the view that each tick updates.
         stores: whose limits the gauges show.
         progress: of the workers; the time that they wait for a store's limits does not count as a standstill.
         metrics: whose gauges each tick sets.
-        status: of the agent.
     """
 
     def __init__(

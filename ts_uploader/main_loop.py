@@ -85,7 +85,6 @@ class MainLoop:
         sizes: of segments, forgotten with their directory.
         errors: keeps the failures of tasks for the status page.
         watch: has the leadership source report these partitions.
-        reload: reads the configuration again.
         tick: runs every two seconds.
     """
 

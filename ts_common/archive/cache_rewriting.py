@@ -48,8 +48,6 @@ def rewrite_cache_objects(store: ObjectStore, keys: PartitionKeys, bases: Collec
     release wrote, stays as it is.
 
     Args:
-        store: the partition's.
-        keys: of the partition.
         bases: base offsets of the segments that were put, or are damaged.
 
     Returns:

@@ -68,7 +68,6 @@ class StoredLogStart:
     """The object `log.start`.
 
     Attributes:
-        content: its content.
         etag: its ETag, for a conditional write.
     """
 
@@ -81,7 +80,6 @@ class PartitionCatalog:
     """One partition in the store.
 
     Attributes:
-        keys: keys of the partition.
         commit: content of `offset.wm`; None if it does not exist.
         commit_etag: ETag of that object.
         stored_log_start: the object `log.start`; None if it does not exist.
@@ -148,8 +146,6 @@ def read_catalog(
     """Return a snapshot of one partition for a reader; a malformed commit or `log.start` is its `damage`.
 
     Args:
-        store: the store of the partition.
-        keys: keys of the partition.
         commit: what `read_commit` has just returned; None to read it here.
 
     Raises:
@@ -177,8 +173,6 @@ def read_snapshot(
     """Return a snapshot of one partition, also if commit and `log.start` are not `settled`.
 
     Args:
-        store: the store of the partition.
-        keys: keys of the partition.
         commit: what `read_commit` has just returned; None to read it here.
         seen: is called with every object of the listing.
 
@@ -284,8 +278,6 @@ def read_marks(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> Marks
     """Return gap records and `log.start`, by a listing that begins after the segments.
 
     Args:
-        store: the store of the partition.
-        keys: keys of the partition.
         commit: the commit, read just before.
 
     Raises:

@@ -77,8 +77,6 @@ class _Search:
     """Looks for objects of partitions, with a bounded number of listings.
 
     Attributes:
-        store: the store.
-        found: receives the clusters.
         is_cut_off: whether a directory was left out.
     """
 

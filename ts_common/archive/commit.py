@@ -96,7 +96,6 @@ class Commit(StoredObject, expected="a commit", most=COMMIT_BYTES, version=None,
         epochs: the epochs of the run, from the lowest stored segment on.
         last_stable_offset: no transaction is open below this offset; None if unknown.
         topic_id: topic id of the incarnation; None if the cluster has no topic ids.
-        broker: id of the agent's broker.
         time: milliseconds since the epoch, the agent's clock.
         nonce: random text, so that no two commits have equal bytes.
         tail: (last offset, stored CRC) of the run's last batch; None if compaction can have changed it. A log with

@@ -39,7 +39,6 @@ class SegmentCopy:
     """A stored segment with its coverage; several copies can contain the same offsets.
 
     Attributes:
-        keys: keys of its partition.
         segment: the `.log` as a listing shows it.
         metadata: coverage, epochs, counts and checksums of the `.log`.
     """
@@ -101,9 +100,6 @@ def describe(
     """Return the coverage of each segment, in the order of `segments`.
 
     Args:
-        store: the store of the partition.
-        keys: keys of the partition.
-        segments: segments of a snapshot.
         cache_objects: first bases of the snapshot's cache objects. Only those that these segments belong to are read.
         known: copies from earlier calls. A `.log` never changes, so no request is sent for them; its storage class can.
         damaged: receives a message for each segment without usable metadata and batches, which is then left out;

@@ -93,8 +93,6 @@ def topics_of(store: ObjectStore, keys: ClusterKeys, topic: str, partitions: Ite
     the first object of the topic itself.
 
     Args:
-        store: of the topic.
-        keys: of the cluster.
         topic: its name.
         partitions: those that `list_topics` returns.
 

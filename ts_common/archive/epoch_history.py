@@ -129,7 +129,6 @@ class EpochHistory:
 
         Args:
             end: end of the follower's log.
-            leader: the leader's list.
             leader_end: end of the leader's log.
 
         Raises:

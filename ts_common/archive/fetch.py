@@ -41,8 +41,6 @@ class ResumableReader:
     """A reader of one object from a position on; a context manager.
 
     Args:
-        store: the store of the object.
-        key: key of the object.
         start: first byte to read.
         end: the byte after the last; None for the object's end.
     """

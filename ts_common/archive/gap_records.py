@@ -29,7 +29,6 @@ class Gap(StoredObject, expected="a gap record", most=GAP_BYTES, version=None):
         end: end of the range, exclusive.
         reason: one line that explains the loss to an operator.
         time: milliseconds since the epoch, the agent's clock.
-        broker: id of the agent's broker.
     """
 
     start: Annotated[int, "from"]

@@ -38,7 +38,6 @@ class Committed:
         offset: the next offset that the group reads.
         epoch: leader epoch of the last record before it; -1 if the client has not sent it.
         time: milliseconds since the epoch: when it was committed.
-        metadata: text of the client.
     """
 
     offset: Annotated[int, between(MIN_INT64)]
@@ -67,7 +66,6 @@ class StoredGroup(
     """The content of a group's object.
 
     Attributes:
-        group: its id.
         time: milliseconds since the epoch: it was written.
         partitions: the committed offsets.
     """
@@ -106,8 +104,6 @@ def read_offsets(store: ObjectStore, keys: ClusterKeys, group: str) -> StoredOff
 
     Args:
         store: of the cluster's own objects.
-        keys: of the cluster.
-        group: its id.
 
     Raises:
         CorruptData: the object is damaged, or belongs to another group.

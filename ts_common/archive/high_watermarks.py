@@ -43,7 +43,6 @@ class Ends(StoredObject, expected="the ends of a broker", most=_LARGEST):
     """The ends of the partitions that one broker leads, as its agent reports them.
 
     Attributes:
-        broker: id of the broker.
         time: milliseconds since the epoch, the agent's clock: the object was written.
         partitions: the partitions with a valid high watermark.
     """

@@ -26,7 +26,6 @@ class Layout(StoredObject, expected="a cluster's layout", most=64 << 10):
 
     Attributes:
         entropy_bits: number of leading MD5 bits in each key; 0 for keys without them.
-        cluster: the cluster's id.
         time: milliseconds since the epoch, by the clock of the agent that wrote it.
     """
 
@@ -51,7 +50,6 @@ def keys_of(store: ObjectStore, cluster: str, entropy_bits: int | None) -> Clust
 
     Args:
         store: the store to read.
-        cluster: the cluster's id.
         entropy_bits: number of entropy bits, used without a request; None for the layout's, or 0 without a layout.
 
     Raises:
@@ -67,10 +65,8 @@ def contradiction(layout: Layout, keys: ClusterKeys, option: str, location: str)
     """Return an error message if a number of entropy bits differs from the layout's; None if they are equal.
 
     Args:
-        layout: the cluster's layout.
         keys: keys with the number to compare.
         option: the option of that number, with its sign, for instance `prefixEntropyBits=`.
-        location: location of the store.
     """
     own, right = max(keys.entropy_bits, 0), layout.entropy_bits
     if own == right:

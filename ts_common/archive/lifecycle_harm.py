@@ -25,9 +25,7 @@ class Harm:
     """One effect of one rule.
 
     Attributes:
-        rule: its id.
         found: what the rule does, with its id and prefix.
-        remedy: what to do.
         is_error: whether data is lost or the archive stops, and not only reads or repairs are hindered.
     """
 
@@ -40,13 +38,7 @@ class Harm:
 def harmful(
     rules: Iterable[LifecycleRule], keys: ClusterKeys, tags: frozenset[tuple[str, str]] = frozenset()
 ) -> tuple[Harm, ...]:
-    """Return the harm that rules do to a cluster's objects, in the order of the rules.
-
-    Args:
-        rules: of the bucket.
-        keys: of the cluster.
-        tags: of the cluster's objects.
-    """
+    """Return the harm that rules do to a cluster's objects, in the order of the rules."""
     return tuple(harm for rule in rules for harm in _harm_of(rule, keys, tags))
 
 

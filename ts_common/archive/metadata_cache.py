@@ -91,7 +91,6 @@ class CacheObject:
 
     Args:
         data: the object's bytes.
-        keys: keys of its partition.
         key: key of the object, for messages.
 
     Raises:

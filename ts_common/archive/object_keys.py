@@ -148,7 +148,6 @@ class PartitionKeys:
     """The keys of one partition in one incarnation of its topic.
 
     Attributes:
-        partition: the topic and partition.
         prefix: the part of each key before the object's own name, with the final slash.
     """
 

@@ -46,7 +46,6 @@ def kept_end(end: int, read: ReadLog | None, now: ReadLog, now_end: int) -> int:
     Args:
         end: the offset after the last that was read.
         read: the log that was read, up to `end`; None if unknown, then nothing shows that they part.
-        now: the log now.
         now_end: the offset after its last.
     """
     if read is None:

@@ -65,8 +65,6 @@ class RepairRequest(StoredObject, expected="a request to repair", most=REQUEST_B
 
     Attributes:
         id: a part of its name; ids ascend with the time.
-        topic: of the partition.
-        number: of the partition.
         directory: the partition's directory, which differs between incarnations.
         damage: what is to be repaired.
         start: first offset.
@@ -121,10 +119,8 @@ class RepairAnswer(StoredObject, expected="the answer to a request to repair", m
     """The answer to a request.
 
     Attributes:
-        outcome: what became of it.
         reason: one line for the operator.
         objects: keys of the `.log` objects that have the offsets now, the ones that were put first.
-        broker: id of the agent's broker.
         time: milliseconds since the epoch, the agent's clock.
     """
 

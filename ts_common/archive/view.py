@@ -37,7 +37,6 @@ class PartitionView:
     """The view of one partition.
 
     Attributes:
-        keys: keys of the partition.
         start: first offset.
         end: the offset after the last; equal to `start` if the view is empty.
         epochs: the epochs that decide which batches are live.
@@ -108,8 +107,6 @@ def open_view(
     """Return the view of a snapshot; read the metadata of its segments, except of those in `known`.
 
     Args:
-        store: the store of the partition.
-        catalog: the snapshot.
         known: as in `describe`.
         damaged: as in `describe`.
 
@@ -199,7 +196,6 @@ def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> Epoch
     that begins at or above the start of a higher one has no live batch, because epochs never fall (reading rule 2).
 
     Args:
-        copies: copies of one partition.
         most: the highest epoch that can be live; None for no limit.
     """
     begins: dict[int, int] = {}

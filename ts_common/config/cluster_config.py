@@ -269,7 +269,6 @@ def load_config(path: Path, choice: str = "") -> tuple[ClusterConfig, tuple[str,
     """Read a cluster's properties file.
 
     Args:
-        path: of the file.
         choice: for a missing file whose directory has others, how the caller chooses one; `{}` is its cluster's id.
 
     Returns:

@@ -17,7 +17,6 @@ class JavaKey:
 
     Attributes:
         pattern: the key, with `*` for any text; `key=value` for a key that is ignored for some values only.
-        reason: the warning's text.
         accepts: whether a value is accepted; by default all are.
     """
 

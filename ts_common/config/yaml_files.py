@@ -43,7 +43,6 @@ def read_yaml(path: Path, *, most_bytes: int = MOST_BYTES, missing: str = "there
     """Return the values of a YAML file.
 
     Args:
-        path: of the file.
         most_bytes: a larger file is refused.
         missing: the message for a file that does not exist.
 
@@ -133,7 +132,6 @@ def validate(model: type[Model], content: Any, source: str, further: Sequence[st
 
     Args:
         model: of the whole file.
-        content: the values.
         source: the file's name for messages.
         further: problems that the model cannot find.
 

@@ -19,7 +19,6 @@ class ZookeeperOption:
 
     Attributes:
         name: the key without `PREFIX`.
-        doc: the reference page's text.
     """
 
     name: str

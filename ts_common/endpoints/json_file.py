@@ -103,7 +103,6 @@ def read_endpoints(path: Path, given: Mapping[str, object]) -> tuple[Endpoint | 
     """Return the default endpoint, None without one, and the endpoint of each topic that the file names.
 
     Args:
-        path: of the file.
         given: S3 options of the properties file, by name.
 
     Raises:

@@ -41,7 +41,6 @@ class EndpointProvider(ABC):
         options: S3 options of the properties file.
 
     Args:
-        cluster_id: id of the Kafka cluster.
         config_dir: the directory of `<clusterId>.properties`.
         properties: all keys of that file, including the provider's own.
 
@@ -148,7 +147,6 @@ def open_provider(
 
     Args:
         name: value of `storage.service.endpoint.provider.class`; None if it is absent.
-        cluster_id: id of the Kafka cluster.
         config_dir: the directory of `<clusterId>.properties`.
         properties: all keys of that file, including the provider's own.
 

@@ -56,8 +56,6 @@ class Answers(BaseHTTPRequestHandler):
         """Answer with a whole body.
 
         Args:
-            status: of HTTP.
-            content_type: of the body.
             body: all bytes; a HEAD request gets their number only.
         """
         self._head(status, content_type, ("Content-Length", str(len(body))))
@@ -68,7 +66,6 @@ class Answers(BaseHTTPRequestHandler):
         """Answer with a body in pieces; an error while one is made cuts the answer off.
 
         Args:
-            content_type: of the body.
             pieces: made while they are sent.
         """
         chunked = self.request_version == "HTTP/1.1"
@@ -110,9 +107,6 @@ def metrics_page(registry: CollectorRegistry) -> Iterator[bytes]:
 
     With ten thousand partitions the agent's page has 5 MB. Built at once, its lines and samples would use 27 MB of
     memory.
-
-    Args:
-        registry: of the metrics.
     """
     for family in registry.collect():
         yield generate_latest(_Alone(family))

@@ -312,7 +312,6 @@ def batch_crc(magic: int, data: Buffer, previous: int = 0) -> int:
     """Return the CRC of a batch's bytes from `crc_start` on: CRC-32C for v2 (KIP-98), CRC-32 for magic 0 and 1.
 
     Args:
-        magic: magic of the batch.
         data: the next bytes.
         previous: the CRC of the bytes before them.
     """

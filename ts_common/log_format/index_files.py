@@ -30,7 +30,6 @@ class TimeIndex:
 
     Attributes:
         base: base offset of the segment.
-        data: content of the file.
     """
 
     base: int
@@ -53,7 +52,6 @@ class AbortedTransaction:
     """One entry of a `.txnindex`.
 
     Attributes:
-        producer_id: id of the transaction's producer.
         first_offset: offset of its first record, in this segment or an earlier one.
         last_offset: offset of its abort marker, in this segment.
         last_stable_offset: the partition's, when the marker was written.

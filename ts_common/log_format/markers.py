@@ -22,7 +22,6 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
     """Yield (offset, type) of each control record; types other than `ABORT` and `COMMIT` end no transaction.
 
     Args:
-        header: header of a control batch.
         records: the bytes after the header.
 
     Raises:

@@ -56,7 +56,6 @@ class SegmentScan:
         record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1, or
             if a producer's mistake is seen: a header that counts more records than it has offsets, or a record of a
             batch without compression that has another offset (`record_offsets`). Consumers show only some of these.
-        control_count: number of control records.
         max_timestamp: ms, the highest of the headers; None if it is -1 in every batch.
         min_timestamp: ms, the smallest of all records, -1 included, if each batch has one record or LogAppendTime.
             Otherwise None: only decompression yields it, because a batch's base timestamp is no minimum.
@@ -64,7 +63,6 @@ class SegmentScan:
         has_transactions: whether any batch is transactional.
         corruption: (position, reason) of the first `CORRUPTION_LIMIT` places that fail their CRC, are not a batch, or
             repeat offsets.
-        corrupt_batches: number of such places.
         trailing: the bytes after the last batch.
         timeindex_crc32c: CRC-32C of the given `.timeindex`, if it has entries and no header contradicts them. None also
             if headers could not be compared (damage, magic 0 and 1).
@@ -95,7 +93,6 @@ def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None
     """Scan the next `size` bytes of `reader`: check the CRC of each batch, and compute the CRC-32C of all bytes.
 
     Args:
-        reader: the segment's file.
         size: size of the segment in bytes.
         timeindex: index to compare with the batches' greatest timestamps.
 

@@ -55,7 +55,6 @@ class BucketContract(ABC):  # noqa: B024  (its methods have defaults: a store wi
         """Return the locks that hold at a time, by key; eight are read at once. Missing objects have no lock.
 
         Args:
-            keys: of the objects.
             now: seconds since the epoch, by the store's clock.
 
         Raises:

@@ -56,8 +56,6 @@ def checksum_argument(
     A bucket whose objects get a default retention (Object Lock) rejects a put that does not name the algorithm.
 
     Args:
-        algorithm: of the checksum.
-        body: of the put.
         crc32c: of the body; None means that the caller does not have it.
         name: of the object, for messages.
 

@@ -252,7 +252,6 @@ class ObjectStore(BucketContract):
         time of modification: a directory keeps that of the source.
 
         Args:
-            source: key of the object.
             target: another key, of the copy.
 
         Returns:
@@ -370,7 +369,6 @@ class ObjectStore(BucketContract):
         """Begin to thaw an object; a thaw in progress counts as begun. It costs money.
 
         Args:
-            key: of the object.
             days: how long the object can be read, from the end of the thaw; of a thawed object from now. None where
                 it stays readable permanently: in S3's INTELLIGENT_TIERING and on Azure, which ignores a number.
             tier: how fast.

@@ -111,8 +111,6 @@ def is_missing_after(rejection: PreconditionFailed, head: Callable[[], ObjectInf
     A store can reject the condition of a missing object too, as SeaweedFS does.
 
     Args:
-        rejection: of the delete.
-        head: reads the object.
         etag: the condition of the delete.
 
     Raises:

@@ -23,7 +23,6 @@ class LifecycleRule:
     """One enabled rule that removes or archives current objects, or removes earlier versions.
 
     Attributes:
-        name: its id.
         base: prefix of the store's keys in the bucket, empty or ending with `/`.
         prefix: of the keys in the bucket that the rule applies to.
         tags: an object must have all of them.
@@ -43,12 +42,7 @@ class LifecycleRule:
     above: int = -1
 
     def applies_below(self, prefix: str, tags: frozenset[tuple[str, str]]) -> bool:
-        """Return whether the rule can apply to an object whose key begins with `prefix`, relative to the store.
-
-        Args:
-            prefix: of keys.
-            tags: of these objects.
-        """
+        """Return whether the rule can apply to an object whose key begins with `prefix`, relative to the store."""
         whole = self.base + prefix
         return self.tags <= tags and (whole.startswith(self.prefix) or self.prefix.startswith(whole))
 
@@ -56,9 +50,7 @@ class LifecycleRule:
         """Return whether the rule can apply to an object of a cluster.
 
         Args:
-            cluster: its id.
             bits: number of entropy bits before it in the key; values below 1 mean no bits.
-            tags: of the cluster's objects.
         """
         if not self.tags <= tags:
             return False

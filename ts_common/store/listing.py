@@ -24,7 +24,6 @@ def list_in_order(
 
     Args:
         listed: lists a prefix after a key, in the order of the server.
-        prefix: of the keys.
         start_after: the keys after this one are listed.
         call: for messages.
     """
@@ -57,7 +56,6 @@ def in_byte_order(infos: Iterator[ObjectInfo], start: int) -> Iterator[ObjectInf
     `a-`, `a.`). So those keys are held until another name follows.
 
     Args:
-        infos: the listing.
         start: the number of characters that all its keys share.
     """
     held: list[ObjectInfo] = []

@@ -152,7 +152,6 @@ class Option(NamedTuple):
 
     Attributes:
         name: below `PREFIX`, or below `s3`.
-        doc: what it does.
     """
 
     name: str

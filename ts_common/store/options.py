@@ -48,8 +48,6 @@ class Credentials:
     """Keys of S3 that a program passes itself; no file contains them, and no message shows them.
 
     Attributes:
-        access_key_id: the key's id.
-        secret_access_key: the key.
         session_token: of temporary keys.
     """
 

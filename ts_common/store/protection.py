@@ -64,8 +64,6 @@ class HiddenBytes:
 
     Attributes:
         objects: number of noncurrent versions.
-        bytes: of these versions.
-        markers: number of delete markers.
     """
 
     objects: int

@@ -33,7 +33,6 @@ class ResponseBody:
 
     Args:
         info: of the whole object.
-        source: the connection.
         length: of the body, in bytes.
         call: for messages.
         translated: a context manager that translates the errors of `source`, except those of urllib3 and the system.

@@ -78,7 +78,6 @@ def check_policy(failure: type[Exception], before_retry: Callable[[], object]) -
     """Return the policy of one request of `ts-uploader check`.
 
     Args:
-        failure: the exceptions that are retried.
         before_retry: is called after each pause.
     """
 

@@ -32,8 +32,6 @@ class CommitLog:
     """Reads and writes the commits of one cluster.
 
     Args:
-        keys: of the cluster.
-        broker: id of the agent's broker.
         store_of: returns the store of a topic.
         recorded: called with ranges `[from, to)` that were recorded as gaps while a position was read.
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1. Called once the
@@ -125,8 +123,6 @@ class CommitLog:
         No election follows, so no later leader can have other records there (protocol rule 14).
 
         Args:
-            task: of the deleted directory.
-            position: where the archive ends.
             log: the end and the epochs of the log.
             reason: why the rest was not shipped, one line.
 
@@ -191,7 +187,6 @@ def _begun_in_gap(epochs: EpochHistory, line: EpochHistory, gap: int, start: int
     Epochs never fall. If the list has an epoch in the gap above that of the first record that fills it, it is dead.
 
     Args:
-        epochs: the list.
         line: of the segments that fill the gap.
         gap: where the gap begins.
         start: the first offset that is filled.

@@ -37,9 +37,7 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, leadershi
     """Return the end of the part of a run that is this log's past; the run's end if all of it is.
 
     Args:
-        store: the partition's.
         position: the end of the run.
-        listing: of the log.
         leadership: of the broker that has the log. Its own commits are not checked.
 
     Raises:
@@ -90,7 +88,6 @@ def log_epochs(position: Position, listing: Listing) -> EpochHistory | None:
 
     Args:
         position: the end of the run.
-        listing: of the log.
 
     Raises:
         SegmentChanged: the lowest live segment no longer exists: list again.
@@ -107,7 +104,6 @@ def shared_end(position: Position, listing: Listing) -> int | None:
 
     Args:
         position: the end of the run.
-        listing: of the log.
 
     Raises:
         SegmentChanged: the active segment no longer exists; or the checkpoint is older than the run, or not written
@@ -188,9 +184,7 @@ def first_disagreement(epochs: EpochHistory, end: int, listing: Listing) -> int 
     Lists alone differ where compaction removed all of an epoch, so only a batch can contradict one.
 
     Args:
-        epochs: the list.
         end: first offset that is not compared.
-        listing: of the log.
 
     Raises:
         SegmentChanged: a segment no longer exists: list again.

@@ -130,7 +130,6 @@ def _vouched(
     later leader parts.
 
     Args:
-        epochs: the list.
         copies: the stored copies in the range.
         local: the epochs of this log.
         start: the next offset; the list is unchanged below it.
@@ -156,11 +155,8 @@ def record_gaps(
     """Write a record for each gap, except for recorded ones; return the ranges that are new.
 
     Args:
-        store: the partition's.
-        keys: of the partition.
         gaps: ranges `[from, to)`.
         reason: one line.
-        broker: id of the agent's broker.
 
     Raises:
         OutcomeUnknown, StoreUnavailable, AccessDenied: the store's.
@@ -194,10 +190,8 @@ def still_missing(
     and found in the store then.
 
     Args:
-        store: the partition's.
         catalog: read after the records.
         gaps: recorded ranges `[from, to)`.
-        epochs: the run's.
 
     Raises:
         ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that are stored there.
@@ -217,9 +211,6 @@ def unanswered(
     """Return the ranges of `[start, end)` without a gap record that no copy covers, by a list of epochs.
 
     Args:
-        store: the partition's.
-        catalog: the partition's.
-        epochs: the list.
         start: begin of the range.
         end: end of the range.
 

@@ -84,11 +84,9 @@ def rebuilt_end(
     it there. With LATEST it is usually above the log's own start; it was moved only if segments below it were shipped.
 
     Args:
-        store: the partition's.
         position: the result of the walk over the segments.
         start: the stored `log.start`.
         listing: of the leader's log.
-        leadership: of the leader.
         stored: the bases of all segments in the store.
         latest: the archive began with the active segment, not with the lowest one.
 
@@ -143,8 +141,6 @@ def gone_back(
         position: the commit that it replaces, or the run that was walked.
         end: the new next offset, not above the old one.
         listing: of the leader's log.
-        leadership: of the agent.
-        broker: id of the agent's broker.
         bases: base offsets of the stored segments.
         start: the content of `log.start`.
         ends: ends of the stored segments, if the commit is rebuilt.
@@ -175,10 +171,7 @@ def settle_log_start(
     `log.start` was lower before. It is written even if the number stays: its lineage fences late writers.
 
     Args:
-        store: the partition's.
-        keys: of the partition.
         start: as it was read.
-        lineage: of the commit.
         held: the lowest offset of this leader from there on, live or in a `.deleted` file that hangs.
 
     Raises:

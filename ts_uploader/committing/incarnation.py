@@ -38,11 +38,7 @@ _CLOCKS_APART = 5 * 60 * _MILLISECONDS
 
 
 class IncarnationLog:
-    """Reads a topic's list of incarnations, and opens one for a new topic id.
-
-    Args:
-        keys: of the cluster.
-    """
+    """Reads a topic's list of incarnations, and opens one for a new topic id."""
 
     def __init__(self, keys: ClusterKeys) -> None:
         self._keys = keys
@@ -59,7 +55,6 @@ class IncarnationLog:
         after a new one.
 
         Args:
-            store: the topic's.
             topic: its name.
             listing: of the live directory, read now.
             leadership: that works in it.
@@ -155,10 +150,7 @@ def _check_later(known: Incarnations, topic_id: str, made: int, listing: Listing
     """Check that an id is opened after another only if its directory is the younger one; see the module's docstring.
 
     Args:
-        known: the list.
-        topic_id: the id.
         made: when its directory was made, milliseconds since the epoch.
-        listing: of that directory.
         margin: how much younger it must be, in milliseconds.
     """
     last = known.entries[-1] if known.entries else None

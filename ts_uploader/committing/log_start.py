@@ -51,8 +51,6 @@ def restore_by_plan(store: ObjectStore, cluster: ClusterKeys, catalog: Partition
     The lineage is lost with the commit, so the newest of the plans' lineages counts.
 
     Args:
-        store: of the partition.
-        cluster: its keys.
         catalog: of the partition, with segments and without commit and `log.start`.
 
     Returns:
@@ -82,8 +80,6 @@ def _is_shipped_below(store: ObjectStore, catalog: PartitionCatalog, offset: int
     reaches above the offset shows neither: a repair can put it again, and the next leader can ship it.
 
     Args:
-        store: of the partition.
-        catalog: of the partition.
         offset: where the plan moved `log.start`.
         began: as in `PlannedLogStart`.
     """

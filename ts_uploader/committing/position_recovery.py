@@ -63,10 +63,7 @@ class PositionRecovery:
     """Reads positions, and writes a new leadership into the commit.
 
     Args:
-        keys: of the cluster.
-        broker: id of the agent's broker.
         store_of: returns the store of a topic.
-        writer: of commits.
         empty_archives: the partitions without a commit.
         recorded: called with ranges `[from, to)` that were recorded as gaps meanwhile.
         lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
@@ -330,9 +327,6 @@ def _stored_epochs(store: ObjectStore, keys: PartitionKeys, commit: Commit, show
     again. Without their epochs, readers would return records that an election lost.
 
     Args:
-        store: of the partition.
-        keys: of the partition.
-        commit: the commit.
         shown: first offset that readers return.
     """
     if not commit.epochs.pairs or commit.epochs.pairs[0][1] >= shown:

@@ -33,10 +33,8 @@ def check_other_log(store: ObjectStore, keys: PartitionKeys, listing: Listing, t
     """Check that a log with a new topic id is another log than that of the newest incarnation.
 
     Args:
-        store: the topic's.
         keys: of the partition in the newest incarnation, which has another topic id.
         listing: of the live directory.
-        topic_id: the new one.
         made: when the directory's `partition.metadata` was written, milliseconds since the epoch.
 
     Raises:

@@ -34,7 +34,6 @@ class Run:
     Attributes:
         next_offset: the end of the last.
         highest_base: greatest base offset among them; None without segments.
-        epochs: of their batches.
         holes: ranges `[from, to)` below it that this agent's last commit covered, and that no segment covers any more.
         ends: of all stored segments that can be described.
         latest_epoch: the highest leader epoch of any of these, in its name or in a batch; -1 without one.
@@ -101,7 +100,6 @@ def still_true(known: Commit | None, leadership: Leadership, log_start: StoredLo
     Args:
         known: the last commit that the agent wrote or read, in any leadership.
         leadership: the current one.
-        log_start: the stored one.
     """
     if known is None or known.topic_id != leadership.topic_id:
         return None
@@ -115,7 +113,6 @@ def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Comm
     Args:
         commit: complete but for that.
         known: the agent's last commit; its tail and last stable offset stay true if the run still ends there.
-        listing: of the broker's log.
     """
     if known is not None and ends_alike(known, commit):
         return replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)

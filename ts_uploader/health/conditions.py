@@ -136,7 +136,6 @@ class AgentState:
     """The answer.
 
     Attributes:
-        condition: of the agent.
         text: one sentence for people, with what was observed.
         seconds: how long the condition has lasted; None if that is unknown.
     """

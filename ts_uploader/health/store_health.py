@@ -78,7 +78,6 @@ class Failing:
     """One kind of request that fails.
 
     Attributes:
-        location: of the store.
         operation: as metrics name it.
         reason: one of `FAILURE_REASONS`, of the last failure.
         since: the monotonic time when the first request that failed since the last success began.
@@ -210,7 +209,6 @@ class WatchedCounts(StoreCounts):
     Args:
         total: the numbers of all stores.
         health: notes failures.
-        location: of the store.
     """
 
     def __init__(self, total: StoreCounts, health: StoreHealth, location: str) -> None:

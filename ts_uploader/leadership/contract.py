@@ -26,7 +26,6 @@ class LeadershipSource(ABC):
     """Reports for each watched partition whether this broker leads it.
 
     Args:
-        environment: the broker's environment.
         emit: called with each report; any thread of the source may call it, and it does not block.
         poll_seconds: between two full reads, which are made in addition to watches.
     """

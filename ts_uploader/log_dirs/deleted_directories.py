@@ -36,7 +36,6 @@ class DeletedDirectories:
     """Reports each `-delete` directory once. Used by the watcher's thread.
 
     Args:
-        log_dirs: of the broker.
         wanted: returns whether a topic is shipped.
         emit: receives each directory.
         epochs: reads `leader-epoch-checkpoint` files.
@@ -93,7 +92,6 @@ class DeletedDirectories:
         """Report one directory.
 
         Args:
-            directory: its path.
             partition: by the listing under its live name; None if it was not listed there.
 
         Raises:

@@ -77,8 +77,6 @@ def list_partition(
     """Return the listing of a partition's directory; None if the directory does not exist.
 
     Args:
-        partition: the partition.
-        directory: its path.
         log_dir: the log dir that contains it.
         epochs: reads its `leader-epoch-checkpoint`; without one the file is read here.
         earlier: an earlier listing of it. Without one no listing is whole.

@@ -90,7 +90,6 @@ def hanging(
         files: all `.deleted` files below the lowest live segment.
         living: the first epoch of each live segment, by base offset: the lowest live one, and those listed live in this
             leadership; None if it is unknown.
-        epochs: the run's.
         next_offset: the run's end. Below it a file must agree with `epochs`.
     """
     begins = dict(living)
@@ -314,10 +313,6 @@ def _last_positions(directory: Path, base: int) -> tuple[int, ...]:
 def begins_with(listing: Listing, base: int) -> int | None:
     """Return the first epoch of a segment, live or `.deleted`; without a batch, the one of the checkpoint.
 
-    Args:
-        listing: of its directory.
-        base: of the segment.
-
     Raises:
         SegmentChanged: the segment no longer exists.
         OSError: the process cannot open files now. A link or a damaged file has no epoch and raises nothing.
@@ -331,10 +326,6 @@ def begins_with(listing: Listing, base: int) -> int | None:
 
 def goes_on_with(listing: Listing, base: int) -> int | None:
     """Return the epoch of the first batch of a log from a segment on, live or `.deleted`; None without one.
-
-    Args:
-        listing: of its directory.
-        base: of the segment.
 
     Raises:
         SegmentChanged: a segment no longer exists.

@@ -31,7 +31,6 @@ def read_indexes(directory: Path, base: int, *, deleted: bool = False) -> dict[s
     """Return the content of a segment's index files; at most 10 MB each, trimmed once the segment is closed.
 
     Args:
-        directory: the partition's.
         base: base offset of the segment.
         deleted: the `.log` has its `.deleted` name. The four files are renamed one by one, the `.log` first, so the
             others are then read under either name. If the `.log` is live, a `.txnindex.deleted` is of an older file.

@@ -32,7 +32,6 @@ class OpenLog:
     Attributes:
         path: the name that it was opened by.
         descriptor: open for reading.
-        inode: of the file.
         size: bytes, when it was opened.
         age_seconds: since its last write, when it was opened.
         pulled: its pages that reading here added to the page cache.
@@ -148,9 +147,7 @@ def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int
     """Return a descriptor of one of a segment's index files.
 
     Args:
-        directory: the partition's.
         base: base offset of the segment.
-        suffix: of the index.
         deleted: try the `.deleted` name if the live name does not exist.
 
     Raises:

@@ -190,7 +190,6 @@ class LogDirectoryWatcher:
         """List a partition's directories soon.
 
         Args:
-            partition: the partition.
             whole: list again, a bounded number of times, until a listing is whole.
         """
         with self._changed:
@@ -288,7 +287,6 @@ class LogDirectoryWatcher:
         """List a partition's directories.
 
         Args:
-            partition: the partition.
             places: the log dirs that contain one.
             complete: all log dirs could be read, so there are no other directories.
             everything: this listing is part of a scan of all log dirs.

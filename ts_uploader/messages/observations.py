@@ -47,7 +47,6 @@ class FileState(NamedTuple):
     """The state of a file: equal for a file that has not changed.
 
     Attributes:
-        device: the file's device.
         inode: on that device; reused after an unlink.
         size: bytes, when it was opened.
         changed_ns: its change time. Each write, truncation and rename changes it. The modification time is no
@@ -65,8 +64,6 @@ class Listing:
     """The content of one directory of a partition.
 
     Attributes:
-        partition: the partition.
-        directory: its path.
         identity: (device, inode) of the directory: a re-created one differs.
         log_dir: the entry of `log.dirs` that contains it; its high watermark checkpoint is valid for this directory.
         bases: base offsets of the live `.log` files, ascending; the last is the active segment.
@@ -104,7 +101,6 @@ class SeveralDirectories:
     """Several log dirs have a live directory of the partition: a move was cut short, or a failed disk still lists.
 
     Attributes:
-        partition: the partition.
         listings: of all of them, in the order of the log dirs.
     """
 
@@ -124,7 +120,6 @@ class DirectoryDeleted:
     """The broker renamed a directory to `-delete`: its topic was deleted, or its replica moved. Sent once.
 
     Attributes:
-        listing: of the renamed directory.
         checkpointed: its high watermark by `replication-offset-checkpoint`; None if that does not prove it.
     """
 
@@ -142,7 +137,6 @@ class HighWatermarks:
     """One reading of a log dir's `replication-offset-checkpoint`.
 
     Attributes:
-        log_dir: the log dir.
         file: status of the file, and CRC-32C of its content; None if it is missing or unreadable.
         offsets: by (topic, partition); a partition without an entry has no known high watermark. None if the file is
             missing or does not parse.

@@ -16,7 +16,6 @@ class Hanging:
     Attributes:
         base: the base offset in its name.
         end: the offset after its last batch.
-        state: of the file.
     """
 
     base: int
@@ -31,7 +30,6 @@ class LookedBelow(Task):
     Attributes:
         hanging: files that hang and reach above the wanted offset, by base.
         below: base offsets of all `.deleted` files below the lowest live segment.
-        wanted: as in the task.
     """
 
     hanging: tuple[Hanging, ...]
@@ -65,7 +63,6 @@ class Committed(Task):
         gaps: ranges `[from, to)` that were recorded with it, to exist nowhere.
         reason: of those gaps.
         by_request: the records were deleted on request (DeleteRecords).
-        with_topic: the topic was deleted.
     """
 
     position: Position
@@ -80,8 +77,6 @@ class Repaired(Task):
     """The result of `Repair`: the request has an answer.
 
     Attributes:
-        request: as in the task.
-        outcome: what became of it.
         reason: of the outcome, one line.
         objects: keys of the `.log` objects that were put.
     """
@@ -112,7 +107,6 @@ class DeletedPending(Task):
     """The result of `ShipDeleted` that has to be repeated.
 
     Attributes:
-        task: to run next.
         reason: one line.
     """
 
@@ -161,12 +155,7 @@ class Changed(Task):
 
 @dataclass(frozen=True, slots=True)
 class LookDue:
-    """The delay of a `Rescan` is over: the next listing releases the waiting work.
-
-    Attributes:
-        partition: the partition.
-        generation: as in the task.
-    """
+    """The delay of a `Rescan` is over: the next listing releases the waiting work."""
 
     partition: TopicPartition
     generation: int

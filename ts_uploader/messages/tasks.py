@@ -25,7 +25,6 @@ class Position:
         log_start: first offset that readers return.
         next_offset: end of the run: the offset that is shipped next.
         highest_base: of the run's segments; None without segments.
-        epochs: the run's.
         etag: of `offset.wm`; None if it does not exist.
         commit: content of `offset.wm`; None if it does not exist.
         gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no live copy in the
@@ -49,9 +48,7 @@ class Task:
     """The fields of every task and every result.
 
     Attributes:
-        partition: the partition.
         generation: of the partition's state in the tracker.
-        leadership: that the task was made for.
     """
 
     partition: TopicPartition
@@ -64,7 +61,6 @@ class ReadPosition(Task):
     """Find out where to continue; write `log.start` if nothing is stored yet.
 
     Attributes:
-        listing: of the directory that is shipped.
         first_base: where an archive that does not exist yet begins.
         known: the last commit that this agent wrote or read; it stays true under a foreign one.
         attempt: how many times in a row the partition failed; the worker waits accordingly.
@@ -85,11 +81,9 @@ class Ship(Task):
     """Ship one closed segment, from its live files or from those that retention renamed to `.deleted`.
 
     Attributes:
-        keys: of the partition.
         listing: the newest.
         base: its base offset.
         next_base: of the next segment; of a segment that hangs, the end of its last batch.
-        epochs: the run's.
         next_offset: the run's end.
         seen: a whole listing of this leadership showed the two bases as live neighbours.
         hangs: the `.deleted` file that hangs on the live log (`hanging`); None if the segment is, or was seen, live.
@@ -119,17 +113,14 @@ class Shipped(Task):
 
     Attributes:
         base: its base offset.
-        next_base: as in the task.
         end: end of its coverage.
         epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
         last_stable_offset: at `end`, by the producer snapshot there; None without one.
         bytes_sent: to the store; 0 also for a segment without bytes.
         files_sent: to the store: the `.log` and its indexes; 0 if the store had them.
         closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
-        variants_below: as in the task.
         run: the run's epochs, as in the task.
         run_end: the next offset, as in the task.
-        stamp: of the listing in the task.
         corruptions: number of places in it without a whole batch.
         tail: (last offset, stored CRC) of its last batch, if its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
@@ -190,7 +181,6 @@ class FillGap(Task):
         position: the commit that has passed the gap.
         listing: of the log that has the offsets.
         gap: as in `Position.gaps`.
-        run: the segments that contain them.
     """
 
     position: Position
@@ -204,8 +194,6 @@ class LookBelow(Task):
     """Find the `.deleted` files from before this leadership that belong to the live log.
 
     Attributes:
-        listing: of the directory.
-        epochs: the run's.
         next_offset: the run's end.
         wanted: the lowest offset that the store lacks.
         seen: base offsets of `.deleted` segments that were seen live in this leadership.
@@ -225,7 +213,6 @@ class Repair(Task):
     Attributes:
         request: what is missing or damaged.
         position: of the partition, whose run contains the range.
-        listing: of its directory.
         segments: the closed segments of this broker with offsets of the range, in order.
         lowest: the lowest offset at or above the begin of the range that this broker holds.
     """
@@ -248,13 +235,11 @@ class ShipDeleted(Task):
     meaning.
 
     Attributes:
-        listing: of the renamed directory.
         high_watermark: its last one that is known; None without one.
         led: whether this agent saw its broker lead in that epoch.
         latest: as in `ReadPosition`.
         attempt: how many times in a row the task failed.
         after_seconds: shortest time to wait.
-        confirmed: its topic was deleted.
         patient: it waited for the agent of the last leader.
         log: the end and the epochs of the log; None until they were read.
     """
@@ -275,7 +260,6 @@ class Rescan:
     """List a partition's directories again. The tracker has at most one such task of each partition pending.
 
     Attributes:
-        partition: the partition.
         generation: of the partition's state in the tracker.
         attempt: how many times in a row this was needed.
         after_seconds: shortest time to wait.

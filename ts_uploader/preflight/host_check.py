@@ -63,10 +63,8 @@ def host_findings(environment: Environment, config: ClusterConfig | None, stores
     """Return the findings for a host.
 
     Args:
-        environment: the broker's.
         config: the cluster's; None if it has errors: then every topic counts as shipped.
         stores: number of stores that the agent ships to.
-        limits: of this user.
     """
     seen = _Seen()
     findings = [finding for log_dir in environment.log_dirs for finding in _log_dir(log_dir, config, seen)]

@@ -27,8 +27,6 @@ class Work:
 
     Attributes:
         thread: the thread's name.
-        operation: the task's class.
-        partition: the task's partition.
         began_at: start of the task, by the monotonic clock.
         moved_at: last progress, by the monotonic clock.
     """

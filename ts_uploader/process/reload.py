@@ -67,7 +67,6 @@ def reload(running: ClusterConfig, endpoints: EndpointProvider, topics: Iterable
     Args:
         running: the agent's current configuration.
         endpoints: the agent's current endpoints.
-        topics: the topics that it ships.
         reread: reads both again.
 
     Returns:
@@ -106,8 +105,6 @@ class LiveConfig:
         current: read by any thread.
 
     Args:
-        config: the one at the start.
-        endpoints: where its topics are stored.
         reread: reads both again.
     """
 

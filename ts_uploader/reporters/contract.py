@@ -22,7 +22,6 @@ class ReporterConfig:
     """The target of metrics, and their names.
 
     Attributes:
-        host: of the server.
         port: of the server; None for the default one.
         prefix: of each name; it distinguishes this agent from others. "" for no prefix.
         tags: whether labels are sent as tags, for servers that support them, and not as parts of the name.
@@ -38,9 +37,6 @@ class ReporterConfig:
 
 class MetricsReporter(ABC):
     """Sends the agent's metrics.
-
-    Args:
-        config: from the file.
 
     Raises:
         ConfigurationError: the options are wrong; names all problems at once. Nothing was sent.
@@ -67,7 +63,6 @@ class Reporting:
 
     Args:
         reporter: closed at the end.
-        metrics: the agent's.
         interval_seconds: between two reports.
     """
 

@@ -19,11 +19,7 @@ log = structlog.get_logger()
 
 
 class Settings:
-    """The retention of topics.
-
-    Args:
-        defaults: from the broker's file.
-    """
+    """The retention of topics."""
 
     def __init__(self, defaults: BrokerDefaults) -> None:
         self._of_file = defaults

@@ -137,7 +137,6 @@ class TopicSettings:
     """A topic's own settings that bear on retention. Reported repeatedly; each report is complete.
 
     Attributes:
-        topic: the topic.
         overrides: (key, value) pairs with keys among `TOPIC_KEYS`, ascending; for `retention_of`.
     """
 
@@ -160,7 +159,6 @@ def retention_of(defaults: BrokerDefaults, overrides: Mapping[str, str]) -> Topi
     """Return a topic's retention.
 
     Args:
-        defaults: the broker's.
         overrides: the topic's own settings; other keys are ignored.
 
     Returns:
@@ -194,7 +192,6 @@ def fraction_left(retention: TopicRetention, age_seconds: float, bytes_behind: i
     The delay before the unlink is not counted: protocol rule 10 uses it when the retention is spent.
 
     Args:
-        retention: the topic's.
         age_seconds: since the segment's largest timestamp; since its last write if that is unknown, which is too young
             by as much as its producers' clocks are behind. Below 0 counts as 0.
         bytes_behind: of the partition's log from this segment's end on, including the active segment.
@@ -217,7 +214,6 @@ def seconds_left(retention: TopicRetention, age_seconds: float, bytes_behind: in
     no bytes follow it, size deletes nothing.
 
     Args:
-        retention: the topic's.
         age_seconds: as in `fraction_left`.
         bytes_behind: as in `fraction_left`.
         written_seconds_ago: since the segment's last write.

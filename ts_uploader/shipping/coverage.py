@@ -34,10 +34,6 @@ from ts_uploader.messages.tasks import Ship
 def open_segment(task: Ship, opened: ExitStack) -> OpenLog:
     """Open the live file of a segment, or its `.deleted` file where the task allows it.
 
-    Args:
-        task: the segment.
-        opened: closes the file.
-
     Raises:
         SegmentChanged: no such file; or another file than the one that hangs has its `.deleted` name.
     """
@@ -60,7 +56,6 @@ def coverage_end(task: Ship, log: OpenLog, scan: SegmentScan) -> int:
     Args:
         task: the segment, with its listing.
         log: its file, which was read.
-        scan: the content of the file.
 
     Raises:
         SegmentChanged: file, neighbour or leadership no longer match the task: list the directory again.
@@ -85,7 +80,6 @@ def _live_end(task: Ship, now: Listing, reach: int | None) -> int:
     """Return the coverage's end for a live file that is unchanged after the listing.
 
     Args:
-        task: the segment.
         now: listing from after the file was read; whole, if the neighbour bounds the coverage.
         reach: the end of the last batch; None if the neighbour bounds the coverage.
     """

@@ -61,10 +61,7 @@ class DeletedShipper:
     """Ships deleted directories; thread-safe.
 
     Args:
-        broker: id of the agent's broker.
         store_of: returns the store of a topic.
-        uploader: ships segments.
-        commits: reads and writes commits.
         is_deleted: returns whether the cluster no longer has a topic id of a topic; None if that is unknown now.
         reported: returns the high watermark of a directory that an earlier process of this agent wrote to the store.
     """
@@ -334,8 +331,6 @@ def _last_position(store: ObjectStore, keys: PartitionKeys, begin: int) -> Posit
     """Return where an archive ends, without a log to compare it with.
 
     Args:
-        store: of the partition.
-        keys: of the partition.
         begin: where it begins if it does not exist yet.
 
     Raises:

@@ -32,8 +32,6 @@ class HighWatermarksWriter:
     """Writes the ends until `close`.
 
     Args:
-        keys: of the cluster.
-        broker: broker id.
         backlog: returns the backlog of every led partition; raises TimeoutError if the main thread does not answer.
         store_of: returns the store of a topic.
         metrics: counts failures.

@@ -74,7 +74,6 @@ class CacheWriter:
         """Count segments that a commit has passed; never blocks and sends no request.
 
         Args:
-            keys: of the partition.
             next_offset: the committed one; the store has everything below it.
             segments: number of segments that the commit has passed.
         """
@@ -132,8 +131,6 @@ def write_cache_object(
     of a later release's format.
 
     Args:
-        store: the partition's.
-        keys: of the partition.
         next_offset: the committed one.
         newest: first base of the last newest cache object; it still is the newest if it is not full. None if unknown.
 

@@ -34,10 +34,8 @@ class RepairWatcher:
     """Lists requests until `close`.
 
     Args:
-        keys: of the cluster.
         backlog: returns the backlog of every led partition; raises TimeoutError if the main thread does not answer.
         store_of: returns the store of a topic.
-        offer: receives the requests.
         metrics: counts failures.
         every_seconds: longest time between two listings, but for a jitter of a tenth.
     """

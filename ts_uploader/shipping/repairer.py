@@ -49,8 +49,6 @@ class _Found:
     """What became of a request.
 
     Attributes:
-        outcome: as in the answer.
-        reason: as in the answer.
         put: names of the objects that were put now.
         others: names of those that were there.
     """
@@ -91,10 +89,7 @@ class Repairer:
     """Repairs ranges; thread-safe.
 
     Args:
-        keys: of the cluster.
-        broker: id of the agent's broker.
         store_of: returns the store of a topic.
-        uploader: puts segments.
     """
 
     def __init__(

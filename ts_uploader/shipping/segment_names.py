@@ -34,9 +34,6 @@ def choose_name(
     """Return the name of a segment, and whether the object exists: `ABSENT` or `COVERS`.
 
     Args:
-        store: the topic's store.
-        task: the segment.
-        scan: the content of its file.
         end: the end of its coverage.
         epochs: the epochs of its coverage.
 
@@ -84,9 +81,6 @@ def choose_good_name(
     metadata has to name that one, too.
 
     Args:
-        store: the topic's store.
-        task: the segment.
-        scan: the content of its file.
         end: the end of its coverage.
         epochs: the epochs of its coverage.
         replaces: stem of the damaged object; None without one.

@@ -67,13 +67,8 @@ class _ReadSegment:
     """An open segment that was read.
 
     Attributes:
-        log: the open file.
-        state: of that file.
         indexes: bytes by suffix.
-        scan: its content.
         end: end of its coverage.
-        epochs: of its coverage.
-        metadata: of the object.
         late: whether the cleaner may have removed records from it.
         closed_at: when the broker closed it, seconds since the epoch; None if its files do not show it.
     """
@@ -144,7 +139,6 @@ class Uploader:
         """Put a segment, unless an object has its bytes: the object is read (protocol rule 13).
 
         Args:
-            task: the segment.
             replaces: stem of a damaged object that the segment's offsets are read in no longer; None without one. The
                 segment then gets a variant's name, whose metadata names it.
 

@@ -18,8 +18,6 @@ class PartitionStatus:
     """One partition that this agent's broker leads; the names are those of the metrics.
 
     Attributes:
-        topic: its topic.
-        partition: its number.
         next_offset: the end of the run; None while it is unknown.
         lag_offsets: from there to the high watermark; None while one of the two is unknown.
         unshipped_segments: closed segments that are not yet below the next offset.
@@ -88,7 +86,6 @@ class Totals:
     """Sums over all partitions that the broker leads.
 
     Attributes:
-        partitions: number of partitions.
         holes: partitions with a hole.
         urgent: partitions with less than half of their retention left.
         waiting: partitions that wait for a condition.

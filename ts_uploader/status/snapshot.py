@@ -38,9 +38,6 @@ class StatusSnapshot:
     Attributes:
         now: time of the snapshot, seconds since the epoch.
         started: start of the agent, seconds since the epoch.
-        version: of ts-uploader.
-        cluster: cluster id.
-        broker: broker id.
         answered: for each dependency of readiness, whether it has answered once.
         leadership_connected: whether the leadership source is connected now.
         leadership_trouble: the reason if it is not, where one is known.
@@ -49,7 +46,6 @@ class StatusSnapshot:
         led: partitions that the broker leads, as of the last round.
         dead: names of threads that ended.
         stuck: tasks without progress.
-        works: tasks in progress.
         queues: number of queued tasks, by kind.
         errors: the last errors.
         request_limit: requests per second that the stores' throttling allows; None for no limit.
@@ -100,9 +96,6 @@ class StatusSources:
     """The parts of an agent that its status is read from.
 
     Attributes:
-        environment: the broker's.
-        leadership: the leadership source.
-        progress: of the workers.
         errors: the last errors.
         retention: returns a topic's retention.
         backlog: returns the tracker's backlog; raises TimeoutError if the main thread does not answer.
@@ -115,8 +108,6 @@ class StatusSources:
         stuck: returns the stuck partitions.
         waiting: returns what has waited longest.
         unreported: returns the number of partitions whose leader was not reported for a minute.
-        health: of the stores.
-        shipping: what was shipped.
     """
 
     environment: Environment
@@ -170,11 +161,7 @@ class AgentStatus:
         return not self.begun or time.monotonic() - self._round_at < self.sources.progress.bound_seconds
 
     def note_round(self, led: int) -> None:
-        """Record a round of the main thread.
-
-        Args:
-            led: partitions that the broker leads.
-        """
+        """Record a round of the main thread."""
         self._led, self._round_at = led, time.monotonic()
 
     def note_leadership(self) -> bool:

@@ -59,8 +59,6 @@ def problems_of(
 
     Args:
         store: opened with the endpoint's options.
-        keys: of the cluster.
-        endpoint: the endpoint.
         open_with: opens the endpoint's location with other options; closed here.
         conditional: whether the agent relies on conditional writes of the store.
 

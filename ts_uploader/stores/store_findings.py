@@ -32,8 +32,6 @@ def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
 
     Args:
         store: opened with the endpoint's options.
-        keys: of the cluster.
-        endpoint: the endpoint.
 
     Raises:
         StoreUnavailable: it does not respond at this moment.

@@ -23,7 +23,6 @@ class Backlog:
     """The closed segments of a partition that reach above the next offset.
 
     Attributes:
-        listing: of its files.
         base: of the oldest such segment; None without one. While the next offset is unknown, every closed segment
             counts, because any of them may be unshipped.
         segments: how many.

@@ -84,7 +84,6 @@ class Counting:
         """Begin again if the directory or the leader epoch changed.
 
         Args:
-            listing: of the directory.
             leadership: by the leadership source; used only if the directory has no leader epoch.
             before: count of the log dir's file at this moment; None: that is the file of the next reading.
 
@@ -121,9 +120,7 @@ class Counted(NamedTuple):
     """A high watermark that counts for a directory (protocol rule 1), with any leader.
 
     Attributes:
-        identity: of the directory.
         epoch: the last one of its `leader-epoch-checkpoint`; None for a log of magic 0 or 1.
-        high_watermark: of its log.
         leadership: of this broker at that time; None while it did not lead.
     """
 
@@ -137,7 +134,6 @@ def ship_deleted(event: DirectoryDeleted, counted: Counted | None, *, latest: bo
     """Return the task for a `-delete` directory; none without a topic id.
 
     Args:
-        event: the directory.
         counted: the newest reading of its partition; None without one.
         latest: as in `ReadPosition`.
     """

@@ -44,11 +44,7 @@ class _Place:
 
 
 class Rivals:
-    """Several live directories of one partition.
-
-    Args:
-        seen: the directories.
-    """
+    """Several live directories of one partition."""
 
     def __init__(self, seen: SeveralDirectories) -> None:
         self.listings = seen.listings

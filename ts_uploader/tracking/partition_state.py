@@ -30,7 +30,6 @@ class PartitionState:
     """The state of one partition in the tracker. Times are nanoseconds of the monotonic clock.
 
     Attributes:
-        partition: which partition.
         generation: results of tasks of an earlier generation are dropped.
         leadership: None while this broker does not lead, or the store fenced its leadership.
         leadership_reported: whether the leadership source ever reported who leads.
@@ -279,7 +278,6 @@ class PartitionState:
         """Drop a request that has its answer.
 
         Args:
-            request: the request.
             changed: whether the store has new objects. Then gaps that were filled once count again, and the agent reads
                 which of them the store lacks.
         """

@@ -25,7 +25,6 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
     """Return what the partition waits for; None if nothing is missing and no closed segment is unshipped.
 
     Args:
-        state: of the partition.
         listing: the newest, or the last one if it is out of date.
         unshipped: (base, next base) of the closed segments that reach above the next offset, by base.
     """

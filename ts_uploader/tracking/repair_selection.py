@@ -23,10 +23,7 @@ def select_repair(
     """Return the next repair that can begin, and mark it as begun in the state.
 
     Args:
-        state: of the partition.
-        leadership: this broker's.
         listing: the newest.
-        position: where the archive's run ends.
         second_listing: schedules another listing.
     """
     if not state.repairs or state.repairing is not None or state.committing or state.reading_deleted:

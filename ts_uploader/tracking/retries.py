@@ -24,7 +24,6 @@ class Trouble:
     """One operation that failed.
 
     Attributes:
-        reason: which operation.
         times: failures in a row.
         text: of the last failure.
     """

@@ -79,14 +79,8 @@ class TaskRunner:
     """Runs tasks, one at a time for each calling thread.
 
     Args:
-        uploader: ships segments.
-        commits: reads and writes commits.
-        watcher: lists directories again.
         metrics: counts the results.
         cache_objects: receives commits, and writes readers' cache objects on its own thread.
-        repairer: answers requests to repair.
-        deleted: ships the tails of deleted topics.
-        shipping: notes what was shipped.
     """
 
     def __init__(

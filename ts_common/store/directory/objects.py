@@ -162,10 +162,8 @@ def link_object(source: Path, path: Path, inode: int, metadata: Mapping[str, str
     The lock excludes another link to the same name, whose metadata would have the same file.
 
     Args:
-        source: of the object.
         path: the second name, in an existing directory.
         inode: of the object, which the caller has open: so no other file has this inode.
-        metadata: of that inode.
 
     Returns:
         The properties of the linked file.
@@ -225,7 +223,6 @@ def remove(path: Path, etag: str | None = None) -> bool:
     """Remove an object and its metadata; a missing one counts as removed.
 
     Args:
-        path: of the object.
         etag: keep an object with another ETag; None removes any.
 
     Returns:

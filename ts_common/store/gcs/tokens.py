@@ -23,12 +23,7 @@ _SECONDS = 120.0  # the timeout of google-auth's own transports
 
 
 class Tokens:
-    """Returns a valid token at each call, on any thread.
-
-    Args:
-        credentials: of google-auth.
-        transport: sends google-auth's requests.
-    """
+    """Returns a valid token at each call, on any thread."""
 
     def __init__(self, credentials: Any, transport: Any) -> None:
         self._credentials = credentials

@@ -91,7 +91,6 @@ class WebHdfsStore(ObjectStore):
 
     Args:
         location: its URL, for messages.
-        url: of the NameNode.
         root: the directory, without outer slashes; it must exist.
         timeout_seconds: for each connect, send and receive.
         threads: the number of asynchronous puts that run at once.

@@ -86,9 +86,6 @@ class HdfsFileStatus:
 class NameNode:
     """One NameNode. Paths are absolute. Every method may raise `StoreUnavailable` and `AccessDenied`.
 
-    Attributes:
-        clock: of the NameNode.
-
     Args:
         url: `http://host:port` or `https://host:port`.
         user: name of the user in each request.

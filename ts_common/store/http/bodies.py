@@ -14,7 +14,6 @@ class RequestBody:
 
     Args:
         body: the object's bytes.
-        size: their number.
         crc32c: of the object; None means that the caller does not have it.
         name: of the object, for messages.
         before: is sent before the object.
@@ -23,7 +22,6 @@ class RequestBody:
     Attributes:
         length: of the whole body, in bytes.
         failure: the exception that ended the body early; None without one.
-        name: of the object.
     """
 
     def __init__(

@@ -39,7 +39,6 @@ class Request:
     """One request.
 
     Attributes:
-        method: of HTTP.
         url: complete and encoded.
         headers: names in lower case.
     """
@@ -54,7 +53,6 @@ class Response:
     """A response.
 
     Attributes:
-        status: of HTTP.
         headers: names in lower case.
         body: complete; empty if the caller reads it as a stream.
     """
@@ -71,9 +69,6 @@ Authorize = Callable[[Request], Request]
 
 class HttpClient:
     """Requests to one server.
-
-    Attributes:
-        clock: of the server.
 
     Args:
         base_url: its URL, which selects the proxy.

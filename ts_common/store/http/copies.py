@@ -23,8 +23,6 @@ def copy_object(service: Service, send: Send, call: Call, key: str, source: str,
     """Copy one object, and wait until the copy ends.
 
     Args:
-        service: builds requests and reads responses.
-        send: sends a request.
         call: the copy, for messages.
         key: of the target, relative to the location.
         source: name of the object in the bucket.

@@ -69,7 +69,6 @@ class HttpStore(ObjectStore):
     """Objects of one bucket under one prefix.
 
     Args:
-        service: builds requests and reads responses.
         prefix: of all keys, without outer slashes; empty for the whole bucket.
         timeout_seconds: for each connect, send and receive.
         threads: the number of asynchronous puts that run at once.

@@ -66,7 +66,6 @@ def pool_for(url: str, **settings: Any) -> urllib3.PoolManager:
     """Return a pool of connections to a URL's server, through its proxy.
 
     Args:
-        url: of the server.
         settings: of urllib3's pools.
 
     Raises:
@@ -83,9 +82,7 @@ class TokenResponse:
     """A response in the form that google-auth expects.
 
     Attributes:
-        status: of HTTP.
         headers: names in any case.
-        data: the body.
     """
 
     status: int

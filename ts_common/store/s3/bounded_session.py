@@ -24,11 +24,7 @@ def bound(client: Any) -> Any:
 
 
 class _BoundedSession:
-    """The SDK's session with bounded responses.
-
-    Args:
-        session: of the SDK.
-    """
+    """The SDK's session with bounded responses."""
 
     def __init__(self, session: Any) -> None:
         self._session = session

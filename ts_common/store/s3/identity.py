@@ -36,7 +36,6 @@ def identity_of(connection: Connection, endpoint: str) -> str | None:
     """Return the identity of the credentials, as `ObjectStore.identity`.
 
     Args:
-        connection: of the store's clients.
         endpoint: the URL of S3.
 
     Raises:

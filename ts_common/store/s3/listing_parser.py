@@ -47,7 +47,6 @@ def read_quickly(session: "Session", client: "S3Client") -> None:
 
     Args:
         session: whose clients get the parser of dates; `client` is one of them.
-        client: the client that lists.
     """
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp_of)
     # The SDK searches for errors in a handler of `before-parse.s3.*`, which parses the whole body, and which it

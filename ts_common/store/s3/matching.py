@@ -37,7 +37,6 @@ class MatchingDeletes:
         client: of the SDK; it may repeat requests.
         bucket: its name.
         base: the prefix of all keys.
-        head: the driver's.
     """
 
     def __init__(self, client: "S3Client", bucket: str, base: str, head: Callable[[str], ObjectInfo]) -> None:

@@ -35,7 +35,6 @@ class Pages:
 
         Args:
             call: the request, for messages.
-            prefix: of the keys in the bucket.
             request: further arguments of ListObjectsV2.
 
         Raises:

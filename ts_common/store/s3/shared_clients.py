@@ -59,7 +59,6 @@ class SharedClients:
     Attributes:
         reads: for reads and deletes.
         writes: for puts.
-        clock: of the server that answers them.
 
     Args:
         connection: how the clients connect to S3.

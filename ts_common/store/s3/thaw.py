@@ -67,9 +67,7 @@ def restore_object(client: "S3Client", call: Call, bucket: str, key: str, days: 
     """Send RestoreObject; a thaw in progress counts as done. A readable copy expires `days` from now.
 
     Args:
-        client: of the SDK.
         call: the request, for messages.
-        bucket: of the object.
         key: its whole key.
         days: how long the readable copy is kept; None for INTELLIGENT_TIERING, for which S3 rejects a number.
         tier: how fast.

@@ -35,7 +35,6 @@ class StoreCounts:
     Attributes:
         requests: by operation.
         failures: requests that the store did not answer, or rejected, by operation.
-        bytes_received: of objects.
     """
 
     def __init__(self) -> None:
@@ -85,7 +84,6 @@ class CountedStore(WrappedStore):
 
     Args:
         inner: the store; closed with this one.
-        counts: of the process.
         threads: the number of asynchronous puts that run at once.
     """
 

@@ -47,7 +47,6 @@ class Rate:
 
     Attributes:
         limit: requests per second; None while the gate is open.
-        refused: number of throttled requests.
     """
 
     def __init__(self) -> None:
@@ -135,7 +134,6 @@ class PacedStore(WrappedStore):
 
     Args:
         inner: the store; closed with this one.
-        pace: the gate.
         threads: the number of asynchronous puts that run at once.
     """
 

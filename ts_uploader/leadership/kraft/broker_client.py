@@ -79,8 +79,6 @@ class BrokerClient:
     """A client of one broker. Used by one thread.
 
     Args:
-        broker_id: of the broker.
-        settings: of librdkafka.
         answer_seconds: timeout of one request.
 
     Raises:

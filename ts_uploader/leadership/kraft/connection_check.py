@@ -13,13 +13,7 @@ _CLOSE_SECONDS = 2.0
 
 
 def kraft_findings(client: BrokerClient, environment: Environment, topics: Set[str]) -> list[Finding]:
-    """Return the findings, and close the client.
-
-    Args:
-        client: of the broker.
-        environment: of the broker.
-        topics: those that the agent ships.
-    """
+    """Return the findings, and close the client."""
     about = f"broker {environment.broker_id} at {client.bootstrap}"
     try:
         findings = _settings(client, about)

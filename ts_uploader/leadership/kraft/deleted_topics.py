@@ -73,8 +73,6 @@ class DeletedTopics:
         """Answer a question.
 
         Args:
-            topic: of the question.
-            topic_id: of the question.
             deleted: whether the cluster lacks the id.
             final: no late metadata explains the answer, so one is enough.
         """

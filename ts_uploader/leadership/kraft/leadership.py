@@ -115,9 +115,6 @@ class KraftLeadership(LeadershipSource):
     """A leadership source that reads the local broker and its disk; see the module's docstring.
 
     Args:
-        environment: the broker's environment.
-        emit: as in the contract.
-        poll_seconds: as in the contract.
         client: librdkafka's settings for a client of this broker.
 
     Raises:

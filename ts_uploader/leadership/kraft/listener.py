@@ -42,7 +42,6 @@ def client_settings(properties: Mapping[str, str], overrides: Mapping[str, str],
     """Return librdkafka's settings for a client of this broker.
 
     Args:
-        properties: of the broker's file.
         overrides: librdkafka's settings by the operator; they have precedence, and are not checked.
         host: this host's canonical name, which the broker advertises for a listener without a host.
 

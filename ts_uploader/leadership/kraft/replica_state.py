@@ -44,8 +44,6 @@ def find(log_dirs: Iterable[Path], partition: TopicPartition, after: Path | None
     """Return a live directory of a partition; None if no readable log dir has one with a list of epochs.
 
     Args:
-        log_dirs: of the broker.
-        partition: to find.
         after: if several log dirs have one, return the next after this one, in a circle; the first if this one is not
             among them. The broker writes to one of them only, so callers try them in turn.
     """

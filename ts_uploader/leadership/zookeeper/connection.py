@@ -52,7 +52,6 @@ class Connection:
     """A client, not yet started.
 
     Attributes:
-        client: of kazoo.
         troubles: by server, why the last attempt failed; empty once a session answers.
 
     Args:

@@ -38,8 +38,6 @@ def zookeeper_findings(
     Args:
         connection: not started yet.
         security: TLS and SASL.
-        environment: of the broker.
-        topics: those that the agent ships.
     """
     about = f"zookeeper {environment.zookeeper_connect}"
     client = connection.client

@@ -60,9 +60,6 @@ class ZookeeperLeadership(LeadershipSource):
     """A leadership source that watches ZooKeeper; see the module's docstring.
 
     Args:
-        environment: the broker's environment.
-        emit: as in the contract.
-        poll_seconds: as in the contract.
         security: TLS and SASL of the connection.
 
     Raises:

@@ -30,7 +30,6 @@ class Registration:
     """The state of the migration and of one broker's registration in ZooKeeper.
 
     Attributes:
-        path: of the broker's registration.
         paths: to read.
     """
 

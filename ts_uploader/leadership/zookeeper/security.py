@@ -48,7 +48,6 @@ class Secret:
     Attributes:
         key: of the setting, for messages.
         value: the password, if no file is named.
-        file: its file.
     """
 
     key: str
@@ -72,9 +71,6 @@ class Store:
 
     Attributes:
         key: of its location, for messages.
-        path: the file.
-        kind: its type.
-        password: of the store.
     """
 
     key: str
@@ -127,7 +123,6 @@ class Sasl:
         given: by keys of the cluster's file; they have precedence over the JAAS file.
         password: by these keys; None without one.
         jaas: the broker's JAAS file; None without one.
-        section: of that file.
         service: ZooKeeper's name in Kerberos.
     """
 
@@ -175,7 +170,6 @@ def security_of(properties: Mapping[str, str], overrides: Mapping[str, str]) -> 
     """Return the security settings of the broker's file and the cluster's; no file is opened.
 
     Args:
-        properties: of the broker's file.
         overrides: of the cluster's file, by the names of `ts_common.config.zookeeper_options`.
 
     Raises:

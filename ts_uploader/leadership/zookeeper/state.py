@@ -110,7 +110,6 @@ class ZookeeperState:
         """Apply a state, None if absent, after its topic; return what to emit, if anything.
 
         Args:
-            path: of the state.
             node: as read.
             now: nanoseconds since the epoch.
         """

@@ -57,7 +57,6 @@ def connect_tls(
 
     Args:
         context: its settings; used for this connection alone.
-        address: the server's.
         host: the server's name, as `zookeeper.connect` has it.
         seconds: for each step of it.
         note: called with an alert that ends the connection later: with TLS 1.3 the server checks the client's
